@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "passes/analysis/evaluation/attention_operands.h"
+#include "passes/analysis/evaluation/traced_operators.h"
 #include "passes/pattern/explain.h"
 #include "passes/rows/predicted_rows.h"
 #include "support/format.h"
@@ -67,7 +68,10 @@ public:
       findStop();
       return std::move(fact);
     }
-    const auto rows = respelledRows(value, evaluations);
+    auto rows = respelledRows(value, evaluations);
+    // What scales them is named instead.
+    if (rows && rows->factor != 1)
+      rows.reset();
     const bool isFitted = rows && holdsAtAllPoints({*rows, nullptr});
     if (isFitted)
       take({*rows, nullptr});
@@ -87,14 +91,6 @@ private:
         return false;
     // The first size's are described.
     return evaluations.at(0).traceAll(value, forms);
-  }
-
-  std::vector<Evaluation*> points() {
-    std::vector<Evaluation*> all;
-    for (size_t i = 0; i < evaluations.count(); ++i)
-      all.push_back(&evaluations.at(i));
-    llvm::append_range(all, evaluations.checkingPoints());
-    return all;
   }
 
   void noteTried(size_t count) {
@@ -136,7 +132,7 @@ private:
   bool holdsAtAllPoints(const SaidRows& rows) {
     fact.argument =
         affineArgument(value, {rows.rows.past, rows.rows.fresh, rows.pastLength}, evaluations);
-    const std::vector<Evaluation*> all = points();
+    const std::vector<Evaluation*> all = evaluations.allPoints();
     for (Evaluation* point : all)
       if (!areRows(value, rows, *point)) {
         differing = extentsWords(*point);
@@ -236,7 +232,7 @@ private:
 
   bool areLastRowsOf(const Value& joined, const RespelledRows& rows) {
     fact.argument = affineArgument(value, {rows.past, rows.fresh}, evaluations);
-    const std::vector<Evaluation*> all = points();
+    const std::vector<Evaluation*> all = evaluations.allPoints();
     std::optional<int64_t> count;
     for (Evaluation* point : all) {
       const auto kept = keptRows(value, joined, rows, *point);
@@ -401,12 +397,14 @@ AttentionFacts CacheFacts::of(const AttentionSite& site) {
     found.missing = "the products before and after the softmax are not found";
     return found;
   }
-  const Value& left = columnsLast(*operands->scores->operand(0));
-  found.key = factOf(columnsLast(*operands->scores->operand(1)), keyPresent);
+  const auto scores = productOf(*operands->scores, evaluations.at(0));
+  const auto output = productOf(*operands->output, evaluations.at(0));
+  const Value& left = columnsLast(*scores->left);
+  found.key = factOf(columnsLast(*scores->right), keyPresent);
   // Queries are not joined with a cache.
   if (!found.key.rows.past && of(left).past && of(left).fresh)
     found.key = factOf(left, keyPresent);
-  found.value = factOf(*operands->output->operand(operands->valueOperand), valuePresent);
+  found.value = factOf(*(operands->hasValuesLeft ? output->left : output->right), valuePresent);
   return found;
 }
 

@@ -24,18 +24,41 @@ struct FactorAtPoint {
   int64_t pastStride = 0, freshStride = 0;
 };
 
+/// What is read of the axis of a source.
+struct PartAtPoint {
+  int64_t whole = 1;
+  int64_t start = 0;
+  int64_t blocks = 0; ///< see SourcePart
+  int axis = -1;      ///< of the source that ends where the part's does; -1: none does
+  int64_t unit = 1;   ///< indices of that axis that are one of the part's
+};
+
 /// All factors at one point, and in which order the sources have them.
 struct FactorsAtPoint {
   std::vector<FactorAtPoint> list;
+  std::vector<PartAtPoint> parts; ///< of the new rows', without a past
   std::vector<unsigned> orderOfPast, orderOfFresh;
   unsigned sequenceAxis = 0;
   int64_t skipped = 0; ///< rows of the past that are not read, the first ones
 };
 
+/// The axis of a tensor that has `end` elements, with all axes behind it, and whose stride divides
+/// `unit`; -1 without one.
+int axisEndingAt(llvm::ArrayRef<int64_t> extents, int64_t end, int64_t unit) {
+  const Extents strides = rowMajorStrides(extents);
+  for (size_t axis = 0; axis < extents.size(); ++axis)
+    if (strides[axis] * extents[axis] == end && unit % strides[axis] == 0 && extents[axis] > 1)
+      return static_cast<int>(axis);
+  return -1;
+}
+
 /// Factors that are not repeats by falling strides, if they cover a tensor of `count` elements
-/// from its first to its last.
+/// from its first to its last. With `parts` they may leave out elements on either side along an
+/// axis: what is read of each factor's axis goes there.
 std::optional<std::vector<unsigned>> coveringOrder(const std::vector<FactorAtPoint>& factors,
-                                                   bool ofPast, int64_t offset, int64_t count) {
+                                                   bool ofPast, int64_t offset,
+                                                   llvm::ArrayRef<int64_t> source,
+                                                   std::vector<PartAtPoint>* parts = nullptr) {
   auto stride = [&](unsigned i) { return ofPast ? factors[i].pastStride : factors[i].freshStride; };
   auto extent = [&](unsigned i) { return ofPast ? factors[i].pastExtent : factors[i].freshExtent; };
   std::vector<unsigned> order;
@@ -43,15 +66,46 @@ std::optional<std::vector<unsigned>> coveringOrder(const std::vector<FactorAtPoi
     if (factors[i].isPosition || stride(i) != 0)
       order.push_back(i);
   llvm::stable_sort(order, [&](unsigned a, unsigned b) { return stride(a) > stride(b); });
-  int64_t next = 1;
-  for (unsigned i : llvm::reverse(order)) {
-    if (extent(i) == 1)
+  std::vector<PartAtPoint> read;
+  for (unsigned i : order)
+    read.push_back({extent(i)});
+  // The axis that a stride belongs to is as long as the next larger stride says.
+  int64_t next = 1, rest = offset;
+  std::optional<size_t> inner;
+  auto widen = [&](int64_t outerStride) {
+    if (outerStride == next)
+      return true;
+    if (!parts || !inner)
+      return false;
+    PartAtPoint& part = read[*inner];
+    const int64_t unit = stride(order[*inner]);
+    if (outerStride % unit != 0)
+      return false;
+    part.start = rest % outerStride / unit;
+    const int64_t taken = std::exchange(part.whole, outerStride / unit);
+    rest -= part.start * unit;
+    part.axis = axisEndingAt(source, outerStride, unit);
+    if (part.axis != -1)
+      part.unit = unit / rowMajorStrides(source)[static_cast<size_t>(part.axis)];
+    const int before = axisEndingAt(source, outerStride, next);
+    if (part.axis == -1 && before != -1 && part.start % taken == 0 &&
+        rowMajorStrides(source)[static_cast<size_t>(before)] == next)
+      part = {taken, part.start / taken, part.whole / taken, before};
+    return part.blocks != 0 || part.start + taken <= part.whole;
+  };
+  for (size_t at = order.size(); at-- > 0;) {
+    if (extent(order[at]) == 1)
       continue;
-    if (stride(i) != next)
+    if (!widen(stride(order[at])))
       return std::nullopt;
-    next *= extent(i);
+    next = stride(order[at]) * extent(order[at]);
+    inner = at;
   }
-  return offset == 0 && next == count ? std::optional(order) : std::nullopt;
+  if (!widen(countOf(source).value_or(0)) || rest != 0)
+    return std::nullopt;
+  if (parts)
+    *parts = std::move(read);
+  return order;
 }
 
 std::optional<FactorsAtPoint> factorsOf(CachedRows rows) {
@@ -90,15 +144,14 @@ std::optional<FactorsAtPoint> factorsOf(CachedRows rows) {
     }
   }
   if (rows.past) {
-    auto order =
-        coveringOrder(result.list, true, rows.ofPast.offset, countOf(rows.pastExtents).value_or(0));
+    auto order = coveringOrder(result.list, true, rows.ofPast.offset, rows.pastExtents);
     if (!order)
       return std::nullopt;
     result.orderOfPast = std::move(*order);
   }
-  if (rows.fresh) {
-    auto order = coveringOrder(result.list, false, rows.ofFresh.offset,
-                               countOf(rows.freshExtents).value_or(0));
+  if (rows.fresh || !rows.past) {
+    auto order = coveringOrder(result.list, false, rows.ofFresh.offset, rows.freshExtents,
+                               rows.past ? nullptr : &result.parts);
     if (!order)
       return std::nullopt;
     result.orderOfFresh = std::move(*order);
@@ -125,7 +178,8 @@ Dim extentBehind(llvm::ArrayRef<int64_t> values, StepEvaluations& evaluations) {
     return Dim::fixed(values.front());
   std::vector<llvm::StringRef> symbols;
   for (const auto& entry : evaluations.at(0).point().extents)
-    symbols.push_back(entry.first());
+    if (!llvm::is_contained(evaluations.points().keyCounts(), entry.first()))
+      symbols.push_back(entry.first());
   llvm::sort(symbols);
   auto isAlways = [&](const Dim& dim) {
     for (size_t i = 0; i < values.size(); ++i) {
@@ -217,82 +271,141 @@ std::optional<WritePlace> placeOf(const Value& value, const Value& fresh,
 }
 
 /// What the points agree on.
-std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
-                                    StepEvaluations& evaluations) {
-  std::vector<CachedRows> rows;
-  std::vector<FactorsAtPoint> factors;
-  const size_t count = std::min(evaluations.count(), StepPoints::fitted);
-  for (size_t i = 0; i < count; ++i) {
-    auto found = cachedRows(value, fresh, evaluations.at(i));
+class Agreement {
+public:
+  explicit Agreement(StepEvaluations& at)
+      : evaluations(at), count(std::min(at.count(), StepPoints::fitted)) {}
+
+  /// Rows at the next point; false where they are not moved along axes.
+  bool add(std::optional<CachedRows> found) {
     auto cut = found ? factorsOf(*found) : std::nullopt;
     if (!cut)
-      return std::nullopt;
+      return false;
     rows.push_back(std::move(*found));
     factors.push_back(std::move(*cut));
+    return true;
   }
-  if (rows.empty())
-    return std::nullopt;
-  // Casts that keep every number are traced through.
-  for (const Value* source : {rows[0].past, rows[0].fresh})
-    if (source && source->type().elementType() != value.type().elementType())
-      return std::nullopt;
-  RespelledRows result;
-  result.past = rows[0].past;
-  result.fresh = rows[0].fresh;
-  result.orderOfPast = factors[0].orderOfPast;
-  result.orderOfFresh = factors[0].orderOfFresh;
-  result.sequenceAxis = factors[0].sequenceAxis;
-  const bool isJoined = result.past && result.fresh;
-  for (size_t i = 1; i < count; ++i)
-    if (rows[i].past != result.past || rows[i].fresh != result.fresh ||
-        rows[i].extents.size() != rows[0].extents.size() ||
-        factors[i].list.size() != factors[0].list.size() ||
-        factors[i].orderOfPast != result.orderOfPast ||
-        factors[i].orderOfFresh != result.orderOfFresh ||
-        factors[i].sequenceAxis != result.sequenceAxis ||
-        (isJoined && rows[i].isAppended() != rows[0].isAppended()))
-      return std::nullopt;
-  auto extentOf = [&](auto number) {
+
+  /// Null: of a value that does not exist yet, whose rows take no other's place.
+  std::optional<RespelledRows> result(ElementType element, const Value* value) const;
+
+private:
+  bool isSameEverywhere() const;
+  bool addFactors(RespelledRows& result, Shape& shape) const;
+  bool addParts(RespelledRows& result) const;
+  /// The extent that is number(i) at point i.
+  template <typename Number> Dim extentOf(Number number) const {
     llvm::SmallVector<int64_t, 4> values;
     for (size_t i = 0; i < count; ++i)
       values.push_back(number(i));
     return extentBehind(values, evaluations);
-  };
-  Shape shape;
-  for (unsigned axis = 0; axis < rows[0].extents.size(); ++axis)
-    shape.push_back(Dim::fixed(1));
+  }
+
+  StepEvaluations& evaluations;
+  const size_t count;
+  std::vector<CachedRows> rows;
+  std::vector<FactorsAtPoint> factors;
+};
+
+bool Agreement::isSameEverywhere() const {
+  const bool isJoined = rows[0].past && rows[0].fresh;
+  for (size_t i = 1; i < count; ++i)
+    if (rows[i].factor != rows[0].factor || rows[i].past != rows[0].past ||
+        rows[i].fresh != rows[0].fresh || rows[i].extents.size() != rows[0].extents.size() ||
+        factors[i].list.size() != factors[0].list.size() ||
+        factors[i].orderOfPast != factors[0].orderOfPast ||
+        factors[i].orderOfFresh != factors[0].orderOfFresh ||
+        factors[i].sequenceAxis != factors[0].sequenceAxis ||
+        (isJoined && rows[i].isAppended() != rows[0].isAppended()))
+      return false;
+  return true;
+}
+
+bool Agreement::addFactors(RespelledRows& result, Shape& shape) const {
   for (unsigned f = 0; f < factors[0].list.size(); ++f) {
     const FactorAtPoint& first = factors[0].list[f];
     for (size_t i = 1; i < count; ++i)
       if (factors[i].list[f].axis != first.axis ||
           factors[i].list[f].isPosition != first.isPosition ||
           (factors[i].list[f].pastStride == 0) != (first.pastStride == 0))
-        return std::nullopt;
+        return false;
     RowFactor factor{first.axis, !first.isPosition && first.pastStride == 0, first.isPosition, {}};
     factor.extent = extentOf([&](size_t i) {
       const FactorAtPoint& at = factors[i].list[f];
       return at.isPosition ? rows[i].extents[at.axis] : at.pastExtent;
     });
     if (factor.extent.isUnknown())
-      return std::nullopt;
+      return false;
     shape[first.axis] = shape[first.axis] * factor.extent;
     result.factors.push_back(std::move(factor));
   }
-  result.type = TensorType(value.type().elementType(), std::move(shape));
-  if (isJoined) {
-    result.freshRows = extentOf([&](size_t i) { return rows[i].count; });
-    result.pastRows = result.past->type().dim(result.sequenceAxis);
-    result.skippedRows = extentOf([&](size_t i) { return factors[i].skipped; });
-    if (result.freshRows.isUnknown() || result.pastRows.isUnknown() ||
-        result.skippedRows.isUnknown())
-      return std::nullopt;
-    if (!rows[0].isAppended()) {
-      result.place = placeOf(value, *result.fresh, rows, evaluations);
-      if (!result.place)
-        return std::nullopt;
+  return true;
+}
+
+/// Parts are only noted where something is left out.
+bool Agreement::addParts(RespelledRows& result) const {
+  bool isWhole = true;
+  for (size_t part = 0; part < factors[0].parts.size(); ++part) {
+    const unsigned factor = result.orderOfFresh[part];
+    result.partsOfFresh.push_back(
+        {extentOf([&](size_t i) { return factors[i].parts[part].whole; }),
+         extentOf([&](size_t i) { return factors[i].parts[part].start; })});
+    SourcePart& found = result.partsOfFresh.back();
+    found.blocks = factors[0].parts[part].blocks;
+    found.axis = factors[0].parts[part].axis;
+    found.unit = factors[0].parts[part].unit;
+    for (size_t i = 1; i < count; ++i) {
+      const PartAtPoint& at = factors[i].parts[part];
+      if (at.blocks != found.blocks || at.axis != found.axis || at.unit != found.unit)
+        return false;
     }
+    if (found.whole.isUnknown() || found.start.isUnknown())
+      return false;
+    isWhole &= found.blocks == 0 && found.whole.isKnownEqual(result.factors[factor].extent);
   }
-  return result;
+  if (isWhole)
+    result.partsOfFresh.clear();
+  return true;
+}
+
+std::optional<RespelledRows> Agreement::result(ElementType element, const Value* value) const {
+  if (rows.empty() || rows.size() != count || !isSameEverywhere())
+    return std::nullopt;
+  // Casts that keep every number are traced through.
+  for (const Value* source : {rows[0].past, rows[0].fresh})
+    if (source && source->type().elementType() != element)
+      return std::nullopt;
+  RespelledRows result;
+  result.factor = rows[0].factor;
+  result.past = rows[0].past;
+  result.fresh = rows[0].fresh;
+  result.orderOfPast = factors[0].orderOfPast;
+  result.orderOfFresh = factors[0].orderOfFresh;
+  result.sequenceAxis = factors[0].sequenceAxis;
+  Shape shape(rows[0].extents.size(), Dim::fixed(1));
+  if (!addFactors(result, shape) || !addParts(result))
+    return std::nullopt;
+  result.type = TensorType(element, std::move(shape));
+  if (!result.past || !result.fresh)
+    return result;
+  result.freshRows = extentOf([&](size_t i) { return rows[i].count; });
+  result.pastRows = result.past->type().dim(result.sequenceAxis);
+  result.skippedRows = extentOf([&](size_t i) { return factors[i].skipped; });
+  if (result.freshRows.isUnknown() || result.pastRows.isUnknown() || result.skippedRows.isUnknown())
+    return std::nullopt;
+  if (rows[0].isAppended())
+    return result;
+  result.place = value ? placeOf(*value, *result.fresh, rows, evaluations) : std::nullopt;
+  return result.place ? std::optional(std::move(result)) : std::nullopt;
+}
+
+std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
+                                    StepEvaluations& evaluations) {
+  Agreement agreement(evaluations);
+  for (size_t i = 0; i < std::min(evaluations.count(), StepPoints::fitted); ++i)
+    if (!agreement.add(cachedRows(value, fresh, evaluations.at(i))))
+      return std::nullopt;
+  return agreement.result(value.type().elementType(), &value);
 }
 
 /// Writes the operators.
@@ -317,14 +430,13 @@ public:
     if (!read)
       return nullptr;
     Value& source = *read;
-    if (isKnownSameShape(source.type().hasRank() ? source.type().shape() : llvm::ArrayRef<Dim>(),
+    if (rows.partsOfFresh.empty() &&
+        isKnownSameShape(source.type().hasRank() ? source.type().shape() : llvm::ArrayRef<Dim>(),
                          rows.type.shape()) &&
         llvm::is_sorted(order) && order.size() == rows.factors.size())
       return &source;
-    llvm::SmallVector<Dim, 6> extents, unrepeated, whole;
-    for (unsigned factor : order)
-      extents.push_back(rows.factors[factor].extent);
-    Value* value = shapes.reshape(source, extents, "rows");
+    llvm::SmallVector<Dim, 6> unrepeated, whole;
+    Value* value = cutIntoFactors(source, order);
     if (!value)
       return nullptr;
     std::vector<unsigned> wanted;
@@ -344,6 +456,34 @@ public:
   }
 
 private:
+  /// With an axis for each factor in `order`, and only what is read.
+  Value* cutIntoFactors(Value& source, llvm::ArrayRef<unsigned> order) {
+    const llvm::ArrayRef<SourcePart> parts = rows.partsOfFresh;
+    Value* value = &source;
+    llvm::SmallVector<Dim, 6> extents, kept;
+    for (size_t i = 0; i < order.size(); ++i) {
+      kept.push_back(rows.factors[order[i]].extent);
+      const bool isPart = !parts.empty() && parts[i].isPartOf(kept.back());
+      // Along an axis that the source has.
+      if (isPart && parts[i].axis != -1 && value)
+        value =
+            sliced(*value, parts[i].axis, parts[i].start * Dim::fixed(parts[i].unit),
+                   parts[i].blocks != 0 ? Dim::fixed(1) : kept.back() * Dim::fixed(parts[i].unit));
+      extents.push_back(isPart && parts[i].axis == -1 ? parts[i].whole : kept.back());
+    }
+    value = value ? shapes.reshape(*value, extents, "rows") : nullptr;
+    for (size_t i = 0; value && i < parts.size(); ++i)
+      if (parts[i].axis == -1 && parts[i].isPartOf(kept[i]))
+        value = sliced(*value, static_cast<int64_t>(i), parts[i].start, kept[i]);
+    return value;
+  }
+
+  Value* sliced(Value& value, int64_t axis, const Dim& start, const Dim& extent) {
+    Value* first = shapes.vector({start});
+    Value* end = first ? shapes.vector({start + extent}) : nullptr;
+    return end ? &build.node("Slice", {value, *first, *end, ints({axis})}, {}, "rows") : nullptr;
+  }
+
   Dim freshExtent(unsigned factor) const {
     return rows.factors[factor].isPosition ? rows.freshRows : rows.factors[factor].extent;
   }
@@ -465,6 +605,32 @@ std::optional<RespelledRows> respelledRows(const Value& value, StepEvaluations& 
   return std::nullopt;
 }
 
+std::optional<RespelledRows> rowsMovedFrom(const Value& value, const Value& source,
+                                           StepEvaluations& evaluations) {
+  return agreed(value, &source, evaluations);
+}
+
+std::optional<RespelledRows> rowsOf(llvm::ArrayRef<ArrangedElements> arranged, ElementType element,
+                                    StepEvaluations& evaluations) {
+  Agreement agreement(evaluations);
+  for (size_t i = 0; i < arranged.size(); ++i) {
+    CachedRows rows;
+    rows.extents = arranged[i].extents;
+    rows.fresh = arranged[i].source;
+    const Extents* extents = rows.fresh ? evaluations.at(i).extents(*rows.fresh) : nullptr;
+    rows.freshExtents =
+        extents ? *extents : Extents{static_cast<int64_t>(arranged[i].elements.size())};
+    auto fit = fitMovement(rows.extents, arranged[i].elements);
+    if (!fit)
+      return std::nullopt;
+    rows.count = rows.extents[0];
+    rows.ofFresh = std::move(*fit);
+    if (!agreement.add(std::move(rows)))
+      return std::nullopt;
+  }
+  return agreement.result(element, nullptr);
+}
+
 Value* RowWriter::join(const RespelledRows& rows) {
   const Value* place = rows.place ? rows.place->input : nullptr;
   for (const Joined& each : made)
@@ -480,7 +646,12 @@ Value* RowWriter::write(const RespelledRows& rows) {
   Value* source = rows.past && rows.fresh ? join(rows)
                   : rows.past             ? const_cast<Value*>(rows.past)
                                           : const_cast<Value*>(rows.fresh);
-  return source ? Spelling(rows, rewriter).arranged(*source) : nullptr;
+  Value* arranged = source ? Spelling(rows, rewriter).arranged(*source) : nullptr;
+  if (!arranged || rows.factor == 1)
+    return arranged;
+  Value& factor =
+      AttentionBuilder(rewriter).value(floatScalar(rows.type.elementType(), rows.factor));
+  return &rewriter.create("Mul", {arranged, &factor}, {}, 1, "scaled").result();
 }
 
 } // namespace kvopt::rows

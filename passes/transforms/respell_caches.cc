@@ -10,14 +10,20 @@
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
 #include "passes/analysis/cache/site.h"
+#include "passes/analysis/evaluation/affine_argument.h"
 #include "passes/analysis/evaluation/attention_operands.h"
 #include "passes/pass.h"
+#include "passes/pattern/explain.h"
 #include "passes/pattern/shape_builder.h"
-#include "passes/rows/respelled_rows.h"
+#include "passes/rows/respelled_products.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
+
+#include <set>
+#include <string>
 
 namespace kvopt::transforms {
 using namespace analysis;
@@ -38,21 +44,40 @@ struct ReadOperand {
   Value* value() const { return node->operand(index); }
 };
 
-void addOperands(const AttentionSite& site, StepEvaluations& evaluations,
-                 std::vector<ReadOperand>& operands) {
+void addOperands(const AttentionSite& site, std::vector<ReadOperand>& operands) {
   Node& node = *site.node;
   if (node.graph().parentNode())
     return;
   if (node.op() == OpName("ai.kvopt::Sdpa")) {
     operands.push_back({&node, 1});
     operands.push_back({&node, 2});
-  } else if (node.is("Softmax")) {
-    if (const auto found = attentionOperands(node, evaluations.at(0))) {
-      operands.push_back({found->scores, 0});
-      operands.push_back({found->scores, 1});
-      operands.push_back({found->output, found->valueOperand});
-    }
   }
+}
+
+/// A softmax between two products that is still spelled out.
+struct SpelledSoftmax {
+  Node* node;
+  AttentionOperands products;
+};
+
+std::vector<SpelledSoftmax> spelledSoftmaxes(Graph& graph, StepEvaluations& evaluations) {
+  std::vector<SpelledSoftmax> found;
+  if (evaluations.count() != 0)
+    for (Node& node : graph.nodes())
+      if (node.is("Softmax"))
+        if (const auto products = attentionOperands(node, evaluations.at(0)))
+          found.push_back({&node, *products});
+  return found;
+}
+
+void addOperands(const SpelledSoftmax& softmax, std::vector<ReadOperand>& operands) {
+  const auto& [scores, output, hasValuesLeft] = softmax.products;
+  if (scores->operands().size() == 2) {
+    operands.push_back({scores, 0});
+    operands.push_back({scores, 1});
+  }
+  if (output->operands().size() == 2)
+    operands.push_back({output, hasValuesLeft ? 0U : 1U});
 }
 
 bool isFullyKnown(const TensorType& type) {
@@ -71,10 +96,15 @@ bool isOpen(const AttentionSite& site, StepEvaluations& evaluations) {
   });
 }
 
-size_t countOpen(const Graph& graph, const SiteList& sites, const InterfaceFacts& facts) {
+/// Open sites, and softmaxes that are none.
+size_t countOpen(Graph& graph, const SiteList& sites, const InterfaceFacts& facts) {
   StepEvaluations evaluations(graph, facts);
-  return static_cast<size_t>(
+  size_t count = static_cast<size_t>(
       llvm::count_if(sites, [&](const AttentionSite& site) { return isOpen(site, evaluations); }));
+  for (const SpelledSoftmax& softmax : spelledSoftmaxes(graph, evaluations))
+    count +=
+        llvm::none_of(sites, [&](const AttentionSite& site) { return site.node == softmax.node; });
+  return count;
 }
 
 class RespellCaches final : public Pass {
@@ -105,18 +135,39 @@ public:
     if (!changes)
       return changes.takeError();
     const SiteList then = findSites((*copy)->graph());
-    if (!*changes || countOpen((*copy)->graph(), then, trial.interface) >= open)
+    const size_t left = countOpen((*copy)->graph(), then, trial.interface);
+    // Parts of one cache are told apart later, by `split-caches`.
+    if (!*changes || left > open || (left == open && !hasParts))
       return llvm::Error::success();
     changes = respell(model, context);
+    llvm::append_range(context.assumptions, assumed);
     return changes ? llvm::Error::success() : changes.takeError();
   }
 
 private:
   /// Whether a value is what was written for it. What was found on the copy holds for the model,
   /// whose values have the same names.
-  bool isEqual(const Value& before, const Value& after, StepEvaluations& evaluations) {
-    const bool isSame = (!isTrial && equalValues.contains(before.name())) ||
-                        areAlwaysEqual(before, after, evaluations);
+  bool isEqual(const Value& before, const Value& after, const RespelledRows* rows,
+               StepEvaluations& evaluations) {
+    if (!isTrial && equalValues.contains(before.name()))
+      return true;
+    const Value* past = rows ? rows->past : nullptr;
+    const AffineArgument argument =
+        affineArgument(before, {past, rows ? rows->fresh : nullptr}, evaluations);
+    // What may be something else at sizes that are not tried is no reason to write anything.
+    if (argument.maySwitch)
+      return false;
+    const bool listsPlaces = rows && rows->place && rows->place->kind != WritePlace::Kind::First;
+    bool isSame = areAlwaysEqual(before, after, evaluations);
+    if (!isSame && listsPlaces) {
+      isSame = areAlwaysEqual(before, after, evaluations, rows->place->input);
+      if (isSame)
+        assumed.insert(
+            fmt::format("the elements of {} count on by one", rows->place->input->name()));
+    }
+    if (isSame && argument.broken)
+      assumed.insert(fmt::format("{} does at all sizes what it does at those that were tried",
+                                 labelOf(*argument.broken->node)));
     if (isSame)
       equalValues.insert(before.name());
     return isSame;
@@ -124,13 +175,45 @@ private:
 
   /// Whether anything was written.
   llvm::Expected<bool> respell(Model& model, PassContext& context) {
+    auto ofProducts = respellProducts(model, context);
+    if (!ofProducts)
+      return ofProducts;
+    auto ofRows = respellRows(model, context);
+    return ofRows ? llvm::Expected<bool>(*ofProducts || *ofRows) : std::move(ofRows);
+  }
+
+  llvm::Expected<bool> respellProducts(Model& model, PassContext& context) {
+    Graph& graph = model.graph();
+    std::vector<RespelledScores> scores;
+    std::vector<RespelledOutput> outputs;
+    StepEvaluations evaluations(graph, context.interface);
+    for (const SpelledSoftmax& softmax : spelledSoftmaxes(graph, evaluations)) {
+      if (auto found = respelledScores(*softmax.node, softmax.products, evaluations))
+        scores.push_back(std::move(*found));
+      if (auto found = respelledOutput(*softmax.node, softmax.products, evaluations))
+        outputs.push_back(std::move(*found));
+    }
+    if (scores.empty() && outputs.empty())
+      return false;
+    Rewriter rewriter(graph, respellCachesName, context.journal, respellCachesName);
+    llvm::SmallVector<Rewriter::Replacement, 8> written;
+    for (const RespelledScores& each : scores)
+      written.push_back({each.scores, rows::write(each, rewriter)});
+    for (const RespelledOutput& each : outputs)
+      written.push_back({each.output, rows::write(each, rewriter)});
+    return replaceEqual(model, context, rewriter, written, {}, {});
+  }
+
+  llvm::Expected<bool> respellRows(Model& model, PassContext& context) {
     Graph& graph = model.graph();
     const SiteList sites = findSites(graph);
     StepEvaluations evaluations(graph, context.interface);
     std::vector<ReadOperand> operands;
     for (const AttentionSite& site : sites)
       if (isOpen(site, evaluations))
-        addOperands(site, evaluations, operands);
+        addOperands(site, operands);
+    for (const SpelledSoftmax& softmax : spelledSoftmaxes(graph, evaluations))
+      addOperands(softmax, operands);
     if (operands.empty())
       return false;
     // Outputs first: what they are made of is what attention should read.
@@ -147,6 +230,7 @@ private:
         fresh.push_back(rows->fresh);
         found.emplace_back(value, std::move(*rows));
       }
+    addParts(values.getArrayRef(), evaluations, found);
     std::vector<std::pair<ReadOperand, Shape>> stated;
     for (const ReadOperand& operand : operands)
       if (!isFullyKnown(operand.value()->type()) &&
@@ -156,6 +240,24 @@ private:
     if (found.empty() && stated.empty())
       return false;
     return write(model, context, found, stated);
+  }
+
+  /// Values that hold a part of a cache whose output was found.
+  void addParts(llvm::ArrayRef<Value*> values, StepEvaluations& evaluations,
+                llvm::SmallVectorImpl<std::pair<Value*, RespelledRows>>& found) {
+    const size_t outputs = found.size();
+    for (Value* value : values) {
+      if (llvm::any_of(found, [&](const auto& each) { return each.first == value; }))
+        continue;
+      for (size_t i = 0; i < outputs; ++i)
+        if (auto rows = found[i].first->isGraphOutput()
+                            ? rowsMovedFrom(*value, *found[i].first, evaluations)
+                            : std::nullopt) {
+          found.emplace_back(value, std::move(*rows));
+          hasParts = true;
+          break;
+        }
+    }
   }
 
   using Found = llvm::ArrayRef<std::pair<Value*, RespelledRows>>;
@@ -171,8 +273,21 @@ private:
         written.push_back({before, after});
     StepEvaluations evaluations(graph, context.interface);
     addJoinedElsewhere(writer.joined(), evaluations, written);
+    return replaceEqual(model, context, rewriter, written, found, stated);
+  }
+
+  /// Replaces what is equal to what was written for it, and runs the rules once more. Whether
+  /// anything was replaced.
+  llvm::Expected<bool> replaceEqual(Model& model, PassContext& context, Rewriter& rewriter,
+                                    llvm::SmallVector<Rewriter::Replacement, 8>& written,
+                                    Found found, Stated stated) {
+    Graph& graph = model.graph();
+    StepEvaluations evaluations(graph, context.interface);
     llvm::erase_if(written, [&](const Rewriter::Replacement& each) {
-      return !isEqual(*each.before, *each.after, evaluations);
+      const auto* rows =
+          llvm::find_if(found, [&](const auto& entry) { return entry.first == each.before; });
+      return !each.after || !isEqual(*each.before, *each.after,
+                                     rows == found.end() ? nullptr : &rows->second, evaluations);
     });
     unsigned replaced = 0;
     for (const Rewriter::Replacement& each : written)
@@ -238,7 +353,9 @@ private:
   }
 
   bool isTrial = false;
+  bool hasParts = false; ///< keys or values are a part of a cache that was found
   llvm::StringSet<> equalValues;
+  std::set<std::string> assumed; ///< sentences about what was found equal
 };
 
 } // namespace

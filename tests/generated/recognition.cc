@@ -130,7 +130,11 @@ std::string rewriteDifference(const GeneratedDecoder& decoder, llvm::StringRef t
     return takeDiagnostic(found.takeError()).str();
   if (!found->manifest)
     return "";
-  const RecordedRun expected = runAsBuilt(*decoder.model, toolkit);
+  // As it is read from a file.
+  auto read = copySharingConstants(*decoder.model);
+  if (!read)
+    return takeDiagnostic(read.takeError()).str();
+  const RecordedRun expected = runAsBuilt(**read, toolkit);
   if (!expected.failure.empty())
     return "the decoder cannot be run: " + expected.failure;
   const bool hasSameInputs =

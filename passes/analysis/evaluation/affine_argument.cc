@@ -83,8 +83,12 @@ private:
       numbers.chooseBy(node, *node.operand(0));
     if (node.is("ScatterElements") || node.is("ScatterND") || node.is("GatherElements"))
       numbers.indexBy(node, *node.operand(1));
-    if (node.is("Pad") && node.operand(1) && numbers.walk(*node.operand(1)).low < 0)
-      numbers.breakAt(&node, "it may cut off elements");
+    if (node.is("Pad") && node.operand(1) && numbers.walk(*node.operand(1)).low < 0) {
+      if (numbers.dependsOnInputs(*node.operand(1)))
+        numbers.gapAt(&node, "it may cut off elements");
+      else
+        numbers.breakAt(&node, "it may cut off elements");
+    }
     addOperands(node);
   }
 
@@ -106,30 +110,31 @@ AffineArgument affineArgument(const Value& value, llvm::ArrayRef<const Value*> s
                               StepEvaluations& evaluations) {
   AffineArgument argument;
   if (evaluations.count() == 0) {
-    argument.broken = ArgumentBreak{value.producer(), "the graph has no step to be evaluated at"};
-    return argument;
+    return {ArgumentBreak{value.producer(), "the graph has no step to be evaluated at"}, true};
   }
   DataWalk walk(sources, evaluations);
   // The constants that this reads choose the checking points.
   for (size_t i = 0; i < std::min<size_t>(evaluations.count(), 2); ++i) {
     std::vector<LinearForm> forms;
-    if (!evaluations.at(i).traceAll(value, forms)) {
-      argument.broken = ArgumentBreak{value.producer(), "its elements are too many"};
-      return argument;
-    }
+    if (!evaluations.at(i).traceAll(value, forms))
+      return {ArgumentBreak{value.producer(), "its elements are too many"}, true};
   }
   walk.walk(value);
   // The largest are the ones that no other size comes near.
   for (int64_t rows : llvm::reverse(walk.numbersWalk().namedRows()))
     evaluations.tryNear(rows);
+  const llvm::ArrayRef<Breakpoint> all = walk.numbersWalk().breakpoints();
+  std::vector<Breakpoint> ofSizes;
+  llvm::copy_if(all, std::back_inserter(ofSizes),
+                [](const Breakpoint& breakpoint) { return !breakpoint.mayStayUnseen; });
   argument.broken = walk.numbersWalk().ended();
-  if (argument.broken)
-    return argument;
-  std::vector<Evaluation*> points;
-  for (size_t i = 0; i < evaluations.count(); ++i)
-    points.push_back(&evaluations.at(i));
-  llvm::append_range(points, evaluations.checkingPoints());
-  argument.broken = uncoveredSide(walk.numbersWalk().breakpoints(), points);
+  if (!argument.broken)
+    argument.broken = uncoveredSide(ofSizes, evaluations.allPoints());
+  argument.maySwitch = argument.broken.has_value();
+  if (!argument.broken && ofSizes.size() < all.size())
+    argument.broken = uncoveredSide(all, evaluations.allPoints());
+  if (!argument.broken)
+    argument.broken = walk.numbersWalk().gap();
   return argument;
 }
 

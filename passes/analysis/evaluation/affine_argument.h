@@ -15,6 +15,9 @@ namespace kvopt::analysis {
 struct AffineArgument {
   /// Where the argument ends; nullopt where it holds.
   std::optional<ArgumentBreak> broken;
+  /// Whether what is beyond that may be chosen by size, so that other sizes may have other
+  /// elements.
+  bool maySwitch = false;
 
   bool holds() const { return !broken.has_value(); }
 };

@@ -2,6 +2,7 @@
 #include "passes/analysis/evaluation/affine_movements.h"
 #include "passes/analysis/evaluation/affine_order.h"
 #include "passes/analysis/evaluation/selected_result.h"
+#include "passes/analysis/evaluation/step_evaluations.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -175,10 +176,22 @@ void walkRange(const Node& node, const Value& data, unsigned axis, const Movemen
   for (const SliceBound* bound : {&start, &end})
     if (bound->value() && !bound->isUnlimited())
       numbers.nameRows(std::abs(*bound->value()));
-  numbers.add(boundBreakpoint(node, data, axis, start, /*isStart=*/true));
-  numbers.add(boundBreakpoint(node, data, axis, end, /*isStart=*/false));
+  auto mayStayUnseen = [&](const SliceBound& bound) {
+    if (bound.number.known.isUnknown())
+      return numbers.dependsOnInputs(*bound.number.list);
+    // Only a step without tokens has less than one row.
+    const int64_t most = bound.extent.isUnknown() ? StepEvaluations::mostRowsTried : 1;
+    return bound.value() && std::abs(*bound.value()) <= most;
+  };
+  auto add = [&](Breakpoint breakpoint, bool isSoft) {
+    breakpoint.mayStayUnseen = isSoft;
+    numbers.add(std::move(breakpoint));
+  };
+  const bool isSoftStart = mayStayUnseen(start), isSoftEnd = mayStayUnseen(end);
+  add(boundBreakpoint(node, data, axis, start, /*isStart=*/true), isSoftStart);
+  add(boundBreakpoint(node, data, axis, end, /*isStart=*/false), isSoftEnd);
   if (*range.step.known.value() > 0 && mayBeReversed(start, end))
-    numbers.add(lengthBreakpoint(node, data, axis, start, end));
+    add(lengthBreakpoint(node, data, axis, start, end), isSoftStart || isSoftEnd);
 }
 
 void walkSlice(const Value& result, const Movement& movement, AffineNumbers& numbers) {
@@ -207,7 +220,7 @@ void walkReshape(const Value& result, AffineNumbers& numbers) {
   const bool isFixed =
       from.hasRank() && to.hasRank() && from.elementCount().value() && to.elementCount().value();
   if (!isFixed)
-    numbers.breakAt(&node, "its axes are not known to be joined or cut at whole axes");
+    numbers.gapAt(&node, "its axes are not known to be joined or cut at whole axes");
 }
 
 void walkRepeat(const Value& result, AffineNumbers& numbers) {
@@ -215,13 +228,13 @@ void walkRepeat(const Value& result, AffineNumbers& numbers) {
   const TensorType& from = movedOperand(node)->type();
   const TensorType& to = result.type();
   if (!from.hasRank() || !to.hasRank() || from.rank() != to.rank()) {
-    numbers.breakAt(&node, "what it repeats is not known");
+    numbers.gapAt(&node, "what it repeats is not known");
     return;
   }
   for (unsigned axis = 0; axis < from.rank(); ++axis) {
     const Dim &before = from.dim(axis), &after = to.dim(axis);
     if (before.value() != 1 && !before.isKnownEqual(after) && !(before.value() && after.value()))
-      numbers.breakAt(&node, "it repeats an axis whose extent or count depends on lengths");
+      numbers.gapAt(&node, "it repeats an axis whose extent or count depends on lengths");
   }
 }
 

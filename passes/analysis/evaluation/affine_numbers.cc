@@ -188,8 +188,11 @@ NumberBounds AffineNumbers::compute(const Value& value) {
     return *integers;
   if (node->is("Shape")) {
     const TensorType& type = node->operand(0)->type();
-    if (!type.hasRank() || !llvm::all_of(type.shape(), isAffine))
-      breakAt(node, "an extent is not known to be a sum of lengths");
+    if (!type.hasRank() ||
+        llvm::any_of(type.shape(), [](const Dim& dim) { return dim.isUnknown(); }))
+      gapAt(node, "an extent is not known to be a sum of lengths");
+    else if (!llvm::all_of(type.shape(), isAffine))
+      breakAt(node, "an extent is a product of lengths");
     return between(0, NumberBounds::largest, true);
   }
   llvm::SmallVector<NumberBounds, 4> operands;
@@ -206,6 +209,21 @@ NumberBounds AffineNumbers::compute(const Value& value) {
   if (isFixed)
     return boundsOf(value);
   return apply(value, operands);
+}
+
+bool AffineNumbers::dependsOnInputs(const Value& value) {
+  if (evaluation.point().inputs.count(&value))
+    return true;
+  const auto known = ofInputs.find(&value);
+  if (known != ofInputs.end())
+    return known->second;
+  ofInputs[&value] = false;
+  const Node* node = value.producer();
+  const bool depends = node && !node->is("Shape") && !node->is("Size") &&
+                       llvm::any_of(node->operands(), [&](const Use& use) {
+                         return use.value() && dependsOnInputs(*use.value());
+                       });
+  return ofInputs[&value] = depends;
 }
 
 void AffineNumbers::chooseBy(const Node& node, const Value& condition) {
@@ -227,6 +245,7 @@ void AffineNumbers::indexBy(const Node& node, const Value& indices) {
     return;
   Breakpoint breakpoint;
   breakpoint.node = &node;
+  breakpoint.mayStayUnseen = dependsOnInputs(indices);
   breakpoint.sides = {{"counted from the end", true, {}},
                       {"counted from the first one", bounds.high >= 0, {}}};
   breakpoint.seen = [&indices](Evaluation& at) {
@@ -260,9 +279,11 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
   const NumberBounds &data = operands[0], &by = operands[1];
   const bool isModulo = node.is("Mod");
   if (!by.isFixed && !by.isUniform()) {
-    breakAt(&node, fmt::format("it {} a number that depends on lengths or inputs",
-                               isModulo ? "is the rest of a division by" : "divides by"));
-    return {};
+    gapAt(&node, fmt::format("it {} a number that depends on lengths or inputs",
+                             isModulo ? "is the rest of a division by" : "divides by"));
+    // The rest has the divisor's sign.
+    return between(isModulo && by.low >= 0 ? 0 : -NumberBounds::largest, NumberBounds::largest,
+                   data.isIntegral && by.isIntegral);
   }
   if (!isModulo && !isInteger(node.operand(0)->type().elementType())) {
     if (!by.isUniform() || by.low == 0)
@@ -504,6 +525,13 @@ constexpr NumberOperator numberOperators[] = {
     {"Trilu", NumberKind::Triangle},
 };
 
+/// Functions without steps.
+bool isSmooth(const Node& node) {
+  return llvm::any_of(
+      llvm::ArrayRef{"Sin", "Cos", "Exp", "Log", "Sqrt", "Pow", "Reciprocal", "Tanh", "Sigmoid"},
+      [&](const char* name) { return node.op() == OpName(name); });
+}
+
 /// nullopt also where an operand is missing.
 std::optional<NumberKind> kindOf(const Node& node) {
   const auto* entry = llvm::find_if(
@@ -539,8 +567,14 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
     return bounds;
   }
   if (!kind) {
-    breakAt(&node, "its numbers are not known to be affine");
-    return {};
+    // These compare places with places, or add up what does not depend on sizes otherwise.
+    const bool choosesNothing = node.is("OneHot") || node.is("EyeLike") || node.is("MatMul") ||
+                                isReduction(node) || isSmooth(node);
+    if (choosesNothing)
+      gapAt(&node, "its numbers are not known to be affine");
+    else
+      breakAt(&node, "its numbers are not known to be affine");
+    return between(-NumberBounds::largest, NumberBounds::largest, false);
   }
   const NumberBounds& first = operands[0];
   switch (*kind) {
@@ -579,7 +613,7 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
     return range(node, operands);
   case NumberKind::RunningSum:
     if (!first.isUniform())
-      breakAt(&node, "it adds up numbers that differ");
+      gapAt(&node, "it adds up numbers that differ");
     return between(std::min(0.0, first.low * NumberBounds::largest),
                    std::max(0.0, first.low * NumberBounds::largest), first.isIntegral);
   case NumberKind::Fill: {

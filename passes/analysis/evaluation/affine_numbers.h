@@ -46,6 +46,15 @@ public:
       broken = ArgumentBreak{node, std::move(reason)};
   }
   const std::optional<ArgumentBreak>& ended() const { return broken; }
+  /// Notes an operator of which it is not known that it is affine between breakpoints, but that
+  /// chooses nothing by size, either. The walk goes on.
+  void gapAt(const ir::Node* node, std::string reason) {
+    if (!firstGap)
+      firstGap = ArgumentBreak{node, std::move(reason)};
+  }
+  const std::optional<ArgumentBreak>& gap() const { return firstGap; }
+  /// Whether a number is computed from elements of inputs, and not of extents alone.
+  bool dependsOnInputs(const ir::Value& value);
   llvm::ArrayRef<Breakpoint> breakpoints() const { return found; }
   void add(Breakpoint breakpoint) { found.push_back(std::move(breakpoint)); }
   Evaluation& at() { return evaluation; }
@@ -75,10 +84,11 @@ private:
 
   Evaluation& evaluation;
   llvm::DenseMap<const ir::Value*, NumberBounds> walked;
+  llvm::DenseMap<const ir::Value*, bool> ofInputs;
   std::vector<Breakpoint> found;
   std::set<int64_t> rowsNamed;
   llvm::DenseSet<const ir::Value*> decided; ///< truth values with breakpoints
-  std::optional<ArgumentBreak> broken;
+  std::optional<ArgumentBreak> broken, firstGap;
   unsigned depth = 0;
 };
 

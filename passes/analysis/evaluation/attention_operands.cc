@@ -3,6 +3,7 @@
 
 #include "passes/analysis/evaluation/number_operators.h"
 #include "passes/analysis/evaluation/selection.h"
+#include "passes/analysis/evaluation/traced_operators.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -14,14 +15,17 @@ namespace {
 
 constexpr size_t mostSearched = 64;
 
-bool isProduct(const Node& node, const Evaluation& evaluation) {
-  return (node.is("MatMul") || node.is("Einsum")) && node.operands().size() == 2 &&
-         evaluation.isData(*node.operand(0)) && evaluation.isData(*node.operand(1));
+/// A product of two values that depend on unknown elements.
+std::optional<ProductElements> productOfData(const Node& node, Evaluation& evaluation) {
+  auto product = productOf(node, evaluation);
+  const bool isOfData =
+      product && evaluation.isData(*product->left) && evaluation.isData(*product->right);
+  return isOfData ? std::move(product) : std::nullopt;
 }
 
 bool keepsPlaces(const Node& node) { return isSelecting(node) || isElementwiseOnNumbers(node); }
 
-Node* productBefore(Node& softmax, const Evaluation& evaluation) {
+Node* productBefore(Node& softmax, Evaluation& evaluation) {
   llvm::SetVector<Value*> searched;
   searched.insert(softmax.operand(0));
   Node* found = nullptr;
@@ -29,7 +33,7 @@ Node* productBefore(Node& softmax, const Evaluation& evaluation) {
     Node* node = searched[i]->producer();
     if (!node || !evaluation.isData(*searched[i]))
       continue;
-    if (isProduct(*node, evaluation)) {
+    if (productOfData(*node, evaluation)) {
       if (found && found != node)
         return nullptr;
       found = node;
@@ -42,18 +46,30 @@ Node* productBefore(Node& softmax, const Evaluation& evaluation) {
   return found;
 }
 
-Node* productAfter(Node& softmax, const Evaluation& evaluation, Value*& weights) {
+/// The product that `value` is a factor of: its reader, or the sum of its reader. Null for none.
+Node* productReading(Node& reader, const Value& value, Evaluation& evaluation,
+                     bool& hasValuesLeft) {
+  Node* node = &reader;
+  if (reader.is("Mul") && reader.result().hasOneUse())
+    node = &reader.result().uses().begin()->user();
+  const auto product = productOfData(*node, evaluation);
+  if (!product || (product->left != &value && product->right != &value))
+    return nullptr;
+  hasValuesLeft = product->right == &value;
+  return node;
+}
+
+Node* productAfter(Node& softmax, Evaluation& evaluation, bool& hasValuesLeft) {
   llvm::SetVector<Value*> searched;
   searched.insert(&softmax.result());
   Node* found = nullptr;
   for (size_t i = 0; i < searched.size() && i < mostSearched; ++i)
     for (const Use& use : searched[i]->uses()) {
       Node& node = use.user();
-      if (isProduct(node, evaluation)) {
-        if (found && found != &node)
+      if (Node* product = productReading(node, *searched[i], evaluation, hasValuesLeft)) {
+        if (found && found != product)
           return nullptr;
-        found = &node;
-        weights = searched[i];
+        found = product;
       } else if (keepsPlaces(node)) {
         searched.insert(&node.result());
       }
@@ -66,12 +82,10 @@ Node* productAfter(Node& softmax, const Evaluation& evaluation, Value*& weights)
 std::optional<AttentionOperands> attentionOperands(Node& softmax, Evaluation& evaluation) {
   if (!softmax.operand(0))
     return std::nullopt;
-  Value* weights = nullptr;
-  Node* before = productBefore(softmax, evaluation);
-  Node* after = productAfter(softmax, evaluation, weights);
-  if (!before || !after)
-    return std::nullopt;
-  return AttentionOperands{before, after, after->operand(0) == weights ? 1U : 0U};
+  AttentionOperands operands;
+  operands.scores = productBefore(softmax, evaluation);
+  operands.output = productAfter(softmax, evaluation, operands.hasValuesLeft);
+  return operands.scores && operands.output ? std::optional(operands) : std::nullopt;
 }
 
 } // namespace kvopt::analysis

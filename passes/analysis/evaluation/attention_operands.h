@@ -5,12 +5,12 @@
 
 namespace kvopt::analysis {
 
-/// The products before and after a softmax. Which operand of the first one holds the queries is not
+/// The products before and after a softmax. Which factor of the first one holds the queries is not
 /// known.
 struct AttentionOperands {
   ir::Node* scores = nullptr;
   ir::Node* output = nullptr;
-  unsigned valueOperand = 1; ///< of `output`; the other one is the probabilities
+  bool hasValuesLeft = false; ///< the left factor of `output` is the values, and not the right one
 };
 
 /// Follows the softmax's operand back, and its result forward, through operators that move elements

@@ -150,8 +150,7 @@ private:
         indices.push_back(*isRight ? right : left);
       }
     }
-    const auto elements =
-        elementsAt(*operands.scores->operand(*isRight ? 1 : 0), indices, evaluation);
+    const auto elements = elementsAt(*(*isRight ? sum->right : sum->left), indices, evaluation);
     if (!elements)
       return false;
     for (size_t i = 0; i < pairs.size(); ++i)
@@ -181,7 +180,7 @@ private:
       sum->at(*product, 0, left, right);
       elements.push_back(*isRight ? left : right);
     }
-    if (!evaluation.trace(*operands.scores->operand(*isRight ? 0 : 1), elements, forms))
+    if (!evaluation.trace(*(*isRight ? sum->left : sum->right), elements, forms))
       return false;
     for (const LinearForm& form : forms)
       reading.queries.push_back(signatureOf(form));
@@ -194,7 +193,7 @@ private:
     const Extents* output = evaluation.extents(operands.output->result());
     if (!sum || !output || output->empty() || sum->depth != reading.keys)
       return;
-    const bool isRight = operands.valueOperand == 1;
+    const bool isRight = !operands.hasValuesLeft;
     const int64_t width = output->back();
     if (countOf(*output) != reading.rows * width)
       return;
@@ -210,7 +209,7 @@ private:
           values.push_back(isRight ? right : left);
         }
     std::vector<LinearForm> forms;
-    if (!evaluation.trace(*operands.output->operand(isRight ? 0 : 1), weights, forms))
+    if (!evaluation.trace(*(isRight ? sum->left : sum->right), weights, forms))
       return;
     size_t next = 0;
     for (int64_t row : rows)
@@ -221,8 +220,7 @@ private:
               form.terms.front().element != row * reading.keys + key)
             return;
         }
-    const auto elements =
-        elementsAt(*operands.output->operand(operands.valueOperand), values, evaluation);
+    const auto elements = elementsAt(*(isRight ? sum->right : sum->left), values, evaluation);
     if (!elements)
       return;
     next = 0;

@@ -3,34 +3,40 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <unordered_map>
-
 namespace kvopt::analysis {
 using namespace ir;
 
 namespace {
 
-struct FormHash {
-  size_t operator()(const LinearForm& form) const { return hash_value(form); }
-};
-using FormIndex = std::unordered_map<LinearForm, int64_t, FormHash>;
-
-/// The input that the element is of; null for anything else.
+/// The input that the element is a multiple of; null for anything else.
 const Value* inputOf(const LinearForm& form) {
-  const ElementTerm* element = form.asElement();
-  return element && element->block->isGraphInput() && !element->block->graph().parentNode() &&
-                 element->block->type().hasRank() && element->block->type().rank() >= 3
-             ? element->block
+  if (form.terms.size() != 1 || form.constant != 0)
+    return nullptr;
+  const Value& block = *form.terms.front().block;
+  return block.isGraphInput() && !block.graph().parentNode() && block.type().hasRank() &&
+                 block.type().rank() >= 3
+             ? &block
              : nullptr;
 }
 
-/// Each element once; nullopt where two are the same.
-std::optional<FormIndex> indexForms(const std::vector<LinearForm>& forms) {
-  FormIndex index;
-  for (size_t i = 0; i < forms.size(); ++i)
-    if (forms[i].isNumber() || !index.try_emplace(forms[i], static_cast<int64_t>(i)).second)
+/// What the elements of inputs are multiplied by, 1 where there are none; nullopt where that
+/// differs.
+std::optional<double> factorOf(llvm::ArrayRef<LinearForm> forms) {
+  std::optional<double> factor;
+  for (const LinearForm& form : forms) {
+    if (!inputOf(form))
+      continue;
+    if (factor && *factor != form.terms.front().weight)
       return std::nullopt;
-  return index;
+    factor = form.terms.front().weight;
+  }
+  return factor.value_or(1);
+}
+
+void scaleAll(std::vector<LinearForm>& forms, double factor) {
+  if (factor != 1)
+    for (LinearForm& form : forms)
+      form.scale(factor);
 }
 
 /// A tensor's elements whose index on `axis` is in [first, first + count).
@@ -103,7 +109,8 @@ std::vector<const Value*> freshCandidates(const Value& value, Evaluation& evalua
   evaluation.noteVisited(&visited);
   const bool isTraced = evaluation.traceAll(value, forms);
   evaluation.noteVisited(nullptr);
-  if (!isTraced)
+  const auto factor = isTraced ? factorOf(forms) : std::nullopt;
+  if (!factor)
     return {};
   FormIndex fresh;
   for (const LinearForm& form : forms)
@@ -118,10 +125,11 @@ std::vector<const Value*> freshCandidates(const Value& value, Evaluation& evalua
         countOf(*extents) != static_cast<int64_t>(fresh.size()))
       continue;
     std::vector<LinearForm> own;
-    const bool holdsAll =
-        evaluation.traceAll(*candidate, own) &&
-        llvm::all_of(own, [&](const LinearForm& form) { return fresh.count(form); });
-    if (holdsAll && indexForms(own))
+    if (!evaluation.traceAll(*candidate, own))
+      continue;
+    scaleAll(own, *factor);
+    if (llvm::all_of(own, [&](const LinearForm& form) { return fresh.count(form); }) &&
+        indexForms(own))
       candidates.push_back(candidate);
   }
   return candidates;
@@ -133,13 +141,18 @@ std::optional<CachedRows> cachedRows(const Value& value, const Value* fresh,
   const Extents* extents = evaluation.extents(value);
   if (!extents || !evaluation.traceAll(value, forms) || forms.empty() || extents->empty())
     return std::nullopt;
+  const auto factor = factorOf(forms);
+  if (!factor)
+    return std::nullopt;
   CachedRows rows;
   rows.extents = *extents;
+  rows.factor = *factor;
   FormIndex index;
   if (fresh) {
     const Extents* freshExtents = evaluation.extents(*fresh);
     if (!freshExtents || !evaluation.traceAll(*fresh, freshForms))
       return std::nullopt;
+    scaleAll(freshForms, *factor);
     auto indexed = indexForms(freshForms);
     if (!indexed)
       return std::nullopt;

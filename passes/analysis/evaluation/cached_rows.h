@@ -10,6 +10,7 @@ namespace kvopt::analysis {
 /// in, of one other value, or of both, told apart along one axis.
 struct CachedRows {
   Extents extents;                  ///< of the value
+  double factor = 1;                ///< what all elements are multiplied by
   const ir::Value* past = nullptr;  ///< an input of the graph; null: nothing is of a cache
   const ir::Value* fresh = nullptr; ///< null: everything is of the cache
   /// Where new rows are, along `axis`: [first, first + count). All of them, without a cache.

@@ -138,7 +138,9 @@ class Evaluation::DataValues {
 public:
   explicit DataValues(const EvaluationPoint& point) {
     for (const auto& [input, numbers] : point.inputs)
-      known[input] = false;
+      known[input] = readsIds[input] = false;
+    for (const Value* input : point.ids)
+      readsIds[input] = true;
   }
 
   bool contains(const Value& value) {
@@ -165,16 +167,38 @@ public:
     return found->second;
   }
 
+  /// Whether the node looks ids of tokens up in a table of floating-point numbers.
+  bool isEmbedding(const Node& node) {
+    if (!node.is("Gather") || !node.operand(0) || !node.operand(1))
+      return false;
+    const TensorData* table = constantBehind(node.operand(0));
+    return table && isFloatingPoint(table->elementType()) && dependsOnIds(*node.operand(1));
+  }
+
 private:
+  bool dependsOnIds(const Value& value) {
+    const auto found = readsIds.find(&value);
+    if (found != readsIds.end())
+      return found->second;
+    const Node* node = value.producer();
+    if (!node || node->is("Shape") || node->is("Size") || depth > mostDepth)
+      return readsIds[&value] = false;
+    const Deeper deeper(depth);
+    const bool depends = llvm::any_of(node->operands(), [&](const Use& use) {
+      return use.value() && dependsOnIds(*use.value());
+    });
+    return readsIds[&value] = depends;
+  }
+
   bool isDataNode(const Node& node) {
     if (node.is("Shape") || node.is("Size") || node.is("EyeLike"))
       return false;
-    return !node.subgraphs().empty() || isWeighted(node) ||
+    return !node.subgraphs().empty() || isWeighted(node) || isEmbedding(node) ||
            llvm::any_of(node.operands(),
                         [&](const Use& use) { return use.value() && contains(*use.value()); });
   }
 
-  llvm::DenseMap<const Value*, bool> known;
+  llvm::DenseMap<const Value*, bool> known, readsIds;
   llvm::DenseMap<const Node*, bool> weighted;
   unsigned depth = 0;
 };
@@ -242,10 +266,8 @@ std::optional<Extents> Evaluation::computeExtents(const Value& value) {
   }
   if (movementKind(*node))
     return movedExtents(value, *this);
-  if (value.resultIndex() != 0)
-    return std::nullopt;
-  if (auto computed = computedExtents(*node, *this))
-    return computed;
+  if (auto inferred = inferredExtents(value, *this))
+    return inferred;
   const NumberTensor* tensor = numbers(value);
   return tensor ? std::optional(tensor->extents) : std::nullopt;
 }
@@ -376,7 +398,8 @@ bool Evaluation::traceNode(const Value& value, llvm::ArrayRef<int64_t> indices,
     if (const Graph* branch = takenBranch(*node))
       return trace(*branch->outputs()[value.resultIndex()], indices, forms);
     bool followed = false;
-    if (isSelecting(*node) && !traceSelected(value, indices, forms, followed))
+    if (isSelecting(*node) && !data->isEmbedding(*node) &&
+        !traceSelected(value, indices, forms, followed))
       return false;
     if (followed)
       return true;

@@ -30,6 +30,9 @@ struct EvaluationPoint {
   llvm::StringMap<int64_t> extents;
   /// Of inputs. Those that are not here are unknown, element by element.
   llvm::DenseMap<const ir::Value*, NumberTensor> inputs;
+  /// Those of them that are ids of tokens: what a table of floating-point numbers has for an id is
+  /// not looked at.
+  llvm::SmallVector<const ir::Value*, 1> ids;
 };
 
 /// Evaluates values of one main graph and of the branches that are taken, on demand: what is not
@@ -38,9 +41,9 @@ struct EvaluationPoint {
 ///
 /// A value is of *numbers* where it depends on constants, extents and the integer inputs of the
 /// point alone. All others are of linear forms over the elements of *blocks*: inputs, and results
-/// that are not linear in few elements of something else (products of two such values or with
-/// weights, norms, softmax, activations). Sums, products with numbers, and whatever gathers, moves,
-/// scatters or chooses elements by numbers are followed.
+/// that are not linear in few elements of something else (embeddings of tokens, products of two
+/// such values or with weights, norms, softmax, activations). Sums, products with numbers, and
+/// whatever gathers, moves, scatters or chooses elements by numbers are followed.
 ///
 /// Assumed: no element is NaN or infinite unless it is a constant, an index is in range, and
 /// arithmetic on floating-point numbers is exact.

@@ -50,4 +50,12 @@ llvm::hash_code hash_value(const LinearForm& form) {
   return hash;
 }
 
+std::optional<FormIndex> indexForms(llvm::ArrayRef<LinearForm> forms) {
+  FormIndex index;
+  for (size_t i = 0; i < forms.size(); ++i)
+    if (forms[i].isNumber() || !index.try_emplace(forms[i], static_cast<int64_t>(i)).second)
+      return std::nullopt;
+  return index;
+}
+
 } // namespace kvopt::analysis

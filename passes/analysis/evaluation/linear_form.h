@@ -3,10 +3,12 @@
 
 #include "ir/value.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 
 namespace kvopt::analysis {
 
@@ -54,5 +56,13 @@ struct LinearForm {
 
 /// Equal forms hash equally.
 llvm::hash_code hash_value(const LinearForm& form);
+
+struct FormHash {
+  size_t operator()(const LinearForm& form) const { return hash_value(form); }
+};
+using FormIndex = std::unordered_map<LinearForm, int64_t, FormHash>;
+
+/// Where each form is; nullopt where two are the same, or one is a number.
+std::optional<FormIndex> indexForms(llvm::ArrayRef<LinearForm> forms);
 
 } // namespace kvopt::analysis

@@ -440,8 +440,8 @@ constexpr OtherOperator otherOperators[] = {
 Numbers product(const Operands& operands) {
   auto sum = productOf(operands.node, operands.evaluation);
   const Extents* extents = operands.evaluation.extents(operands.node.result());
-  const NumberTensor* left = sum ? operands.at(sum->left) : nullptr;
-  const NumberTensor* right = sum ? operands.at(sum->right) : nullptr;
+  const NumberTensor* left = sum ? operands.evaluation.numbers(*sum->left) : nullptr;
+  const NumberTensor* right = sum ? operands.evaluation.numbers(*sum->right) : nullptr;
   Numbers result = left && right && extents ? tensorOf(*extents) : nullptr;
   constexpr int64_t mostProducts = int64_t{1} << 22;
   if (!result || static_cast<int64_t>(result->numbers.size()) > mostProducts / (sum->depth + 1))

@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <numeric>
 #include <vector>
 
 namespace kvopt::analysis {
@@ -115,14 +116,26 @@ ElementSelection gatheredElements(const SelectedResult& selected) {
   };
 }
 
+/// The axes that numbers of a Pad are for: those of its last operand, or all.
+std::optional<std::vector<int64_t>> paddedAxes(const SelectedResult& selected, size_t rank) {
+  if (selected.node.operand(3))
+    return entriesOf(selected.numbersOf(3), static_cast<int64_t>(rank));
+  std::vector<int64_t> all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 ElementSelection padded(const SelectedResult& selected) {
   const Extents* data = selected.extentsOf(0);
   const Extents* after = selected.extents();
   const NumberTensor* pads = selected.numbersOf(1);
-  if (!data || !after || !pads || selected.node.operand(3) ||
-      pads->numbers.size() != 2 * data->size() ||
+  const auto axes = data ? paddedAxes(selected, data->size()) : std::nullopt;
+  if (!axes || !after || !pads || pads->numbers.size() != 2 * axes->size() ||
       selected.node.stringAttr("mode", "constant") != "constant")
     return nullptr;
+  Extents before(data->size(), 0);
+  for (size_t i = 0; i < axes->size(); ++i)
+    before[static_cast<size_t>((*axes)[i])] = static_cast<int64_t>(pads->numbers[i]);
   double fill = 0;
   if (const Value* given = selected.node.operand(2)) {
     const auto number = selected.evaluation.numberAt(*given, 0);
@@ -130,10 +143,10 @@ ElementSelection padded(const SelectedResult& selected) {
       return nullptr;
     fill = *number;
   }
-  return [extents = *after, source = *data, before = pads->numbers, fill](int64_t element) {
+  return [extents = *after, source = *data, before, fill](int64_t element) {
     Extents index = indexOf(element, extents);
     for (size_t axis = 0; axis < index.size(); ++axis) {
-      index[axis] -= static_cast<int64_t>(before[axis]);
+      index[axis] -= before[axis];
       if (index[axis] < 0 || index[axis] >= source[axis])
         return SelectedElement{SelectedElement::filled, 0, fill};
     }

@@ -1,6 +1,8 @@
 // Comparing values at many points.
 #include "passes/analysis/evaluation/step_evaluations.h"
 
+#include "passes/analysis/evaluation/traced_operators.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -27,8 +29,77 @@ namespace {
 constexpr int64_t mostSampled = 128;
 /// Integer constants that sizes are chosen by.
 constexpr size_t mostConstants = 3;
-/// Rows of a cache at such a size.
-constexpr int64_t mostRowsTried = 8200;
+
+/// The factors of elements of one product, one after another.
+struct TracedFactors {
+  std::vector<LinearForm> left, right;
+};
+
+std::optional<TracedFactors> factorsOf(const Value& result, llvm::ArrayRef<int64_t> elements,
+                                       Evaluation& evaluation) {
+  constexpr int64_t mostMultiplied = int64_t{1} << 16;
+  auto product = result.producer() ? productOf(*result.producer(), evaluation) : std::nullopt;
+  if (!product || product->depth * static_cast<int64_t>(elements.size()) > mostMultiplied)
+    return std::nullopt;
+  std::vector<int64_t> left, right;
+  for (int64_t element : elements)
+    for (int64_t k = 0; k < product->depth; ++k)
+      product->at(element, k, left.emplace_back(), right.emplace_back());
+  TracedFactors factors;
+  return evaluation.trace(*product->left, left, factors.left) &&
+                 evaluation.trace(*product->right, right, factors.right)
+             ? std::optional(std::move(factors))
+             : std::nullopt;
+}
+
+/// Whether both are results of operators that may be products.
+bool isProductElsewhere(const Value& one, const Value& other) {
+  auto mayBe = [](const Value& value) {
+    const Node* node = value.producer();
+    return node && (node->is("MatMul") || node->is("Einsum") || node->is("ReduceSum"));
+  };
+  return mayBe(one) && mayBe(other);
+}
+
+/// Elements that differ because they are of different blocks: whether all are the same multiples of
+/// products of the same factors. Only some are compared where there are many.
+bool areSameProducts(llvm::ArrayRef<LinearForm> first, llvm::ArrayRef<LinearForm> second,
+                     Evaluation& evaluation) {
+  constexpr size_t mostCompared = 48;
+  const Value* one = nullptr;
+  const Value* other = nullptr;
+  std::vector<int64_t> mine, theirs;
+  size_t different = 0;
+  const size_t step = first.size() <= mostCompared ? 1 : (first.size() / mostCompared) | 1;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i] == second[i])
+      continue;
+    if (first[i].terms.size() != 1 || second[i].terms.size() != 1 ||
+        first[i].constant != second[i].constant)
+      return false;
+    const ElementTerm& a = first[i].terms.front();
+    const ElementTerm& b = second[i].terms.front();
+    if ((one && (a.block != one || b.block != other)) || a.weight != b.weight)
+      return false;
+    one = a.block;
+    other = b.block;
+    if (different++ % step == 0) {
+      mine.push_back(a.element);
+      theirs.push_back(b.element);
+    }
+  }
+  auto isKnown = [&](const Value& result) {
+    return result.producer() && productOf(*result.producer(), evaluation).has_value();
+  };
+  // Both are products. Where extents of their factors are not known, the graph cannot do such a
+  // step: a table that it reads is shorter.
+  if (!one || (isProductElsewhere(*one, *other) && (!isKnown(*one) || !isKnown(*other))))
+    return true;
+  const auto a = factorsOf(*one, mine, evaluation);
+  const auto b = a ? factorsOf(*other, theirs, evaluation) : std::nullopt;
+  return b && ((a->left == b->left && a->right == b->right) ||
+               (a->left == b->right && a->right == b->left));
+}
 
 bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, bool sampled) {
   const Extents* extents = evaluation.extents(one);
@@ -45,16 +116,19 @@ bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, bo
     indices.push_back(*count - 1);
   std::vector<LinearForm> first, second;
   return evaluation.trace(one, indices, first) && evaluation.trace(other, indices, second) &&
-         first == second;
+         areSameProducts(first, second, evaluation);
 }
 
 /// How an integer input differs from what its role says.
-enum class Variation { Alternating, AllMore, LastMore };
+enum class Variation { Alternating, AllMore, LastRowMore, LastMore };
 
 EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Variation variation) {
   EvaluationPoint result = point;
-  std::vector<double>& numbers = result.inputs[input].numbers;
+  NumberTensor& tensor = result.inputs[input];
+  std::vector<double>& numbers = tensor.numbers;
   const bool isBool = input->type().elementType() == ElementType::Bool;
+  const size_t lastRow =
+      tensor.extents.empty() ? 0 : numbers.size() - static_cast<size_t>(tensor.extents.back());
   for (size_t i = 0; i < numbers.size(); ++i)
     switch (variation) {
     case Variation::Alternating:
@@ -64,8 +138,9 @@ EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Va
     case Variation::AllMore:
       numbers[i] = isBool ? 1 - numbers[i] : numbers[i] + 1;
       break;
+    case Variation::LastRowMore:
     case Variation::LastMore:
-      if (i + 1 == numbers.size())
+      if (variation == Variation::LastMore ? i + 1 == numbers.size() : i >= lastRow)
         numbers[i] = isBool ? 1 - numbers[i] : numbers[i] + 1;
       break;
     }
@@ -78,7 +153,7 @@ std::set<int64_t> integersOf(const Evaluation& evaluation) {
   for (double number : evaluation.constantsRead()) {
     // Rows that are counted from the end are counted, too.
     const double size = std::abs(number);
-    if (size >= 3 && size <= static_cast<double>(mostRowsTried) &&
+    if (size >= 3 && size <= static_cast<double>(StepEvaluations::mostRowsTried) &&
         size == static_cast<double>(static_cast<int64_t>(size)))
       found.insert(static_cast<int64_t>(size));
   }
@@ -100,20 +175,23 @@ std::vector<int64_t> comparedSizes(const Evaluation& one, const Evaluation& othe
 
 } // namespace
 
-llvm::ArrayRef<std::unique_ptr<Evaluation>> StepEvaluations::varied() {
+llvm::ArrayRef<StepEvaluations::Varied> StepEvaluations::varied() {
   if (!variations.empty() || count() == 0)
     return variations;
   for (size_t i : {size_t{0}, count() - 1}) {
     const EvaluationPoint& point = at(i).point();
     for (const auto& [input, numbers] : point.inputs)
-      for (Variation variation :
-           {Variation::Alternating, Variation::AllMore, Variation::LastMore}) {
+      for (Variation variation : {Variation::Alternating, Variation::AllMore,
+                                  Variation::LastRowMore, Variation::LastMore}) {
+        if (variation == Variation::LastRowMore && numbers.extents.size() < 2)
+          continue;
         // Positions of no order are none that rows could be written to.
         const bool isMask =
             llvm::all_of(numbers.numbers, [](double number) { return number == 0 || number == 1; });
         if (isMask || variation != Variation::Alternating)
           variations.push_back(
-              std::make_unique<Evaluation>(at(0), variedPoint(point, input, variation)));
+              {std::make_unique<Evaluation>(at(0), variedPoint(point, input, variation)), input,
+               variation == Variation::LastMore});
       }
   }
   return variations;
@@ -126,7 +204,7 @@ Evaluation& StepEvaluations::of(const StepSize& size) {
   return *evaluation;
 }
 
-std::vector<Evaluation*> StepEvaluations::fedWith(int64_t number) {
+llvm::ArrayRef<StepEvaluations::Varied> StepEvaluations::fedWith(int64_t number) {
   auto [entry, isNew] = fed.try_emplace(number);
   if (isNew) {
     const EvaluationPoint& point = at(0).point();
@@ -138,14 +216,12 @@ std::vector<Evaluation*> StepEvaluations::fedWith(int64_t number) {
         std::vector<double>& all = changed.inputs[input].numbers;
         // Of one element alone: positions and masks stay what they are elsewhere.
         all.back() = static_cast<double>(next);
-        entry->second.push_back(std::make_unique<Evaluation>(at(0), std::move(changed)));
+        entry->second.push_back(
+            {std::make_unique<Evaluation>(at(0), std::move(changed)), input, true});
       }
     }
   }
-  std::vector<Evaluation*> list;
-  for (const std::unique_ptr<Evaluation>& evaluation : entry->second)
-    list.push_back(evaluation.get());
-  return list;
+  return entry->second;
 }
 
 namespace {
@@ -168,22 +244,34 @@ std::vector<StepSize> sizesNear(int64_t rows) {
 
 } // namespace
 
-std::vector<Evaluation*> StepEvaluations::checkingPoints() {
-  std::vector<Evaluation*> points;
+std::vector<StepEvaluations::CheckingPoint> StepEvaluations::checkingPoints() {
+  std::vector<CheckingPoint> points;
   if (count() == 0)
     return points;
-  for (const std::unique_ptr<Evaluation>& evaluation : varied())
-    points.push_back(evaluation.get());
+  auto add = [&](llvm::ArrayRef<Varied> list) {
+    for (const Varied& each : list)
+      points.push_back({each.evaluation.get(), each.isTorn ? each.input : nullptr});
+  };
+  add(varied());
   std::vector<int64_t> compared = comparedSizes(at(0), at(count() > 1 ? 1 : 0));
   for (int64_t rows : alsoTried)
     if (!llvm::is_contained(compared, rows))
       compared.push_back(rows);
   for (int64_t number : compared)
-    llvm::append_range(points, fedWith(number));
+    add(fedWith(number));
   if (steps.hasGrowingPast())
     for (int64_t rows : compared)
       for (const StepSize& size : sizesNear(rows))
-        points.push_back(&of(size));
+        points.push_back({&of(size)});
+  return points;
+}
+
+std::vector<Evaluation*> StepEvaluations::allPoints() {
+  std::vector<Evaluation*> points;
+  for (size_t i = 0; i < count(); ++i)
+    points.push_back(&at(i));
+  for (const CheckingPoint& point : checkingPoints())
+    points.push_back(point.evaluation);
   return points;
 }
 
@@ -192,14 +280,16 @@ void StepEvaluations::tryNear(int64_t rows) {
     alsoTried.insert(rows);
 }
 
-bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations) {
+bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations,
+                    const Value* consecutive) {
   for (size_t i = 0; i < evaluations.count(); ++i)
     if (!areEqualAt(one, other, evaluations.at(i), i >= StepPoints::fitted))
       return false;
   if (evaluations.count() == 0)
     return false;
-  return llvm::all_of(evaluations.checkingPoints(), [&](Evaluation* evaluation) {
-    return areEqualAt(one, other, *evaluation, true);
+  return llvm::all_of(evaluations.checkingPoints(), [&](const auto& point) {
+    return (point.torn && point.torn == consecutive) ||
+           areEqualAt(one, other, *point.evaluation, true);
   });
 }
 

@@ -77,14 +77,19 @@ StepPoints::StepPoints(const Graph& graph, const InterfaceFacts& facts) : evalua
   findSymbols();
 }
 
+namespace {
+
+void note(const Dim& dim, llvm::SmallVector<std::string, 4>& symbols,
+          std::optional<int64_t>& fixed) {
+  fixed = dim.value();
+  for (const std::string& symbol : dim.symbols())
+    if (!llvm::is_contained(symbols, symbol))
+      symbols.push_back(symbol);
+}
+
+} // namespace
+
 void StepPoints::findSymbols() {
-  auto note = [](const Dim& dim, llvm::SmallVector<std::string, 4>& symbols,
-                 std::optional<int64_t>& fixed) {
-    fixed = dim.value();
-    for (const std::string& symbol : dim.symbols())
-      if (!llvm::is_contained(symbols, symbol))
-        symbols.push_back(symbol);
-  };
   auto extents = findDecoderExtents(evaluated);
   if (const auto* found = std::get_if<DecoderExtents>(&extents)) {
     note(found->batch, batchSymbols, fixedBatch);
@@ -106,9 +111,12 @@ void StepPoints::findSymbols() {
       if (const auto rows = grownRows(input->type(), output->type()); rows && !grows) {
         note(rows->first, pastSymbols, fixedPast);
         note(rows->second, tokenSymbols, fixedTokens);
-        note(input->type().dim(0), batchSymbols, fixedBatch);
+        if (batchSymbols.empty() && !fixedBatch)
+          note(input->type().dim(0), batchSymbols, fixedBatch);
         grows = true;
       }
+  if (!grows)
+    findPastAlone();
   if (grows)
     findKeySymbols();
   for (const auto& input : evaluated.inputs()) {
@@ -121,6 +129,24 @@ void StepPoints::findSymbols() {
     if (!isFed(*input) && input->type().rank() >= 3)
       for (const Dim& dim : input->type().shape())
         capacity = std::max(capacity, dim.value().value_or(0));
+  }
+}
+
+/// Takes the first cache that comes in for one that grows, where outputs do not tell: rows that are
+/// neither batch rows nor tokens.
+void StepPoints::findPastAlone() {
+  for (const auto& input : evaluated.inputs()) {
+    if (isFed(*input) || !input->type().hasRank() || input->type().rank() < 3)
+      continue;
+    for (const Dim& dim : input->type().shape().drop_front(batchSymbols.empty() ? 1 : 0)) {
+      const auto symbols = dim.symbols();
+      if (symbols.size() != 1 || llvm::is_contained(batchSymbols, symbols.front()) ||
+          llvm::is_contained(tokenSymbols, symbols.front()))
+        continue;
+      note(dim, pastSymbols, fixedPast);
+      grows = true;
+      return;
+    }
   }
 }
 
@@ -178,8 +204,11 @@ EvaluationPoint StepPoints::at(const StepSize& size) const {
       extents.push_back(*extent);
     }
     // Too many elements to feed are unknown ones.
-    if (extents.size() == fed.input->type().rank() && countOf(extents, mostFed))
-      point.inputs[fed.input] = numbersFor(fed, chosen, point, std::move(extents));
+    if (extents.size() != fed.input->type().rank() || !countOf(extents, mostFed))
+      continue;
+    if (fed.feed == InputFeed::Tokens)
+      point.ids.push_back(fed.input);
+    point.inputs[fed.input] = numbersFor(fed, chosen, point, std::move(extents));
   }
   return point;
 }

@@ -29,6 +29,9 @@ public:
   /// The most rows that static caches can have, by the extents of inputs; 0 without such inputs.
   int64_t mostRows() const { return capacity; }
 
+  /// Symbols that are taken to be as many as all rows: nothing but a mask has them.
+  llvm::ArrayRef<std::string> keyCounts() const { return keySymbols; }
+
   /// A step with every integer input fed as its role says: ids of small numbers, positions that
   /// count on from the past, masks that hide nothing, lengths. Inputs of floating-point numbers
   /// stay unknown.
@@ -50,6 +53,7 @@ private:
     std::optional<ir::LengthFeed> length;
   };
   void findSymbols();
+  void findPastAlone();
   void findKeySymbols();
   bool isKnownSymbol(llvm::StringRef symbol) const;
   NumberTensor numbersFor(const FedInput& fed, const StepSize& size, const EvaluationPoint& point,

@@ -1,6 +1,8 @@
 // Sums, scales and products with numbers, element by element.
 #include "passes/analysis/evaluation/traced_operators.h"
 
+#include "ir/shapes/shape_inference.h"
+#include "ir/shapes/shape_rules.h"
 #include "passes/analysis/evaluation/number_operators.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -100,6 +102,10 @@ TraceResult divide(const Traced& traced) {
 }
 
 TraceResult sumAlongAxes(const Traced& traced) {
+  if (const auto product = productOf(traced.node, traced.evaluation);
+      product && traced.evaluation.isData(*product->left) &&
+      traced.evaluation.isData(*product->right))
+    return TraceResult::Block;
   const Extents* before = traced.evaluation.extents(*traced.node.operand(0));
   const auto axes =
       before ? reducedAxes(traced.node, before->size(), traced.evaluation) : std::nullopt;
@@ -131,8 +137,8 @@ TraceResult multiplyMatrices(const Traced& traced) {
   auto sum = productOf(traced.node, traced.evaluation);
   if (!sum || sum->depth > 4096)
     return TraceResult::Block;
-  const Value& left = *traced.node.operand(sum->left);
-  const Value& right = *traced.node.operand(sum->right);
+  const Value& left = *sum->left;
+  const Value& right = *sum->right;
   const bool leftIsNumbers = traced.evaluation.numbers(left) != nullptr;
   const bool rightIsNumbers = traced.evaluation.numbers(right) != nullptr;
   if (leftIsNumbers == rightIsNumbers)
@@ -212,6 +218,26 @@ ProductElements matrixProduct(const Extents& after, const Extents& left, const E
   return product;
 }
 
+/// Of factors that are multiplied element by element, and then summed along one axis.
+std::optional<ProductElements> summedProduct(const Node& node, const Extents& left,
+                                             const Extents& right, Evaluation& evaluation) {
+  const auto full = broadcastOf(left, right);
+  const auto axes = full ? reducedAxes(node, full->size(), evaluation) : std::nullopt;
+  if (!axes || axes->size() != 1)
+    return std::nullopt;
+  const int64_t inner = rowMajorStrides(*full)[axes->front()];
+  ProductElements product;
+  product.depth = (*full)[axes->front()];
+  product.at = [depth = product.depth, inner, leftOf = BroadcastElements(*full, left),
+                rightOf = BroadcastElements(*full, right)](int64_t element, int64_t k, int64_t& a,
+                                                           int64_t& b) {
+    const int64_t factor = (element / inner * depth + k) * inner + element % inner;
+    a = leftOf(factor);
+    b = rightOf(factor);
+  };
+  return product;
+}
+
 /// An equation of two operands without ellipses and without a letter that one operand has twice.
 struct Equation {
   std::string left, right, result;
@@ -285,20 +311,6 @@ std::optional<ProductElements> einsumProduct(const Node& node, const Extents& le
   return product;
 }
 
-std::optional<Extents> einsumExtents(const Node& node, const Extents& left, const Extents& right) {
-  const auto equation = Equation::parse(node.stringAttr("equation", ""));
-  if (!equation || equation->left.size() != left.size() || equation->right.size() != right.size())
-    return std::nullopt;
-  Extents after;
-  for (char c : equation->result) {
-    const size_t inLeft = equation->left.find(c), inRight = equation->right.find(c);
-    if (inLeft == std::string::npos && inRight == std::string::npos)
-      return std::nullopt;
-    after.push_back(inLeft != std::string::npos ? left[inLeft] : right[inRight]);
-  }
-  return after;
-}
-
 std::optional<Extents> matrixExtents(const Extents& left, const Extents& right) {
   if (left.empty() || right.empty())
     return std::nullopt;
@@ -329,65 +341,93 @@ TraceResult traceThrough(const Node& node, llvm::ArrayRef<int64_t> indices, Eval
 }
 
 std::optional<ProductElements> productOf(const Node& node, Evaluation& evaluation) {
-  if (node.operands().size() != 2 || !node.operand(0) || !node.operand(1))
+  const Node* factors =
+      node.is("ReduceSum") && node.operand(0) ? node.operand(0)->producer() : &node;
+  if (!factors || factors->operands().size() != 2 || !factors->operand(0) || !factors->operand(1))
     return std::nullopt;
-  const Extents* left = evaluation.extents(*node.operand(0));
-  const Extents* right = evaluation.extents(*node.operand(1));
+  const Value& leftValue = *factors->operand(0);
+  const Value& rightValue = *factors->operand(1);
+  const Extents* left = evaluation.extents(leftValue);
+  const Extents* right = evaluation.extents(rightValue);
   if (!left || !right)
     return std::nullopt;
-  if (node.is("Einsum"))
-    return einsumProduct(node, *left, *right);
-  const auto after = node.is("MatMul") ? matrixExtents(*left, *right) : std::nullopt;
-  return after ? std::optional(matrixProduct(*after, *left, *right)) : std::nullopt;
+  std::optional<ProductElements> product;
+  if (node.is("Einsum")) {
+    product = einsumProduct(node, *left, *right);
+  } else if (node.is("MatMul")) {
+    if (const auto after = matrixExtents(*left, *right))
+      product = matrixProduct(*after, *left, *right);
+  } else if (factors != &node && factors->is("Mul")) {
+    product = summedProduct(node, *left, *right, evaluation);
+  }
+  if (product) {
+    product->left = &leftValue;
+    product->right = &rightValue;
+  }
+  return product;
 }
 
-std::optional<Extents> computedExtents(const Node& node, Evaluation& evaluation) {
-  if (!node.operand(0))
-    return std::nullopt;
-  const Extents* first = evaluation.extents(*node.operand(0));
-  if (!first)
-    return std::nullopt;
-  if (node.operands().size() == 2 && node.operand(1) && (node.is("MatMul") || node.is("Einsum"))) {
-    const Extents* second = evaluation.extents(*node.operand(1));
-    if (!second)
+namespace {
+
+/// The operands of a node at the extents and numbers of a point.
+class OperandsAtPoint final : public SuppliedOperands {
+public:
+  OperandsAtPoint(const Node& suppliedNode, Evaluation& at)
+      : node(suppliedNode), evaluation(at), types(suppliedNode.operands().size()) {}
+
+  const TensorType& type(unsigned operand) override {
+    TensorType& type = types[operand];
+    if (type.hasRank())
+      return type;
+    const Value& value = *node.operand(operand);
+    Shape shape;
+    const Extents* extents = evaluation.extents(value);
+    if (extents)
+      for (int64_t extent : *extents)
+        shape.push_back(Dim::fixed(extent));
+    type = extents ? TensorType(value.type().elementType(), std::move(shape))
+                   : TensorType(value.type().elementType());
+    return type;
+  }
+
+  std::optional<llvm::SmallVector<Dim, 4>> integers(unsigned operand) override {
+    const Value& value = *node.operand(operand);
+    const NumberTensor* numbers =
+        isFloatingPoint(value.type().elementType()) ? nullptr : evaluation.numbers(value);
+    if (!numbers || numbers->numbers.size() > static_cast<size_t>(maxTrackedIntegers))
       return std::nullopt;
-    return node.is("MatMul") ? matrixExtents(*first, *second)
-                             : einsumExtents(node, *first, *second);
+    llvm::SmallVector<Dim, 4> elements;
+    for (double number : numbers->numbers)
+      elements.push_back(Dim::fixed(static_cast<int64_t>(number)));
+    return elements;
   }
-  if (isReduction(node)) {
-    const auto axes = reducedAxes(node, first->size(), evaluation);
-    if (!axes)
+
+private:
+  const Node& node;
+  Evaluation& evaluation;
+  std::vector<TensorType> types;
+};
+
+} // namespace
+
+std::optional<Extents> inferredExtents(const Value& result, Evaluation& evaluation) {
+  const Node& node = *result.producer();
+  OperandsAtPoint operands(node, evaluation);
+  auto types = resultTypesFor(node, operands);
+  if (!types) {
+    llvm::consumeError(types.takeError());
+    return std::nullopt;
+  }
+  if (result.resultIndex() >= types->size() || !(*types)[result.resultIndex()].hasRank())
+    return std::nullopt;
+  Extents extents;
+  for (const Dim& dim : (*types)[result.resultIndex()].shape()) {
+    const std::optional<int64_t> extent = dim.value();
+    if (!extent || *extent < 0)
       return std::nullopt;
-    Extents after = *first;
-    for (unsigned axis : llvm::reverse(*axes)) {
-      if (node.intAttr("keepdims", 1) != 0)
-        after[axis] = 1;
-      else
-        after.erase(after.begin() + axis);
-    }
-    return after;
+    extents.push_back(*extent);
   }
-  const bool keepsFirst = node.is("Softmax") || node.is("LogSoftmax") ||
-                          node.is("LayerNormalization") || node.is("RMSNormalization") ||
-                          node.is("ScatterElements") || node.is("ScatterND") ||
-                          node.is("TensorScatter") || node.is("Trilu") || node.is("CumSum");
-  if (keepsFirst)
-    return *first;
-  if (node.is("GatherElements")) {
-    const Extents* indices = evaluation.extents(*node.operand(1));
-    return indices ? std::optional(*indices) : std::nullopt;
-  }
-  if (isElementwiseOnNumbers(node) || node.is("Where")) {
-    std::optional<Extents> after = *first;
-    for (unsigned i = 1; i < node.operands().size() && after; ++i) {
-      const Extents* next = node.operand(i) ? evaluation.extents(*node.operand(i)) : nullptr;
-      if (!next)
-        return std::nullopt;
-      after = broadcastOf(*after, *next);
-    }
-    return after;
-  }
-  return std::nullopt;
+  return extents;
 }
 
 } // namespace kvopt::analysis

@@ -18,21 +18,22 @@ TraceResult traceThrough(const ir::Node& node, llvm::ArrayRef<int64_t> indices,
                          Evaluation& evaluation, std::vector<LinearForm>& forms);
 
 /// How a product of matrices sums: element `result` is the sum over k < depth of
-/// left[k] * right[k], elements of the two operands.
+/// left[k] * right[k], elements of the two factors.
 struct ProductElements {
-  unsigned left = 0;  ///< operand
-  unsigned right = 1; ///< operand
+  const ir::Value* left = nullptr;
+  const ir::Value* right = nullptr;
   int64_t depth = 0;
   llvm::unique_function<void(int64_t result, int64_t k, int64_t& leftElement,
                              int64_t& rightElement)>
       at;
 };
 
-/// Of MatMul, Einsum of two operands, and FusedMatMul; nullopt for other nodes.
+/// Of MatMul, Einsum of two operands, and a ReduceSum over one axis of a Mul; nullopt for other
+/// nodes.
 std::optional<ProductElements> productOf(const ir::Node& node, Evaluation& evaluation);
 
-/// Extents of the first result, where the operator's definition tells them from those of its
-/// operands; nullopt otherwise.
-std::optional<Extents> computedExtents(const ir::Node& node, Evaluation& evaluation);
+/// The extents that the operator's shape rule gives a node's result at the point; nullopt where it
+/// gives none.
+std::optional<Extents> inferredExtents(const ir::Value& result, Evaluation& evaluation);
 
 } // namespace kvopt::analysis

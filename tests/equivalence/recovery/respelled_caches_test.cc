@@ -420,5 +420,52 @@ TEST_P(RespelledTraps, AreRefusedOrKeptInValues) {
 
 INSTANTIATE_TEST_SUITE_P(All, RespelledTraps, testing::ValuesIn(traps), caseName);
 
+/// Keys and values that are what they seem to be at all sizes that are tried, and not at others.
+const RespelledCase switches[] = {
+    {"where_a_square_is_1369", R"(
+  n_@ = Constant <value_int = 1369> ()
+  square_@ = Mul (p, p)
+  if_@ = Equal (square_@, n_@)
+  other_@ = Concat <axis = 2> (f_@, past_@)
+  a_@ = Where (if_@, other_@, j_@)
+  c_@ = Identity (a_@))"},
+    {"with_many_rows_and_tokens", R"(
+  n_@ = Constant <value_int = 40> ()
+  longer_@ = Greater (p, n_@)
+  more_@ = Greater (s, n_@)
+  if_@ = And (longer_@, more_@)
+  other_@ = Neg (j_@)
+  a_@ = Where (if_@, other_@, j_@)
+  c_@ = Identity (a_@))"},
+    {"with_many_tokens_after_many_rows", R"(
+  n_@ = Constant <value_int = 40> ()
+  longer_@ = Greater (p, n_@)
+  more_@ = Greater (s, n_@)
+  other_@ = Neg (j_@)
+  inner_@ = Where (more_@, other_@, j_@)
+  a_@ = Where (longer_@, inner_@, j_@)
+  c_@ = Identity (a_@))"},
+};
+
+class RespelledSwitches : public RespelledCaches {
+protected:
+  void expectRefused(const std::string& text) {
+    const RecoveredModel recovered =
+        valueOrThrow(recoverModel(writtenModel(text, toolkit, folder), toolkit));
+    EXPECT_FALSE(recovered.context->sites.empty());
+    for (const analysis::AttentionSite& site : recovered.context->sites)
+      EXPECT_FALSE(site.isMatched() && site.hasCache()) << site.id();
+  }
+};
+
+TEST_P(RespelledSwitches, AreRefusedInKeysAndInValues) {
+  const std::string changed = std::string(joined) + GetParam().text,
+                    other = std::string(joined) + plainDecoder;
+  expectRefused(modelText(ofSide(changed, 'k'), ofSide(other, 'v')));
+  expectRefused(modelText(ofSide(other, 'k'), ofSide(changed, 'v')));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RespelledSwitches, testing::ValuesIn(switches), caseName);
+
 } // namespace
 } // namespace kvopt
