@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "passes/builders/attention_builder.h"
+#include "passes/rows/row_writer.h"
 
 #include "llvm/ADT/STLExtras.h"
 

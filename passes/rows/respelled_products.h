@@ -3,6 +3,7 @@
 #pragma once
 
 #include "passes/analysis/evaluation/attention_operands.h"
+#include "passes/pattern/rewriter.h"
 #include "passes/rows/respelled_rows.h"
 
 namespace kvopt::rows {

@@ -16,6 +16,8 @@
 #include "passes/pattern/explain.h"
 #include "passes/pattern/shape_builder.h"
 #include "passes/rows/respelled_products.h"
+#include "passes/rows/row_writer.h"
+#include "passes/transforms/cut_caches.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -134,10 +136,14 @@ public:
     isTrial = false;
     if (!changes)
       return changes.takeError();
+    if (!*changes)
+      return llvm::Error::success();
+    // Parts of one cache are told apart later.
+    if (hasParts)
+      if (llvm::Error error = cutCaches(**copy, trial))
+        return error;
     const SiteList then = findSites((*copy)->graph());
-    const size_t left = countOpen((*copy)->graph(), then, trial.interface);
-    // Parts of one cache are told apart later, by `split-caches`.
-    if (!*changes || left > open || (left == open && !hasParts))
+    if (countOpen((*copy)->graph(), then, trial.interface) >= open)
       return llvm::Error::success();
     changes = respell(model, context);
     llvm::append_range(context.assumptions, assumed);

@@ -58,11 +58,16 @@ bool hasAll(const std::set<std::string>& spellings, const std::vector<std::strin
   return llvm::all_of(names, [&](const std::string& name) { return spellings.count(name) != 0; });
 }
 
-/// Whether one input places new rows, and another one says which keys they see: that both say the
-/// same is a condition on what is fed, and the mask stays an operand.
-bool hasTwoPlaces(const GeneratedDecoder& decoder) {
-  return decoder.sizes.isStatic && decoder.spellings.count("seen/PositionIds") != 0 &&
-         llvm::any_of(decoder.sizes.windows, [](int64_t window) { return window != 0; });
+/// Whether a mask may stay an operand, of a decoder whose rows are placed by an input: where
+/// another input says which keys they see, that both say the same is a condition on what is fed;
+/// and of two tables that are cut at that place it is not read that both cuts have as many rows.
+bool mayKeepMask(const GeneratedDecoder& decoder) {
+  const bool hasWindow =
+      llvm::any_of(decoder.sizes.windows, [](int64_t rows) { return rows != 0; });
+  const bool cutsTwo = decoder.spellings.count("seen/SlicedTable") != 0 &&
+                       decoder.spellings.count("window/SlicedTable") != 0;
+  return decoder.sizes.isStatic && hasWindow &&
+         (cutsTwo || decoder.spellings.count("seen/PositionIds") != 0);
 }
 
 /// How many decoders there were, and what was found in them.
@@ -133,7 +138,7 @@ TEST_P(GeneratedDecoders, AreTakenForWhatTheyAre) {
     EXPECT_EQ(recognition.wrongFacts, std::vector<std::string>());
     if (!decoder.nearMiss) {
       EXPECT_THAT(shortcomingOf(recognition),
-                  AnyOf("", hasTwoPlaces(decoder) ? "mask-unproven" : ""));
+                  AnyOf("", mayKeepMask(decoder) ? "mask-unproven" : ""));
     }
     if (recognition.matched != 0 && (decoder.nearMiss || seed % runOneIn == 0))
       expectSameRewritten(decoder);
@@ -164,7 +169,7 @@ std::optional<std::string> shortcomingWith(const std::vector<std::string>& spell
   const Recognition recognition = recognitionOf(decoder, toolkit);
   EXPECT_EQ(recognition.wrongFacts, std::vector<std::string>());
   const std::string shortcoming = shortcomingOf(recognition);
-  return shortcoming == "mask-unproven" && hasTwoPlaces(decoder) ? "" : shortcoming;
+  return shortcoming == "mask-unproven" && mayKeepMask(decoder) ? "" : shortcoming;
 }
 
 TEST(GeneratedSpellings, AreRecognized) {
