@@ -24,7 +24,7 @@ constexpr int64_t mostConstantNumbers = int64_t{1} << 14;
 constexpr unsigned mostDepth = 1500;
 /// Forms that are kept for values that were traced as a whole.
 constexpr int64_t mostKeptForms = int64_t{1} << 18;
-/// Elements traced in all.
+/// Elements traced for one that is asked for.
 constexpr int64_t mostWork = int64_t{1} << 25;
 
 template <typename T> T load(std::span<const std::byte> bytes, int64_t element) {
@@ -362,6 +362,8 @@ bool Evaluation::traceAll(const Value& value, std::vector<LinearForm>& forms) {
 
 bool Evaluation::trace(const Value& value, llvm::ArrayRef<int64_t> indices,
                        std::vector<LinearForm>& forms) {
+  if (depth == 0)
+    work = 0;
   work += static_cast<int64_t>(indices.size());
   if (depth > mostDepth || work > mostWork)
     return false;

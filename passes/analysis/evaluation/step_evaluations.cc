@@ -287,8 +287,9 @@ bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evalu
       return false;
   if (evaluations.count() == 0)
     return false;
+  // A graph has no extents for a step that it cannot do: a table that it reads is shorter.
   return llvm::all_of(evaluations.checkingPoints(), [&](const auto& point) {
-    return (point.torn && point.torn == consecutive) ||
+    return (point.torn && point.torn == consecutive) || !point.evaluation->extents(one) ||
            areEqualAt(one, other, *point.evaluation, true);
   });
 }
