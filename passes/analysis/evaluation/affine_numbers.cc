@@ -27,9 +27,12 @@ bool isWhole(const Value& value) {
 
 /// Sums of lengths for bounds that are numbers.
 void setLimits(NumberBounds& bounds) {
-  if (bounds.low > -NumberBounds::largest && bounds.low == std::floor(bounds.low))
+  auto isWholeLength = [](double number) {
+    return std::abs(number) < NumberBounds::largest && number == std::floor(number);
+  };
+  if (isWholeLength(bounds.low))
     bounds.least = Dim::fixed(static_cast<int64_t>(bounds.low));
-  if (bounds.high < NumberBounds::largest && bounds.high == std::floor(bounds.high))
+  if (isWholeLength(bounds.high))
     bounds.most = Dim::fixed(static_cast<int64_t>(bounds.high));
 }
 
@@ -316,7 +319,7 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
 void AffineNumbers::nameConstants(Operands operands) {
   for (const NumberBounds& bounds : operands)
     if (bounds.isFixed && bounds.isUniform() && std::abs(bounds.low) < NumberBounds::largest)
-      nameRows(static_cast<int64_t>(std::abs(bounds.low)));
+      nameRows(integerOf(std::abs(bounds.low)));
 }
 
 NumberBounds AffineNumbers::choose(const Node& node, Operands operands) {

@@ -4,12 +4,20 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
 namespace kvopt::analysis {
 
 using Extents = llvm::SmallVector<int64_t, 6>;
+
+/// The number as an integer; what is too large for one is as large as one can be.
+inline int64_t integerOf(double number) {
+  constexpr double most = 4e18;
+  return std::isnan(number) ? 0 : static_cast<int64_t>(std::clamp(number, -most, most));
+}
 
 /// The product of extents; nullopt where one is negative or the product exceeds `most`.
 std::optional<int64_t> countOf(llvm::ArrayRef<int64_t> extents, int64_t most = int64_t{1} << 40);

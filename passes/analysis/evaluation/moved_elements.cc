@@ -15,8 +15,7 @@ std::optional<int64_t> integerAt(const Value* value, int64_t element, Evaluation
   const std::optional<double> number = value ? evaluation.numberAt(*value, element) : std::nullopt;
   if (!number || std::isnan(*number))
     return std::nullopt;
-  constexpr double most = 4e18;
-  return static_cast<int64_t>(std::clamp(*number, -most, most));
+  return integerOf(*number);
 }
 
 ElementSelection broadcastElements(const SelectedResult& selected, unsigned operand) {

@@ -91,7 +91,7 @@ ElementSelection scatteredTensor(const SelectedResult& selected) {
   for (int64_t i = 0; count && i < *count; ++i) {
     Extents index = indexOf(i, *updates);
     if (starts)
-      index[*axis] += static_cast<int64_t>(starts->numbers[static_cast<size_t>(index[0])]);
+      index[*axis] += integerOf(starts->numbers[static_cast<size_t>(index[0])]);
     if (index[*axis] < 0 || index[*axis] >= (*data)[*axis])
       return nullptr;
     replaced.try_emplace(elementAt(index, *data), i);
@@ -135,7 +135,7 @@ ElementSelection padded(const SelectedResult& selected) {
     return nullptr;
   Extents before(data->size(), 0);
   for (size_t i = 0; i < axes->size(); ++i)
-    before[static_cast<size_t>((*axes)[i])] = static_cast<int64_t>(pads->numbers[i]);
+    before[static_cast<size_t>((*axes)[i])] = integerOf(pads->numbers[i]);
   double fill = 0;
   if (const Value* given = selected.node.operand(2)) {
     const auto number = selected.evaluation.numberAt(*given, 0);
@@ -184,7 +184,7 @@ ElementSelection appended(const SelectedResult& selected) {
       [past = *past, fresh = *fresh, after = *after, lengths = lengths->numbers](int64_t element) {
         Extents index = indexOf(element, after);
         const size_t row = lengths.size() == 1 ? 0 : static_cast<size_t>(index[0]);
-        const auto length = static_cast<int64_t>(lengths[row]);
+        const int64_t length = integerOf(lengths[row]);
         if (index[2] < length)
           return SelectedElement{0, elementAt(index, past)};
         index[2] -= length;

@@ -398,7 +398,7 @@ public:
       return std::nullopt;
     llvm::SmallVector<Dim, 4> elements;
     for (double number : numbers->numbers)
-      elements.push_back(Dim::fixed(static_cast<int64_t>(number)));
+      elements.push_back(Dim::fixed(integerOf(number)));
     return elements;
   }
 
