@@ -403,6 +403,28 @@ std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
 
 } // namespace
 
+namespace {
+
+/// Whether the value has these extents at a point; also where the graph cannot do such a step, and
+/// the value has none.
+bool hasExtents(const Value& value, llvm::ArrayRef<Dim> shape, Evaluation& evaluation) {
+  const Extents* extents = evaluation.extents(value);
+  if (!extents)
+    return true;
+  return std::equal(extents->begin(), extents->end(), shape.begin(), shape.end(),
+                    [&](int64_t extent, const Dim& dim) {
+                      return extent ==
+                             dim.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
+                               const auto found = evaluation.point().extents.find(symbol);
+                               return found == evaluation.point().extents.end()
+                                          ? std::nullopt
+                                          : std::optional(found->second);
+                             });
+                    });
+}
+
+} // namespace
+
 std::optional<Shape> extentsBehind(const Value& value, StepEvaluations& evaluations) {
   const size_t count = std::min(evaluations.count(), StepPoints::fitted);
   std::vector<Extents> found;
@@ -421,7 +443,10 @@ std::optional<Shape> extentsBehind(const Value& value, StepEvaluations& evaluati
     if (shape.back().isUnknown())
       return std::nullopt;
   }
-  return count > 0 ? std::optional(shape) : std::nullopt;
+  const bool isFound = count > 0 && llvm::all_of(evaluations.allPoints(), [&](Evaluation* point) {
+                         return hasExtents(value, shape, *point);
+                       });
+  return isFound ? std::optional(shape) : std::nullopt;
 }
 
 std::optional<RespelledRows> respelledRows(const Value& value, StepEvaluations& evaluations,

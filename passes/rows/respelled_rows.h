@@ -64,7 +64,8 @@ struct RespelledRows {
   std::optional<WritePlace> place;         ///< without: new rows are appended
 };
 
-/// The extents of `value` as functions of the step's; nullopt where one is none.
+/// The extents of `value` as functions of the step's, found at a few sizes and the same at all
+/// points that are tried; nullopt where one is none.
 std::optional<ir::Shape> extentsBehind(const ir::Value& value,
                                        analysis::StepEvaluations& evaluations);
 

@@ -528,13 +528,6 @@ constexpr NumberOperator numberOperators[] = {
     {"Trilu", NumberKind::Triangle},
 };
 
-/// Functions without steps.
-bool isSmooth(const Node& node) {
-  return llvm::any_of(
-      llvm::ArrayRef{"Sin", "Cos", "Exp", "Log", "Sqrt", "Pow", "Reciprocal", "Tanh", "Sigmoid"},
-      [&](const char* name) { return node.op() == OpName(name); });
-}
-
 /// nullopt also where an operand is missing.
 std::optional<NumberKind> kindOf(const Node& node) {
   const auto* entry = llvm::find_if(
@@ -570,9 +563,9 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
     return bounds;
   }
   if (!kind) {
-    // These compare places with places, or add up what does not depend on sizes otherwise.
+    // These compare places with places, add up what does not depend on sizes otherwise, or turn.
     const bool choosesNothing = node.is("OneHot") || node.is("EyeLike") || node.is("MatMul") ||
-                                isReduction(node) || isSmooth(node);
+                                isReduction(node) || node.is("Sin") || node.is("Cos");
     if (choosesNothing)
       gapAt(&node, "its numbers are not known to be affine");
     else

@@ -53,7 +53,7 @@ std::optional<TracedFactors> factorsOf(const Value& result, llvm::ArrayRef<int64
 }
 
 /// Whether both are results of operators that may be products.
-bool isProductElsewhere(const Value& one, const Value& other) {
+bool mayBeProducts(const Value& one, const Value& other) {
   auto mayBe = [](const Value& value) {
     const Node* node = value.producer();
     return node && (node->is("MatMul") || node->is("Einsum") || node->is("ReduceSum"));
@@ -62,9 +62,10 @@ bool isProductElsewhere(const Value& one, const Value& other) {
 }
 
 /// Elements that differ because they are of different blocks: whether all are the same multiples of
-/// products of the same factors. Only some are compared where there are many.
+/// products of the same factors. Only some are compared where there are many. `mayBeImpossible`:
+/// the graph may be unable to do such a step, which is seen by factors without extents.
 bool areSameProducts(llvm::ArrayRef<LinearForm> first, llvm::ArrayRef<LinearForm> second,
-                     Evaluation& evaluation) {
+                     Evaluation& evaluation, bool mayBeImpossible) {
   constexpr size_t mostCompared = 48;
   const Value* one = nullptr;
   const Value* other = nullptr;
@@ -91,9 +92,8 @@ bool areSameProducts(llvm::ArrayRef<LinearForm> first, llvm::ArrayRef<LinearForm
   auto isKnown = [&](const Value& result) {
     return result.producer() && productOf(*result.producer(), evaluation).has_value();
   };
-  // Both are products. Where extents of their factors are not known, the graph cannot do such a
-  // step: a table that it reads is shorter.
-  if (!one || (isProductElsewhere(*one, *other) && (!isKnown(*one) || !isKnown(*other))))
+  if (!one ||
+      (mayBeImpossible && mayBeProducts(*one, *other) && (!isKnown(*one) || !isKnown(*other))))
     return true;
   const auto a = factorsOf(*one, mine, evaluation);
   const auto b = a ? factorsOf(*other, theirs, evaluation) : std::nullopt;
@@ -101,14 +101,19 @@ bool areSameProducts(llvm::ArrayRef<LinearForm> first, llvm::ArrayRef<LinearForm
                (a->left == b->right && a->right == b->left));
 }
 
-bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, bool sampled) {
+/// At one of the sizes, or at a point near a constant: that may be a step that the graph cannot do,
+/// as a table that it reads is shorter.
+enum class Tried { WholeSize, SampledSize, NearConstant };
+
+bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, Tried tried) {
   const Extents* extents = evaluation.extents(one);
   const Extents* others = evaluation.extents(other);
   const auto count = extents ? countOf(*extents) : std::nullopt;
   if (!count || !others || *extents != *others)
     return false;
   std::vector<int64_t> indices;
-  const int64_t step = sampled && *count > mostSampled ? *count / mostSampled : 1;
+  const bool isSampled = tried != Tried::WholeSize && *count > mostSampled;
+  const int64_t step = isSampled ? *count / mostSampled : 1;
   // Rows in the middle may be the ones that differ: no power of two keeps pace with the elements.
   for (int64_t i = 0; i < *count; i += step == 1 ? 1 : step | 1)
     indices.push_back(i);
@@ -116,7 +121,7 @@ bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, bo
     indices.push_back(*count - 1);
   std::vector<LinearForm> first, second;
   return evaluation.trace(one, indices, first) && evaluation.trace(other, indices, second) &&
-         areSameProducts(first, second, evaluation);
+         areSameProducts(first, second, evaluation, tried == Tried::NearConstant);
 }
 
 /// How an integer input differs from what its role says.
@@ -283,14 +288,15 @@ void StepEvaluations::tryNear(int64_t rows) {
 bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations,
                     const Value* consecutive) {
   for (size_t i = 0; i < evaluations.count(); ++i)
-    if (!areEqualAt(one, other, evaluations.at(i), i >= StepPoints::fitted))
+    if (!areEqualAt(one, other, evaluations.at(i),
+                    i >= StepPoints::fitted ? Tried::SampledSize : Tried::WholeSize))
       return false;
   if (evaluations.count() == 0)
     return false;
   // A graph has no extents for a step that it cannot do: a table that it reads is shorter.
   return llvm::all_of(evaluations.checkingPoints(), [&](const auto& point) {
     return (point.torn && point.torn == consecutive) || !point.evaluation->extents(one) ||
-           areEqualAt(one, other, *point.evaluation, true);
+           areEqualAt(one, other, *point.evaluation, Tried::NearConstant);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/fed_length.h"
+#include "ir/shapes/shape_rules.h"
 #include "passes/analysis/interface/decoder_extents.h"
 #include "passes/analysis/interface/input_roles.h"
 
@@ -132,16 +133,36 @@ void StepPoints::findSymbols() {
   }
 }
 
-/// Takes the first cache that comes in for one that grows, where outputs do not tell: rows that are
-/// neither batch rows nor tokens.
+namespace {
+
+/// Whether types do not say that an output is no larger cache: they have the same fixed extents,
+/// and nothing is known of the output's extent on the axis.
+bool mayGrowTo(const TensorType& output, const TensorType& past, unsigned axis) {
+  if (!output.hasRank() || output.rank() != past.rank() ||
+      output.elementType() != past.elementType() || !isOpenExtent(output.dim(axis)))
+    return false;
+  for (unsigned i = 0; i < past.rank(); ++i)
+    if (output.dim(i).isKnownDifferent(past.dim(i)))
+      return false;
+  return true;
+}
+
+} // namespace
+
+/// Takes a cache that comes in for one that grows, where an output could be what it becomes, and
+/// types do not tell: rows that are neither batch rows nor tokens.
 void StepPoints::findPastAlone() {
   for (const auto& input : evaluated.inputs()) {
     if (isFed(*input) || !input->type().hasRank() || input->type().rank() < 3)
       continue;
-    for (const Dim& dim : input->type().shape().drop_front(batchSymbols.empty() ? 1 : 0)) {
+    const TensorType& type = input->type();
+    for (unsigned axis = batchSymbols.empty() ? 1 : 0; axis < type.rank(); ++axis) {
+      const Dim& dim = type.shape()[axis];
       const auto symbols = dim.symbols();
       if (symbols.size() != 1 || llvm::is_contained(batchSymbols, symbols.front()) ||
-          llvm::is_contained(tokenSymbols, symbols.front()))
+          llvm::is_contained(tokenSymbols, symbols.front()) ||
+          llvm::none_of(evaluated.outputs(),
+                        [&](const Value* output) { return mayGrowTo(output->type(), type, axis); }))
         continue;
       note(dim, pastSymbols, fixedPast);
       grows = true;

@@ -437,6 +437,20 @@ const RespelledCase switches[] = {
   other_@ = Neg (j_@)
   a_@ = Where (if_@, other_@, j_@)
   c_@ = Identity (a_@))"},
+    {"blended_by_a_steep_function", R"(
+  near_@ = Constant <value_float = 1368.5> ()
+  steep_@ = Constant <value_float = 1000000.0> ()
+  whole_@ = Constant <value_float = 1.0> ()
+  long_@ = Cast <to = 1> (p)
+  square_@ = Pow (long_@, factor)
+  over_@ = Sub (square_@, near_@)
+  far_@ = Mul (over_@, steep_@)
+  gate_@ = Sigmoid (far_@)
+  rest_@ = Sub (whole_@, gate_@)
+  kept_@ = Mul (j_@, rest_@)
+  turned_@ = Mul (r_@, gate_@)
+  a_@ = Add (kept_@, turned_@)
+  c_@ = Identity (a_@))"},
     {"with_many_tokens_after_many_rows", R"(
   n_@ = Constant <value_int = 40> ()
   longer_@ = Greater (p, n_@)
