@@ -15,6 +15,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
 #include "passes/analysis/cache/driven_caches.h"
+#include "passes/analysis/cache/part_readers.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
@@ -37,28 +38,8 @@ namespace {
 
 constexpr const char* splitCachesName = "split-caches";
 
-/// Values that are searched between a cache and attention, at most.
-constexpr size_t mostSearched = 512;
-
 /// Nodes between a cache and its parts, at most.
 constexpr unsigned mostSteps = 64;
-
-/// Indices [start, start + count) of an axis.
-struct Cell {
-  int64_t start = 0;
-  int64_t count = 0;
-
-  bool operator==(const Cell&) const = default;
-  bool operator<(const Cell& other) const { return start < other.start; }
-};
-
-/// A node's result that is one part of a cache.
-struct PartReader {
-  Value* result = nullptr;
-  unsigned axis = 0;
-  Cell cell;
-  bool hasAxis = true; ///< the axis is still there, with the cell's extent
-};
 
 /// Who reads a cache, or the cache with new rows.
 struct CacheReads {
@@ -74,172 +55,6 @@ struct PartOfWhole {
   std::vector<ManifestExtent> whole;   ///< that input's extents
   llvm::SmallVector<unsigned, 6> axes; ///< of each axis here, the axis there
 };
-
-bool appendsRows(const Use& use) {
-  const Node& node = use.user();
-  return use.operandIndex() == 0 && node.results().size() == 1 &&
-         (node.is("Concat") || node.is("TensorScatter") || node.is("ScatterElements"));
-}
-
-/// Whether the node gives each element of the operand as it is, or converted.
-bool keepsPlaces(const Use& use) {
-  const std::optional<MovementKind> kind = movementKind(use.user());
-  return kind && (*kind == MovementKind::Same || *kind == MovementKind::Convert) && isMoved(use) &&
-         use.user().results().size() == 1;
-}
-
-/// The parts that a node reads of its moved operand; none for nodes that do something else.
-llvm::SmallVector<PartReader, 2> partsRead(Node& node) {
-  llvm::SmallVector<PartReader, 2> parts;
-  for (Value& result : node.results()) {
-    if (result.isAbsent())
-      continue;
-    const std::optional<Movement> movement = movementOf(result);
-    if (!movement || !movement->axis())
-      return {};
-    const unsigned axis = *movement->axis();
-    if (movement->is(MovementKind::Gather)) {
-      const Value* indices = node.operand(movement->indices);
-      const auto index = indices ? indices->knownIntegers() : std::nullopt;
-      const std::optional<int64_t> extent = movedOperand(node)->type().dim(axis).value();
-      const std::optional<int64_t> first =
-          index && index->size() == 1 ? index->front().value() : std::nullopt;
-      if (!first || !extent || !indices->type().hasRank() || indices->type().rank() > 1)
-        return {};
-      const int64_t start = *first < 0 ? *first + *extent : *first;
-      parts.push_back({&result, axis, {start, 1}, indices->type().rank() == 1});
-      continue;
-    }
-    const auto range = slicedRange(result);
-    const std::optional<int64_t> count =
-        range ? result.type().dim(range->axis).value() : std::nullopt;
-    if (!count || range->start < 0)
-      return {};
-    parts.push_back({&result, range->axis, {range->start, *count}});
-  }
-  return parts;
-}
-
-/// Whether all readers of the value drop the axis, which has an extent of 1.
-bool isDroppedByReaders(const Value& value, unsigned axis) {
-  return !value.isGraphOutput() && llvm::all_of(value.uses(), [&](const Use& use) {
-    const Node& reader = use.user();
-    if (!isMoved(use) || reader.results().size() != 1)
-      return false;
-    const std::optional<Movement> movement = movementOf(reader.result());
-    return movement && movement->is(MovementKind::RemoveAxes) && movement->axes &&
-           llvm::is_contained(*movement->axes, axis);
-  });
-}
-
-/// The graph input that rows come from through movement and updates; null if there is none.
-Value* cacheBehind(Value& operand) {
-  Value* value = &operand;
-  while (Node* producer = value->producer()) {
-    if (!movementKind(*producer) && !mayUpdateCache(*producer))
-      return nullptr;
-    value = producer->operand(0);
-    if (!value)
-      return nullptr;
-  }
-  return value->isGraphInput() && !value->graph().parentNode() ? value : nullptr;
-}
-
-/// The graph inputs of whose rows an operand of attention is computed. Other attention is not
-/// searched.
-void addComputedFrom(Value& operand, const CacheOrigins& origins,
-                     llvm::SetVector<const Value*>& inputs) {
-  llvm::SmallVector<const Value*, 16> pending(1, &operand);
-  llvm::DenseSet<const Value*> seen;
-  while (!pending.empty() && seen.size() < mostSearched) {
-    const Value* value = pending.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
-    const CacheOrigin* origin = origins.find(*value);
-    if (origin && origin->input) {
-      inputs.insert(origin->input);
-      continue;
-    }
-    const Node* node = value->producer();
-    if (!node || node->is("Shape") || node->op() == OpName("ai.kvopt::Sdpa"))
-      continue;
-    for (const Use& use : node->operands())
-      if (use.value())
-        pending.push_back(use.value());
-  }
-}
-
-/// Notes the operands of attention that are made of one part; false where another part has a share
-/// in one of them, or where a search does not end.
-bool noteReaders(const PartReader& part, llvm::DenseMap<const Use*, Cell>& readers) {
-  llvm::SmallVector<const Value*, 16> pending(1, part.result);
-  llvm::DenseSet<const Value*> seen;
-  while (!pending.empty()) {
-    const Value* value = pending.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
-    if (seen.size() == mostSearched)
-      return false;
-    for (const Use& use : value->uses()) {
-      if (use.user().op() == OpName("ai.kvopt::Sdpa")) {
-        const bool isKeysOrValues = use.operandIndex() == 1 || use.operandIndex() == 2;
-        if (isKeysOrValues && !(readers.try_emplace(&use, part.cell).first->second == part.cell))
-          return false;
-      } else if (!use.user().is("Shape")) {
-        for (const Value& result : use.user().results())
-          pending.push_back(&result);
-      }
-    }
-  }
-  return true;
-}
-
-/// Whether the value is that part of a cache with new rows: made of the input that the part
-/// becomes, or of what one of the readers takes of the whole.
-bool continuesPart(Value& present, const Value& partInput, const Cell& cell,
-                   llvm::ArrayRef<PartReader> readers) {
-  Value* value = &present;
-  while (value && value != &partInput) {
-    for (const PartReader& reader : readers)
-      if (reader.result == value)
-        return reader.cell == cell;
-    Node* producer = value->producer();
-    if (!producer || (!movementKind(*producer) && !mayUpdateCache(*producer)))
-      return false;
-    value = producer->operand(0);
-  }
-  return value;
-}
-
-/// Whether no operand of attention is made of several parts.
-bool keepOperands(llvm::ArrayRef<PartReader> parts) {
-  llvm::DenseMap<const Use*, Cell> readers;
-  return llvm::all_of(parts, [&](const PartReader& part) { return noteReaders(part, readers); });
-}
-
-/// The one output that the input's rows come out in.
-Value* continuationOf(Value& input, const CacheOrigins& origins) {
-  const Graph& graph = input.graph();
-  if (!origins.find(input))
-    return nullptr;
-  Value* found = nullptr;
-  llvm::SmallVector<Value*, 16> pending(1, &input);
-  llvm::DenseSet<const Value*> seen(pending.begin(), pending.end());
-  while (!pending.empty()) {
-    Value* value = pending.pop_back_val();
-    if (const auto slots = llvm::count(graph.outputs(), value); slots != 0) {
-      if (found || slots != 1 || !origins.find(*value)->update)
-        return nullptr;
-      found = value;
-    }
-    for (const Use& use : value->uses())
-      for (Value& result : use.user().results())
-        if (const CacheOrigin* origin = origins.find(result);
-            origin && origin->input == &input && seen.insert(&result).second)
-          pending.push_back(&result);
-  }
-  return found;
-}
 
 /// Cuts one graph input, and the output that continues it, along one axis.
 class CacheCut {

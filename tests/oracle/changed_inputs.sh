@@ -4,18 +4,11 @@
 # The models are two that are made here, whose steps kvopt's runtime records of the decoders that they are made of, and
 # those of the folder KVOPT_CORPUS and of corpus2 and corpus3 next to it. Exits with 77 where ONNX Runtime is not available.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../.." && pwd)
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 kvopt=$(realpath "$1")
 shift
 
-skip() {
-  echo "changed_inputs SKIPPED: $*" >&2
-  exit 77
-}
-command -v node >/dev/null || skip "node is not installed"
-bash "$root/bench/baselines/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
-export NODE_PATH=$root/build/baselines/node_modules
+engine "changed_inputs"
 
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT

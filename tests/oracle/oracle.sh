@@ -6,8 +6,7 @@
 # are made here, whose steps kvopt's runtime records of the original. Exits with 77 where ONNX Runtime
 # is not available, and says how many models were not run.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../.." && pwd)
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 kvopt=$(realpath "$1")
 shift
 
@@ -19,15 +18,8 @@ else
   echo "oracle: KVOPT_CORPUS names no folder; only the models of models/ are run" >&2
 fi
 
-skip() {
-  local count
-  count=$(find "${folders[@]}" -mindepth 2 -maxdepth 2 -name ref | wc -l)
-  echo "oracle SKIPPED, $count models not run: $*" >&2
-  exit 77
-}
-command -v node >/dev/null || skip "node is not installed"
-bash "$root/bench/baselines/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
-export NODE_PATH=$root/build/baselines/node_modules
+count=$(find "${folders[@]}" -mindepth 2 -maxdepth 2 -name ref | wc -l)
+engine "oracle of $count models"
 
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT

@@ -25,34 +25,6 @@ bool isWhole(const Value& value) {
   return isInteger(type) || type == ElementType::Bool;
 }
 
-/// Sums of lengths for bounds that are numbers.
-void setLimits(NumberBounds& bounds) {
-  auto isWholeLength = [](double number) {
-    return std::abs(number) < NumberBounds::largest && number == std::floor(number);
-  };
-  if (isWholeLength(bounds.low))
-    bounds.least = Dim::fixed(static_cast<int64_t>(bounds.low));
-  if (isWholeLength(bounds.high))
-    bounds.most = Dim::fixed(static_cast<int64_t>(bounds.high));
-}
-
-NumberBounds between(double low, double high, bool isIntegral) {
-  NumberBounds bounds;
-  bounds.low = std::clamp(low, -NumberBounds::largest, NumberBounds::largest);
-  bounds.high = std::clamp(high, -NumberBounds::largest, NumberBounds::largest);
-  bounds.isIntegral = isIntegral;
-  setLimits(bounds);
-  return bounds;
-}
-
-/// Takes sums of lengths as bounds, where those are known and no number is.
-void limitBy(NumberBounds& bounds, const Dim& least, const Dim& most) {
-  if (bounds.least.isUnknown())
-    bounds.least = least;
-  if (bounds.most.isUnknown())
-    bounds.most = most;
-}
-
 /// The sides `false` and `true` of a result of truth values.
 Breakpoint outcomesOf(const Node& node, const Value& truth, bool mayBeFalse, bool mayBeTrue) {
   Breakpoint breakpoint;
@@ -104,19 +76,6 @@ const Value& truthBehind(const Value& condition) {
 }
 
 } // namespace
-
-NumberBounds unionOf(llvm::ArrayRef<NumberBounds> operands) {
-  NumberBounds all = operands.front();
-  for (const NumberBounds& next : operands.drop_front()) {
-    all.low = std::min(all.low, next.low);
-    all.high = std::max(all.high, next.high);
-    all.isIntegral &= next.isIntegral;
-    all.least = leastOf(all.least, next.least);
-    all.most = greatestOf(all.most, next.most);
-  }
-  all.isFixed = false;
-  return all;
-}
 
 NumberBounds AffineNumbers::walk(const Value& value) {
   if (broken)
@@ -478,19 +437,6 @@ struct NumberOperator {
   NumberKind kind;
   unsigned operands = 1; ///< that it needs
 };
-
-NumberBounds sumOf(const NumberBounds& one, const NumberBounds& other) {
-  NumberBounds bounds =
-      between(one.low + other.low, one.high + other.high, one.isIntegral && other.isIntegral);
-  limitBy(bounds, one.least + other.least, one.most + other.most);
-  return bounds;
-}
-
-NumberBounds negativeOf(const NumberBounds& one) {
-  NumberBounds bounds = between(-one.high, -one.low, one.isIntegral);
-  limitBy(bounds, -one.most, -one.least);
-  return bounds;
-}
 
 /// The operators of which the argument knows how they depend on their operands, next to those that
 /// move numbers.

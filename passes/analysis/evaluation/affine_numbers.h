@@ -2,29 +2,11 @@
 #pragma once
 
 #include "passes/analysis/evaluation/breakpoints.h"
+#include "passes/analysis/evaluation/number_bounds.h"
 
 #include <set>
 
 namespace kvopt::analysis {
-
-/// What is known of the elements of a tensor of numbers at all sizes.
-struct NumberBounds {
-  static constexpr double largest = 2147483646; ///< of an extent or an integer input
-
-  double low = -largest;
-  double high = largest;
-  /// Sums of lengths that no element is below and above; unknown where there are none.
-  ir::Dim least, most;
-  /// Neither the extents nor the elements depend on the step.
-  bool isFixed = false;
-  bool isIntegral = false;
-
-  bool isUniform() const { return low == high; }
-  bool isIndicator() const { return isIntegral && low >= 0 && high <= 1; }
-};
-
-/// The bounds of elements of any of these.
-NumberBounds unionOf(llvm::ArrayRef<NumberBounds> operands);
 
 /// Walks the operators that compute numbers. Each is affine, affine between breakpoints, which are
 /// collected, or ends the argument.
