@@ -16,8 +16,8 @@ namespace kvopt::ir {
 ///
 /// A declared type is kept as long as the value's type is as import left it or does not contradict
 /// it: by element type, by rank, by an extent, or by a symbol that the file does not know. Once an
-/// extent of an input is no longer the number that the file has for it, declared numbers are kept
-/// only where they are known to hold.
+/// input has an open extent where the file has a number, declared numbers are kept only where they
+/// are known to hold.
 /// Declarations of intermediate values that are contradicted are left out, those of inputs and
 /// outputs are brought up to date. Changed types of inputs, and types of outputs that a new node
 /// produces, are written as they are.

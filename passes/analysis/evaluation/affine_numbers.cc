@@ -438,8 +438,7 @@ struct NumberOperator {
   unsigned operands = 1; ///< that it needs
 };
 
-/// The operators of which the argument knows how they depend on their operands, next to those that
-/// move numbers.
+/// The operators whose results the argument bounds, other than those that move numbers.
 constexpr NumberOperator numberOperators[] = {
     {"Add", NumberKind::Add, 2},
     {"Sub", NumberKind::Subtract, 2},

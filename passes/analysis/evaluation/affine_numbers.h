@@ -28,8 +28,8 @@ public:
       broken = ArgumentBreak{node, std::move(reason)};
   }
   const std::optional<ArgumentBreak>& ended() const { return broken; }
-  /// Notes an operator of which it is not known that it is affine between breakpoints, but that
-  /// chooses nothing by size, either. The walk goes on.
+  /// Notes an operator that may not be affine between breakpoints, but chooses nothing by size. The
+  /// walk goes on.
   void gapAt(const ir::Node* node, std::string reason) {
     if (!firstGap)
       firstGap = ArgumentBreak{node, std::move(reason)};

@@ -21,9 +21,9 @@ struct ArrangedScores {
   double factor = 1;
 };
 
-/// `scores` at one point, each element of which is the same multiple of one element of `product`:
-/// a query is what stays the same along the last axis, and a key along the one before. nullopt
-/// where they are something else.
+/// Reads `scores` at one point, where each element is the same multiple of one element of
+/// `product`. Queries stay the same along the last axis, keys along the one before. nullopt where
+/// the scores are something else.
 std::optional<ArrangedScores> arrangedScores(const ir::Value& scores, const ir::Node& product,
                                              Evaluation& evaluation);
 
@@ -34,9 +34,9 @@ struct ArrangedOutput {
   ArrangedElements result;
 };
 
-/// `product` at one point, one factor of which holds elements of `probabilities` and nothing else.
-/// Every element of the result sums over the keys of one row, in their order. nullopt where it does
-/// something else.
+/// Reads `product` at one point, where one factor holds elements of `probabilities` and nothing
+/// else, and each element of the result sums over the keys of one row in their order. nullopt where
+/// it does something else.
 std::optional<ArrangedOutput> arrangedOutput(const ir::Node& product, bool hasValuesLeft,
                                              const ir::Value& probabilities,
                                              Evaluation& evaluation);

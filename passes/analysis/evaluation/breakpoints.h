@@ -23,9 +23,9 @@ struct BreakpointSide {
 /// An operator that computes one affine function on each of its sides.
 struct Breakpoint {
   const ir::Node* node = nullptr;
-  /// A side that is not seen is no choice by size: places that inputs give may lie outside of the
-  /// tensor, which are no places that a model is fed, and a small constant may be more than there
-  /// is, of which the sizes next to it were tried.
+  /// Whether a side may stay unseen. Places from an input may lie outside of the tensor in theory,
+  /// but a model is not fed such places. A small constant may exceed an extent that is not known;
+  /// the sizes next to it were tried.
   bool mayStayUnseen = false;
   llvm::SmallVector<BreakpointSide, 4> sides;
   /// The sides of the elements at one point: bit i is sides[i]. 0 where they are not known.
