@@ -2,7 +2,6 @@
 #include "ir/ops/kvopt/attention_shapes.h"
 
 #include "ir/cache_layout.h"
-#include "ir/ops/kvopt/own_body.h"
 #include "support/four_bit_row.h"
 
 namespace kvopt::ir {
@@ -69,84 +68,6 @@ llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask) {
   return checkSinks(context, mask + 1);
 }
 
-namespace {
-
-/// Attention over a cache of keys and one of values, behind query and new rows: `hasScales`: each
-/// has its scales behind it, in operands and results.
-llvm::Error inferOverCaches(ShapeContext& context, bool isRing, bool hasScales) {
-  if (llvm::Error error = checkAttentionOperands(context))
-    return error;
-  const unsigned parts = hasScales ? 2 : 1, pastKey = 3, pastValue = pastKey + parts;
-  const unsigned pastLength = pastValue + parts;
-  ElementType held = ElementType::Undefined;
-  if (hasScales)
-    held = context.element(pastKey) == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
-  const CacheSide key{1, pastKey, "key_axis", held, isRing};
-  const CacheSide value{2, pastValue, "value_axis", held, isRing};
-  // The number of tokens attended to is known to past_length only.
-  llvm::Expected<Dim> keyRows = checkCache(context, key);
-  if (!keyRows)
-    return keyRows.takeError();
-  llvm::Expected<Dim> valueRows = checkCache(context, value);
-  if (!valueRows)
-    return valueRows.takeError();
-  if (llvm::Error error = requireEqual(context, *keyRows, *valueRows, "capacities"))
-    return error;
-  if (isRing && keyRows->isKnownLess(Dim::fixed(1)))
-    return context.error("a ring needs at least one slot");
-  for (const CacheSide* side : {&key, &value})
-    if (hasScales)
-      if (llvm::Error error = checkCacheScales(context, *side, side->past + 1))
-        return error;
-  if (llvm::Error error =
-          checkPastLength(context, pastLength, isRing ? Dim::fixed(1) : context.type(0).dim(0)))
-    return error;
-  if (llvm::Error error = checkMaskAndSinks(context, pastLength + 1))
-    return error;
-  context.setResult(0, attentionResultType(context));
-  for (unsigned i = 0; i < 2 * parts; ++i)
-    context.setResult(1 + i, context.type(pastKey + i));
-  return llvm::Error::success();
-}
-
-OpDefBuilder defineOverCaches(OpRegistry& registry, llvm::StringRef name, bool hasScales) {
-  OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
-  addAttentionAttributes(definition);
-  definition.in("query").in("key_new").in("value_new").out("output");
-  for (const char* side : {"key", "value"})
-    for (const char* part : {"", "_scale"})
-      if (*part == '\0' || hasScales)
-        definition.in(std::string("past_") + side + part)
-            .out(std::string("present_") + side + part);
-  definition.in("past_length").in("mask?").in("sinks?");
-  definition.attr("key_axis", int64_t{2}).attr("value_axis", int64_t{2});
-  for (int i = 0; i < (hasScales ? 4 : 2); ++i)
-    definition.inPlace(1 + i, 3 + i);
-  definition.body(checkOwnBody);
-  return definition;
-}
-
-} // namespace
-
-llvm::Error inferKvSdpa(ShapeContext& context, bool isRing) {
-  return inferOverCaches(context, isRing, /*hasScales=*/false);
-}
-
-OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name) {
-  return defineOverCaches(registry, name, /*hasScales=*/false);
-}
-
-llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing) {
-  return inferOverCaches(context, isRing, /*hasScales=*/true);
-}
-
-OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name) {
-  return defineOverCaches(registry, name, /*hasScales=*/true);
-}
-
-namespace {
-
-/// Fails unless the scales of new rows are float [B,G,S,1].
 llvm::Error checkNewScales(const ShapeContext& context, unsigned codes, unsigned scales) {
   const TensorType& type = context.type(scales);
   if (context.element(codes) != ElementType::Undefined &&
@@ -165,63 +86,6 @@ llvm::Error checkNewScales(const ShapeContext& context, unsigned codes, unsigned
                                          "extents of new rows and their scales"))
       return error;
   return llvm::Error::success();
-}
-
-} // namespace
-
-llvm::Error inferBlockKvSdpa(ShapeContext& context, bool hasScales) {
-  if (llvm::Error error = checkAttentionOperands(context))
-    return error;
-  const unsigned firstBlock = hasScales ? 7 : 5;
-  const unsigned groups = hasScales ? 4 : 2;
-  const auto operands = static_cast<unsigned>(context.node().operands().size());
-  const unsigned blocks = operands > firstBlock ? operands - firstBlock : 0;
-  if (blocks % groups != 0)
-    return context.error(fmt::format("{} blocks are not as many of keys as of values{}", blocks,
-                                     hasScales ? ", and as many of scales" : ""));
-  const unsigned each = blocks / groups;
-  for (unsigned i = 0; i < each; ++i) {
-    const CacheSide key{1, firstBlock + i, "key_axis"};
-    const CacheSide value{2, firstBlock + each + i, "value_axis"};
-    llvm::Expected<Dim> keyRows = checkCache(context, key);
-    if (!keyRows)
-      return keyRows.takeError();
-    llvm::Expected<Dim> valueRows = checkCache(context, value);
-    if (!valueRows)
-      return valueRows.takeError();
-    if (llvm::Error error =
-            requireEqual(context, *keyRows, *valueRows, "rows of a block's keys and values"))
-      return error;
-    if (!hasScales)
-      continue;
-    if (llvm::Error error = checkCacheScales(context, key, firstBlock + 2 * each + i))
-      return error;
-    if (llvm::Error error = checkCacheScales(context, value, firstBlock + 3 * each + i))
-      return error;
-  }
-  for (unsigned side = 0; side < 2 && hasScales; ++side)
-    if (llvm::Error error = checkNewScales(context, 1 + side, 5 + side))
-      return error;
-  // The number of tokens attended to is a sum over the blocks.
-  if (llvm::Error error = checkMaskAndSinks(context, 3))
-    return error;
-  context.setResult(0, attentionResultType(context));
-  return llvm::Error::success();
-}
-
-OpDefBuilder defineBlockKvSdpa(OpRegistry& registry, llvm::StringRef name) {
-  OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
-  addAttentionAttributes(definition);
-  definition.in("query")
-      .in("key_new")
-      .in("value_new")
-      .in("mask?")
-      .in("sinks?")
-      .out("output")
-      .attr("key_axis", int64_t{2})
-      .attr("value_axis", int64_t{2})
-      .body(checkOwnBody);
-  return definition;
 }
 
 void addAttentionAttributes(OpDefBuilder& definition) {

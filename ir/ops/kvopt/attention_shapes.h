@@ -44,6 +44,10 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
 /// Fails unless operand `scales` is float and shaped as the side's cache with one column.
 llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side, unsigned scales);
 
+/// Fails unless the rows of operand `codes` are int8, and operand `scales` is float of their
+/// extents with one column.
+llvm::Error checkNewScales(const ShapeContext& context, unsigned codes, unsigned scales);
+
 /// Fails when the attribute mask_boolean contradicts the mask's element type.
 llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand);
 
@@ -52,29 +56,6 @@ llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
 
 /// checkMask over any number of tokens, checkMaskElements, and checkSinks of the operand behind.
 llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask);
-
-/// The results of attention over a cache of keys and one of values: operands query, key_new,
-/// value_new, past_key, past_value, past_length, mask, sinks. A ring takes more new rows than it
-/// has slots, and one past_length for all batch rows.
-llvm::Error inferKvSdpa(ShapeContext& context, bool isRing);
-
-/// The operands, results, and attributes of such an operator; its presents may overwrite its pasts.
-OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name);
-
-/// The same over caches of codes: operands query, key_new, value_new, past_key, past_key_scale,
-/// past_value, past_value_scale, past_length, mask, sinks.
-llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing);
-
-/// The operands, results, and attributes of such an operator.
-OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name);
-
-/// The result of attention over blocks: operands query, key_new, value_new, mask, sinks, and
-/// blocks. `hasScales`: all rows are codes, the scales of new rows are operands behind the sinks,
-/// and blocks of scales are behind those of codes.
-llvm::Error inferBlockKvSdpa(ShapeContext& context, bool hasScales);
-
-/// The operands up to the sinks, the result, and the attributes of such an operator.
-OpDefBuilder defineBlockKvSdpa(OpRegistry& registry, llvm::StringRef name);
 
 /// What every attention operator over a cache is told apart from axes; `mask_boolean` is 0 where it
 /// is not written.

@@ -1,5 +1,5 @@
 // ai.kvopt::QuantizeRows: rows of numbers as int8 codes with a scale each, as
-// ai.kvopt::InPlaceQuantizedKvSdpa (in_place_quantized_kv_sdpa.cc) rounds them. A row is what lies
+// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc) rounds them. A row is what lies
 // along the last axis; scales are float, of the same extents with one column.
 #include "ir/ops/kvopt/own_body.h"
 #include "ir/shapes/shape_rules.h"

@@ -1,7 +1,7 @@
 // ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention appends to.
 //
 // key and value are [B,G,C,·], key_scale and value_scale float [B,G,C,1], as
-// ai.kvopt::InPlaceQuantizedKvSdpa (in_place_quantized_kv_sdpa.cc) writes them: int8 codes, or
+// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc) writes them: int8 codes, or
 // uint8 for rows of four-bit codes, of which `v_width` says how many numbers a row of values stands
 // for. Batch row b has past_length[b] + S keys, and query row i stands at position past_length[b] +
 // i; rows beyond are never read. Attention is that of ai.kvopt::Sdpa over the rows that codes and

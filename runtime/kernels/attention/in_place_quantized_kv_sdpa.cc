@@ -4,7 +4,7 @@
 //   s = max |x| / 127,  q = round(x / s)            of each new row x, at slots [p(b), p(b) + S)
 //   output = Sdpa over the rows s q of slots [0, p(b) + S)      with p = past_length, [1] or [B]
 //
-// ir/ops/kvopt/in_place_quantized_kv_sdpa.cc says how rows are rounded. Rows are converted where
+// ir/ops/kvopt/cache_operators.cc says how rows are rounded. Rows are converted where
 // they are used: scores are multiplied by the scale of the key's row, weights by that of the
 // value's. Four-bit codes become rows of int8 a tile at a time. Everything is checked before the
 // first byte is written: after an error the caches are what they were.

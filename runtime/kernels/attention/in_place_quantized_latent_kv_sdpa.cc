@@ -2,7 +2,7 @@
 // each, and attends over them; the values are columns [v_offset, v_offset + v_width) of the same
 // rows.
 //
-// ir/ops/kvopt/in_place_quantized_kv_sdpa.cc says how rows are rounded. Everything is checked
+// ir/ops/kvopt/cache_operators.cc says how rows are rounded. Everything is checked
 // before the first byte is written.
 #include "runtime/attention/latent_values.h"
 #include "runtime/attention/quantized_cache.h"

@@ -39,7 +39,7 @@ FourBit packedRow(const void* row, FloatStorage storage, int64_t columns) {
 }
 
 /// The products of codes and multipliers, column by column, as
-/// ir/ops/kvopt/in_place_quantized_kv_sdpa.cc has them.
+/// ir/ops/kvopt/cache_operators.cc has them.
 std::vector<int8_t> productsByDefinition(const std::vector<float>& row) {
   const FourBitRow form{static_cast<int64_t>(row.size())};
   std::vector<int8_t> products(row.size(), 0);

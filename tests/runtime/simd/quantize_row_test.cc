@@ -23,7 +23,7 @@ struct Quantized {
   std::vector<int8_t> codes;
 };
 
-/// As ir/ops/kvopt/in_place_quantized_kv_sdpa.cc has it.
+/// As ir/ops/kvopt/cache_operators.cc has it.
 Quantized byDefinition(const std::vector<float>& row) {
   Quantized result{0, std::vector<int8_t>(row.size(), 0)};
   float largest = 0;

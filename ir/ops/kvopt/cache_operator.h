@@ -1,0 +1,112 @@
+// CacheOperator: ai.kvopt's attention operators over caches, as a product of three axes.
+//
+// An operator's name, operands, results, attributes, shape rule, function body and kernel follow
+// from where rows lie, what is stored of them, and whether keys and values share them. This file
+// and the one that defines the operators (cache_operators.cc) are the only ones that list them.
+#pragma once
+
+#include "ir/op_name.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <optional>
+
+namespace kvopt::ir {
+
+class Node;
+
+/// Where the rows of a cache lie.
+enum class CachePlace {
+  Buffer, ///< one tensor with room for a capacity of rows, in the order of their positions
+  Ring,   ///< one tensor of C slots: the row of position p lies in slot p mod C
+  Blocks, ///< tensors of their own, one behind the other; new rows are handed out, not written
+};
+
+/// What is stored of a row.
+enum class CacheRows {
+  Numbers, ///< its numbers, of the new rows' own element type
+  Int8,    ///< int8 codes, with a float scale for each row
+  Int4,    ///< four-bit codes (support/four_bit_row.h) in uint8, with a float scale for each row
+};
+
+/// Which caches an attention has.
+enum class CacheSharing {
+  KeysAndValues, ///< one of keys and one of values
+  Latent,        ///< a single one, whose rows are keys with values among their columns
+};
+
+struct CacheOperator {
+  CachePlace place = CachePlace::Buffer;
+  CacheRows rows = CacheRows::Numbers;
+  CacheSharing sharing = CacheSharing::KeysAndValues;
+
+  /// The one that the node is. nullopt for a node of another operator, and for one without a
+  /// definition, which has not been checked to have the operands that it needs. Of codes the
+  /// element type of the first past says how many bits they have; where that is not known, eight.
+  static std::optional<CacheOperator> of(const Node& node);
+  /// The one with that name; rows of codes are Int8, since both kinds have one name.
+  static std::optional<CacheOperator> named(OpName op);
+  /// One for each name; rows of codes are Int8.
+  static llvm::ArrayRef<CacheOperator> all();
+
+  /// The operator's name, which lives forever.
+  OpName name() const;
+
+  bool hasCodes() const { return rows != CacheRows::Numbers; }
+  bool isLatent() const { return sharing == CacheSharing::Latent; }
+  bool isRing() const { return place == CachePlace::Ring; }
+  bool isInBlocks() const { return place == CachePlace::Blocks; }
+  /// The same with rows as numbers.
+  CacheOperator unquantized() const { return {place, CacheRows::Numbers, sharing}; }
+
+  // Operands by role. A side is 0 for keys, or latent rows, and 1 for values.
+
+  /// How many caches there are.
+  unsigned sides() const { return isLatent() ? 1 : 2; }
+  /// How many tensors each cache has: its rows and, of codes, their scales.
+  unsigned parts() const { return hasCodes() ? 2 : 1; }
+
+  static constexpr unsigned query = 0;
+  /// New rows [B,G,S,W]; in blocks of codes they are codes, too.
+  static constexpr unsigned fresh(unsigned side) { return 1 + side; }
+  /// Of buffers and rings: rows that were cached before, and their scales.
+  unsigned past(unsigned side) const { return 1 + sides() + side * parts(); }
+  unsigned pastScale(unsigned side) const { return past(side) + 1; }
+  /// Of buffers and rings: how many rows were cached before, int64 [1] or [B].
+  unsigned pastLength() const { return 1 + sides() * (1 + parts()); }
+  unsigned mask() const { return isInBlocks() ? 1 + sides() : pastLength() + 1; }
+  unsigned sinks() const { return mask() + 1; }
+  /// In blocks of codes: the scales of the new rows.
+  unsigned freshScale(unsigned side) const { return sinks() + 1 + side; }
+  /// In blocks: the first block. All blocks of keys come first, then those of values, then those of
+  /// the keys' scales and of the values' scales.
+  unsigned firstBlock() const { return sinks() + 1 + (hasCodes() ? sides() : 0); }
+  /// In blocks: how many lists of blocks there are.
+  unsigned blockLists() const { return sides() * parts(); }
+  /// The first block of a side, and of its scales, where each list has `each` blocks.
+  unsigned block(unsigned side, unsigned each) const { return firstBlock() + side * each; }
+  unsigned scaleBlock(unsigned side, unsigned each) const {
+    return firstBlock() + (sides() + side) * each;
+  }
+
+  // Results by role.
+
+  static constexpr unsigned output = 0;
+  /// Of buffers and rings: what the past has become, and its scales.
+  unsigned present(unsigned side) const { return 1 + side * parts(); }
+  unsigned presentScale(unsigned side) const { return present(side) + 1; }
+  unsigned resultCount() const { return isInBlocks() ? 1 : 1 + sides() * parts(); }
+
+  /// The attribute that says which axis of a side's cache its rows lie along.
+  static constexpr const char* axisName(unsigned side) {
+    return side == 0 ? "key_axis" : "value_axis";
+  }
+  /// "key" or "value", as in the names of operands.
+  static constexpr const char* sideName(unsigned side) { return side == 0 ? "key" : "value"; }
+
+  bool operator==(const CacheOperator& other) const {
+    return place == other.place && rows == other.rows && sharing == other.sharing;
+  }
+};
+
+} // namespace kvopt::ir

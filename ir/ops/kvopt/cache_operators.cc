@@ -1,0 +1,256 @@
+// The definitions of ai.kvopt's attention operators over caches, and their shape rule.
+//
+// Attention is that of ai.kvopt::Sdpa over the rows that were cached before and the S new ones
+// behind them. Caches are laid out as ir/cache_layout.h says for key_axis and value_axis. Buffers
+// and rings are written in place: presents may overwrite pasts, and engines that copy instead are
+// right, too.
+//
+// Buffer: with P = past_length, for each batch row, rows [P, P + S) are written, and no row at or
+//   after P + S is read.
+//
+// Ring: a cache of C slots that holds the last C tokens' rows: the row of position p lies in slot
+//   p mod C. With n = min(P, C - 1), attention sees the rows of positions [P - n, P), and behind
+//   them the S new rows. A query of a single token thus sees C keys at most, its own included. The
+//   mask's last column is that of the last new row; of a mask with more than n + S columns the last
+//   n + S are read, so that one over all positions will do. S may exceed C. Slots that no token was
+//   written to are never read. Attention sees the rounded values of new rows, even of those for
+//   which a long step leaves no slot.
+//
+// Blocks: `blocks` are first all blocks of the keys and then as many of the values, in the order of
+//   their tokens; each has as many rows as it holds tokens, which may be none. Nothing is written:
+//   whoever drives the model appends the new rows to its blocks.
+//
+// Latent: there is a single cache, whose rows are keys; values are their columns
+//   [v_offset, v_offset + v_width).
+//
+// Codes: a row x (the key or value of one token and head, in f32) is kept as codes q and a scale s:
+//
+//   s = max_d |x[d]| / 127,   q[d] = x[d] / s to the nearest integer, halves to the even one,
+//                                    at most 127 and at least -127;   it stands for s q[d]
+//
+// Quotients are those of f32, rounded once each, so that every engine writes the same bytes.
+//   A row of zeros has the scale 0 and codes 0, as has one that is so small that s is 0.
+//   A row with a NaN or an infinity has the scale NaN and codes 0: all of it stands for NaN.
+// |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 * 2^-149.
+//
+// Where pasts are uint8, not int8, codes have four bits, and equal groups of at most 32 columns
+// have a multiplier m, a whole number, each:
+//
+//   s = max_d |x[d]| / 126,   m = max_group |x[d]| / (7 s) rounded up, at most 18 and at least 1
+//   q[d] = x[d] / (s m) to the nearest integer, halves to the even one, at most 7 and at least -7;
+//          it stands for s m q[d]
+//
+// support/four_bit_row.h says how a row lies in bytes, which must be side by side. Rows of zeros
+// and rows without a number are as above, with m = 1. m q fits a byte, so that attention over such
+// rows is attention over rows of int8. Scales are float, of the cache's extents with one column:
+// the scale of the row beside it. Values of a latent row have its scale; of four-bit codes their
+// columns must be whole groups. In blocks, new rows are codes as ai.kvopt::QuantizeRows makes them.
+#include "ir/ops/kvopt/cache_operator.h"
+
+#include "ir/node.h"
+#include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::ir {
+namespace {
+
+struct NamedOperator {
+  CacheOperator op;
+  const char* name;
+};
+
+constexpr NamedOperator namedOperators[] = {
+    {{CachePlace::Buffer, CacheRows::Numbers, CacheSharing::KeysAndValues},
+     "ai.kvopt::InPlaceKvSdpa"},
+    {{CachePlace::Buffer, CacheRows::Int8, CacheSharing::KeysAndValues},
+     "ai.kvopt::InPlaceQuantizedKvSdpa"},
+    {{CachePlace::Buffer, CacheRows::Numbers, CacheSharing::Latent},
+     "ai.kvopt::InPlaceLatentKvSdpa"},
+    {{CachePlace::Buffer, CacheRows::Int8, CacheSharing::Latent},
+     "ai.kvopt::InPlaceQuantizedLatentKvSdpa"},
+    {{CachePlace::Ring, CacheRows::Numbers, CacheSharing::KeysAndValues}, "ai.kvopt::RingKvSdpa"},
+    {{CachePlace::Ring, CacheRows::Int8, CacheSharing::KeysAndValues},
+     "ai.kvopt::RingQuantizedKvSdpa"},
+    {{CachePlace::Blocks, CacheRows::Numbers, CacheSharing::KeysAndValues},
+     "ai.kvopt::BlockKvSdpa"},
+    {{CachePlace::Blocks, CacheRows::Int8, CacheSharing::KeysAndValues},
+     "ai.kvopt::BlockQuantizedKvSdpa"},
+    {{CachePlace::Blocks, CacheRows::Numbers, CacheSharing::Latent}, "ai.kvopt::BlockLatentKvSdpa"},
+};
+
+constexpr auto cacheOperators = [] {
+  std::array<CacheOperator, std::size(namedOperators)> all;
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = namedOperators[i].op;
+  return all;
+}();
+
+/// The shape rule of one operator at one node.
+class CacheShapes {
+public:
+  explicit CacheShapes(ShapeContext& nodeContext)
+      : context(nodeContext), op(*CacheOperator::named(nodeContext.node().op())) {}
+
+  llvm::Error infer() {
+    if (llvm::Error error =
+            op.isLatent() ? checkLatentOperands(context) : checkAttentionOperands(context))
+      return error;
+    if (llvm::Error error = op.isInBlocks() ? checkBlocks() : checkCaches())
+      return error;
+    if (llvm::Error error = checkMaskAndSinks(context, op.mask()))
+      return error;
+    llvm::Expected<TensorType> output =
+        op.isLatent() ? latentResultType(context) : attentionResultType(context);
+    if (!output)
+      return output.takeError();
+    context.setResult(CacheOperator::output, std::move(*output));
+    if (!op.isInBlocks())
+      for (unsigned i = 0; i < op.sides() * op.parts(); ++i)
+        context.setResult(1 + i, context.type(op.past(0) + i));
+    return llvm::Error::success();
+  }
+
+private:
+  /// The cache of a side of which `past` is rows, or one block of them.
+  CacheSide cacheSide(unsigned side, unsigned past) const {
+    ElementType held = ElementType::Undefined;
+    if (op.hasCodes() && !op.isInBlocks())
+      held = context.element(op.past(0)) == ElementType::UInt8 ? ElementType::UInt8
+                                                               : ElementType::Int8;
+    return {CacheOperator::fresh(side), past, CacheOperator::axisName(side), held, op.isRing()};
+  }
+
+  llvm::Error checkCaches() {
+    // The number of tokens attended to is known to past_length only.
+    llvm::SmallVector<Dim, 2> capacities;
+    for (unsigned side = 0; side < op.sides(); ++side) {
+      llvm::Expected<Dim> rows = checkCache(context, cacheSide(side, op.past(side)));
+      if (!rows)
+        return rows.takeError();
+      capacities.push_back(std::move(*rows));
+    }
+    if (llvm::Error error =
+            requireEqual(context, capacities.front(), capacities.back(), "capacities"))
+      return error;
+    if (op.isRing() && capacities.front().isKnownLess(Dim::fixed(1)))
+      return context.error("a ring needs at least one slot");
+    for (unsigned side = 0; side < op.sides() && op.hasCodes(); ++side)
+      if (llvm::Error error =
+              checkCacheScales(context, cacheSide(side, op.past(side)), op.pastScale(side)))
+        return error;
+    return checkPastLength(context, op.pastLength(),
+                           op.isRing() ? Dim::fixed(1) : context.type(0).dim(0));
+  }
+
+  llvm::Error checkBlocks() {
+    const auto operands = static_cast<unsigned>(context.node().operands().size());
+    const unsigned blocks = operands > op.firstBlock() ? operands - op.firstBlock() : 0;
+    if (blocks % op.blockLists() != 0)
+      return context.error(fmt::format("{} blocks are not as many of keys as of values{}", blocks,
+                                       op.hasCodes() ? ", and as many of scales" : ""));
+    const unsigned each = blocks / op.blockLists();
+    for (unsigned i = 0; i < each; ++i)
+      if (llvm::Error error = checkBlock(i, each))
+        return error;
+    for (unsigned side = 0; side < op.sides() && op.hasCodes(); ++side)
+      if (llvm::Error error =
+              checkNewScales(context, CacheOperator::fresh(side), op.freshScale(side)))
+        return error;
+    // The number of tokens attended to is a sum over the blocks.
+    return llvm::Error::success();
+  }
+
+  llvm::Error checkBlock(unsigned index, unsigned each) {
+    llvm::SmallVector<Dim, 2> rows;
+    for (unsigned side = 0; side < op.sides(); ++side) {
+      llvm::Expected<Dim> count =
+          checkCache(context, cacheSide(side, op.block(side, each) + index));
+      if (!count)
+        return count.takeError();
+      rows.push_back(std::move(*count));
+    }
+    if (llvm::Error error =
+            requireEqual(context, rows.front(), rows.back(), "rows of a block's keys and values"))
+      return error;
+    for (unsigned side = 0; side < op.sides() && op.hasCodes(); ++side)
+      if (llvm::Error error =
+              checkCacheScales(context, cacheSide(side, op.block(side, each) + index),
+                               op.scaleBlock(side, each) + index))
+        return error;
+    return llvm::Error::success();
+  }
+
+  ShapeContext& context;
+  CacheOperator op;
+};
+
+void defineOperator(OpRegistry& registry, const CacheOperator& op) {
+  OpDefBuilder definition = define(registry, op.name(), 1);
+  addAttentionAttributes(definition);
+  const auto side = [](unsigned index) { return std::string(CacheOperator::sideName(index)); };
+  definition.in("query").out("output");
+  for (unsigned i = 0; i < op.sides(); ++i)
+    definition.in(side(i) + "_new");
+  for (unsigned i = 0; i < op.sides() && !op.isInBlocks(); ++i)
+    for (const char* part : {"", "_scale"})
+      if (*part == '\0' || op.hasCodes())
+        definition.in("past_" + side(i) + part).out("present_" + side(i) + part);
+  if (!op.isInBlocks())
+    definition.in("past_length");
+  definition.in("mask?").in("sinks?");
+  for (unsigned i = 0; i < op.sides() && op.isInBlocks() && op.hasCodes(); ++i)
+    definition.in(side(i) + "_scale_new");
+  if (op.isInBlocks())
+    definition.in("blocks*");
+  if (op.isLatent())
+    definition.requiredAttr("v_width", AttributeKind::Int).attr("v_offset", int64_t{0});
+  for (unsigned i = 0; i < op.sides(); ++i)
+    definition.attr(CacheOperator::axisName(i), int64_t{2});
+  for (unsigned i = 0; i + 1 < op.resultCount(); ++i)
+    definition.inPlace(1 + i, op.past(0) + i);
+  definition.shape([](ShapeContext& context) { return CacheShapes(context).infer(); })
+      .body(checkOwnBody);
+}
+
+} // namespace
+
+llvm::ArrayRef<CacheOperator> CacheOperator::all() { return cacheOperators; }
+
+OpName CacheOperator::name() const {
+  const CacheOperator named{place, hasCodes() ? CacheRows::Int8 : CacheRows::Numbers, sharing};
+  for (const NamedOperator& each : namedOperators)
+    if (each.op == named)
+      return each.name;
+  assert(false && "every combination has a name");
+  return {};
+}
+
+std::optional<CacheOperator> CacheOperator::named(OpName op) {
+  if (op.domain() != kvoptDomain)
+    return std::nullopt;
+  for (const NamedOperator& each : namedOperators)
+    if (op == each.name)
+      return each.op;
+  return std::nullopt;
+}
+
+std::optional<CacheOperator> CacheOperator::of(const Node& node) {
+  std::optional<CacheOperator> op = node.definition() ? named(node.op()) : std::nullopt;
+  if (!op || !op->hasCodes())
+    return op;
+  const unsigned first = op->isInBlocks() ? op->firstBlock() : op->past(0);
+  const Value* rows = first < node.operands().size() ? node.operand(first) : nullptr;
+  if (rows && rows->type().elementType() == ElementType::UInt8)
+    op->rows = CacheRows::Int4;
+  return op;
+}
+
+void register_cache_operators(OpRegistry& registry) {
+  for (const CacheOperator& op : CacheOperator::all())
+    defineOperator(registry, op);
+}
+
+} // namespace kvopt::ir
