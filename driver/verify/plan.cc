@@ -2,6 +2,7 @@
 #include "driver/verify/plan.h"
 
 #include "ir/model.h"
+#include "ir/ops/kvopt/cache_operator.h"
 
 #include <algorithm>
 
@@ -188,8 +189,8 @@ int64_t fixedPastRows(const Manifest& manifest) {
 bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
   const Value* past = graph.findValue(cache.past);
   return past && llvm::any_of(past->uses(), [](const Use& use) {
-           return use.user().is("ai.kvopt::RingKvSdpa") ||
-                  use.user().is("ai.kvopt::RingQuantizedKvSdpa");
+           const auto op = CacheOperator::of(use.user());
+           return op && op->isRing();
          });
 }
 

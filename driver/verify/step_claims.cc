@@ -2,6 +2,7 @@
 #include "driver/verify/step_claims.h"
 
 #include "ir/op.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "runtime/session/decoder_inputs.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -135,8 +136,8 @@ bool changesHiddenRows(const Model& model) {
     return node.is("TensorScatter") && node.stringAttr("mode", "linear") == "circular";
   });
   return anyNode(model, [&](const Node& node) {
-    const bool isRing =
-        node.is("ai.kvopt::RingKvSdpa") || node.is("ai.kvopt::RingQuantizedKvSdpa") || hasRings;
+    const auto op = CacheOperator::of(node);
+    const bool isRing = (op && op->isRing()) || hasRings;
     const bool hidesItself = isRing || node.intAttr("causal", 0) != 0 ||
                              node.intAttr("is_causal", 0) != 0 || node.intAttr("window", 0) != 0;
     return hidesItself && mayHide(attentionMask(node));

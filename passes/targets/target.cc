@@ -33,7 +33,9 @@ llvm::Error Target::prepare(Model& model) const {
 
 void TargetRegistry::add(std::unique_ptr<Target> target) {
   assert(!find(target->name()) && "target names are unique");
-  targets.push_back(std::move(target));
+  const auto behind =
+      llvm::find_if(targets, [&](const auto& other) { return target->name() < other->name(); });
+  targets.insert(behind, std::move(target));
 }
 
 const Target* TargetRegistry::find(llvm::StringRef name) const {

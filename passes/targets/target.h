@@ -110,7 +110,7 @@ struct TargetChoice {
   int64_t size; ///< LowerOptions::size
 };
 
-/// All targets. Filled once, then read only.
+/// All targets, in the order of their names. Filled once, then read only.
 class TargetRegistry {
 public:
   void add(std::unique_ptr<Target> target);

@@ -16,6 +16,7 @@
 // of packed ones. The manifest says which inputs are caches and which count tokens.
 #include "ir/cache_layout.h"
 #include "ir/manifest/documented_inputs.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
@@ -64,8 +65,9 @@ private:
       return readPaged(node);
     if (node.is("TensorScatter"))
       return readScatter(node);
-    if (node.is("ai.kvopt::InPlaceKvSdpa") || node.is("ai.kvopt::RingKvSdpa"))
-      return readInPlace(node);
+    const auto op = CacheOperator::of(node);
+    if (op && !op->isInBlocks() && !op->hasCodes() && !op->isLatent())
+      return readInPlace(node, *op);
     if (node.is("Attention"))
       dropMask(node);
     if (node.is("ai.kvopt::Sdpa"))
@@ -251,24 +253,27 @@ private:
         layout->rowOrder(), rewriter);
   }
 
-  llvm::Error readInPlace(Node& node) {
+  llvm::Error readInPlace(Node& node, const CacheOperator& op) {
     Rewriter rewriter(graph, readRowsName, journal, node.name());
     AttentionBuilder build(rewriter);
     AttentionBuilder::AttentionParts parts;
     parts.query = node.operand(0);
-    parts.key = appended(*node.operand(3), *node.operand(1), node.intAttr("key_axis", 2),
-                         node.result(1), rewriter);
-    parts.value = appended(*node.operand(4), *node.operand(2), node.intAttr("value_axis", 2),
-                           node.result(2), rewriter);
+    const auto rowsOf = [&](unsigned side) {
+      return appended(*node.operand(op.past(side)), *node.operand(CacheOperator::fresh(side)),
+                      node.intAttr(CacheOperator::axisName(side), 2), node.result(op.present(side)),
+                      rewriter);
+    };
+    parts.key = rowsOf(0);
+    parts.value = rowsOf(1);
     if (!parts.key || !parts.value)
       return refused(node, "their heads have no axis of their own");
-    parts.sinks = node.operand(7);
+    parts.sinks = node.operand(op.sinks());
     parts.scale = static_cast<double>(node.floatAttr("scale", 1.0f));
     parts.causal = true;
     Value& result = build.sdpa(parts, {&node});
-    if (auto failure = rewriter.replace({{&node.result(0), &result},
-                                         {&node.result(1), wholeOf(*parts.key)},
-                                         {&node.result(2), wholeOf(*parts.value)}}))
+    if (auto failure = rewriter.replace({{&node.result(CacheOperator::output), &result},
+                                         {&node.result(op.present(0)), wholeOf(*parts.key)},
+                                         {&node.result(op.present(1)), wholeOf(*parts.value)}}))
       return refused(node, "a present is read before it is written");
     return llvm::Error::success();
   }

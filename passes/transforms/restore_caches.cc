@@ -10,6 +10,7 @@
 // lengths are computed in the graph, batch rows may have lengths of their own, and rows are
 // appended by ai.kvopt.AppendRows.
 #include "ir/cache_layout.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
@@ -57,9 +58,10 @@ public:
       return error;
     llvm::SmallVector<Node*, 32> nodes;
     for (Node& node : graph.nodes()) {
-      if (node.op() == OpName(kvoptDomain, "RingKvSdpa"))
+      const auto op = CacheOperator::of(node);
+      if (op && op->isRing())
         return refused(ofRings);
-      if (isInPlace(node))
+      if (bufferOperator(node))
         nodes.push_back(&node);
     }
     if (llvm::Error error = growInputs())
@@ -78,15 +80,11 @@ public:
   }
 
 private:
-  static bool isInPlace(const Node& node) {
-    // A node without a definition has not been checked to have the operands that it needs.
-    return node.definition() &&
-           (node.op() == OpName(kvoptDomain, "InPlaceKvSdpa") || isLatent(node));
+  /// The operator over one buffer of numbers for each cache that the node is.
+  static std::optional<CacheOperator> bufferOperator(const Node& node) {
+    const auto op = CacheOperator::of(node);
+    return op && op->place == CachePlace::Buffer && !op->hasCodes() ? op : std::nullopt;
   }
-  static bool isLatent(const Node& node) {
-    return node.op() == OpName(kvoptDomain, "InPlaceLatentKvSdpa");
-  }
-  static unsigned lengthOperand(const Node& node) { return isLatent(node) ? 3 : 5; }
 
   llvm::Error refused(const std::string& what) const {
     return unsupported("the model was rewritten before, for '{}': {}", manifest.target, what)
@@ -113,13 +111,13 @@ private:
   /// As the cache of an operator whose rows lie along that axis.
   bool readsPast(const Use& use, int64_t axis) const {
     const Node& node = use.user();
-    if (!isInPlace(node) || &node.graph() != &graph)
+    const auto op = bufferOperator(node);
+    if (!op || &node.graph() != &graph)
       return false; // or in a branch
-    const unsigned keys = isLatent(node) ? 2 : 3;
-    const bool isKey = use.operandIndex() == keys;
-    const bool isValue = !isLatent(node) && use.operandIndex() == keys + 1;
-    return (isKey && node.intAttr("key_axis", 2) == axis) ||
-           (isValue && node.intAttr("value_axis", 2) == axis);
+    for (unsigned side = 0; side < op->sides(); ++side)
+      if (use.operandIndex() == op->past(side))
+        return node.intAttr(CacheOperator::axisName(side), 2) == axis;
+    return false;
   }
 
   /// Caches without a fixed extent; every one of the manifest is read by in-place operators only.
@@ -165,19 +163,18 @@ private:
     graph.removeInput(*length);
   }
 
-  llvm::Expected<RestoredCache> cacheOf(Node& node, unsigned fresh, unsigned past, unsigned present,
-                                        const char* axisName) {
+  llvm::Expected<RestoredCache> cacheOf(Node& node, const CacheOperator& op, unsigned side) {
     RestoredCache cache;
-    auto freshRows = requiredOperand(node, fresh);
-    auto pastRows = requiredOperand(node, past);
-    auto presentRows = requiredResult(node, present);
+    auto freshRows = requiredOperand(node, CacheOperator::fresh(side));
+    auto pastRows = requiredOperand(node, op.past(side));
+    auto presentRows = requiredResult(node, op.present(side));
     if (!freshRows || !pastRows || !presentRows)
       return llvm::joinErrors(llvm::joinErrors(freshRows.takeError(), pastRows.takeError()),
                               presentRows.takeError());
     cache.fresh = *freshRows;
     cache.past = *pastRows;
     cache.present = *presentRows;
-    cache.axis = node.intAttr(axisName, 2);
+    cache.axis = node.intAttr(CacheOperator::axisName(side), 2);
     if (!grown.count(cache.past))
       return refused("'" + cache.past->name().str() + "' is no cache of its manifest");
     const bool isKnown = cache.past->type().hasRank();
@@ -190,21 +187,18 @@ private:
   }
 
   llvm::Error restore(Node& node) {
-    auto key =
-        isLatent(node) ? cacheOf(node, 1, 2, 1, "key_axis") : cacheOf(node, 1, 3, 1, "key_axis");
-    if (!key)
-      return key.takeError();
-    std::optional<RestoredCache> value;
-    if (!isLatent(node)) {
-      auto found = cacheOf(node, 2, 4, 2, "value_axis");
-      if (!found)
-        return found.takeError();
-      value = std::move(*found);
+    const CacheOperator op = *bufferOperator(node);
+    llvm::SmallVector<RestoredCache, 2> caches;
+    for (unsigned side = 0; side < op.sides(); ++side) {
+      auto cache = cacheOf(node, op, side);
+      if (!cache)
+        return cache.takeError();
+      caches.push_back(std::move(*cache));
     }
     Rewriter rewriter(graph, restoreCachesName, journal, node.name());
     AttentionBuilder build(rewriter);
     auto query = requiredOperand(node, 0);
-    auto lengthsOfRows = requiredOperand(node, lengthOperand(node));
+    auto lengthsOfRows = requiredOperand(node, op.pastLength());
     auto output = requiredResult(node, 0);
     if (!query || !lengthsOfRows || !output)
       return llvm::joinErrors(llvm::joinErrors(query.takeError(), lengthsOfRows.takeError()),
@@ -213,22 +207,20 @@ private:
     const bool isUniform = lengths == rows;
     llvm::SmallVector<Rewriter::Replacement, 3> replacements{{*output, nullptr}};
     llvm::SmallVector<Value*, 2> read;
-    for (RestoredCache* cache : {&*key, value ? &*value : nullptr}) {
-      if (!cache)
-        continue;
+    for (const RestoredCache& cache : caches) {
       auto joined =
-          isUniform ? joinedRows(*cache, build, rewriter) : appendedRows(*cache, *lengths, build);
+          isUniform ? joinedRows(cache, build, rewriter) : appendedRows(cache, *lengths, build);
       if (!joined)
         return joined.takeError();
       read.push_back(joined->second);
-      replacements.push_back({cache->present, joined->first});
+      replacements.push_back({cache.present, joined->first});
     }
     AttentionBuilder::AttentionParts parts;
     parts.query = *query;
     parts.key = read.front();
-    parts.value = isLatent(node) ? &columnsOf(node, *read.front(), build) : read.back();
-    parts.mask = maskOf(node);
-    parts.sinks = node.operand(lengthOperand(node) + 2);
+    parts.value = op.isLatent() ? &columnsOf(node, *read.front(), build) : read.back();
+    parts.mask = maskOf(node.operand(op.mask()));
+    parts.sinks = node.operand(op.sinks());
     parts.pastLength = isUniform ? nullptr : lengths;
     parts.scale = static_cast<double>(node.floatAttr("scale", 1.0f));
     parts.causal = node.intAttr("causal", 0) != 0;
@@ -287,8 +279,7 @@ private:
   }
 
   /// The mask, unless it is the neutral one that function bodies need.
-  static Value* maskOf(const Node& node) {
-    Value* mask = node.operand(lengthOperand(node) + 1);
+  static Value* maskOf(Value* mask) {
     const TensorData* data = mask ? mask->constant() : nullptr;
     const bool isNeutral = data && isFloatingPoint(mask->type().elementType()) &&
                            data->elementCount() == 1 && scalarValue(*data) == 0.0;

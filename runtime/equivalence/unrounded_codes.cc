@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "ir/op_name.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
@@ -28,8 +29,7 @@ bool keepsCodes(const Node& node) {
   return node.is("Concat") || node.is("ScatterND") || node.is("ScatterElements") ||
          node.is("TensorScatter") || node.is("Where") ||
          node.op() == OpName(kvoptDomain, "AppendRows") ||
-         node.op() == OpName(kvoptDomain, "InPlaceKvSdpa") ||
-         node.op() == OpName(kvoptDomain, "Sdpa");
+         CacheOperator::of(node) == CacheOperator{} || node.op() == OpName(kvoptDomain, "Sdpa");
 }
 
 llvm::Expected<TensorRef> floatTensorOf(llvm::ArrayRef<int64_t> shape,

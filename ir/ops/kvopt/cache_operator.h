@@ -52,40 +52,42 @@ struct CacheOperator {
   /// The operator's name, which lives forever.
   OpName name() const;
 
-  bool hasCodes() const { return rows != CacheRows::Numbers; }
-  bool isLatent() const { return sharing == CacheSharing::Latent; }
-  bool isRing() const { return place == CachePlace::Ring; }
-  bool isInBlocks() const { return place == CachePlace::Blocks; }
+  constexpr bool hasCodes() const { return rows != CacheRows::Numbers; }
+  constexpr bool isLatent() const { return sharing == CacheSharing::Latent; }
+  constexpr bool isRing() const { return place == CachePlace::Ring; }
+  constexpr bool isInBlocks() const { return place == CachePlace::Blocks; }
   /// The same with rows as numbers.
   CacheOperator unquantized() const { return {place, CacheRows::Numbers, sharing}; }
 
   // Operands by role. A side is 0 for keys, or latent rows, and 1 for values.
 
   /// How many caches there are.
-  unsigned sides() const { return isLatent() ? 1 : 2; }
+  constexpr unsigned sides() const { return isLatent() ? 1 : 2; }
   /// How many tensors each cache has: its rows and, of codes, their scales.
-  unsigned parts() const { return hasCodes() ? 2 : 1; }
+  constexpr unsigned parts() const { return hasCodes() ? 2 : 1; }
 
   static constexpr unsigned query = 0;
   /// New rows [B,G,S,W]; in blocks of codes they are codes, too.
   static constexpr unsigned fresh(unsigned side) { return 1 + side; }
   /// Of buffers and rings: rows that were cached before, and their scales.
-  unsigned past(unsigned side) const { return 1 + sides() + side * parts(); }
-  unsigned pastScale(unsigned side) const { return past(side) + 1; }
+  constexpr unsigned past(unsigned side) const { return 1 + sides() + side * parts(); }
+  constexpr unsigned pastScale(unsigned side) const { return past(side) + 1; }
   /// Of buffers and rings: how many rows were cached before, int64 [1] or [B].
-  unsigned pastLength() const { return 1 + sides() * (1 + parts()); }
-  unsigned mask() const { return isInBlocks() ? 1 + sides() : pastLength() + 1; }
-  unsigned sinks() const { return mask() + 1; }
+  constexpr unsigned pastLength() const { return 1 + sides() * (1 + parts()); }
+  constexpr unsigned mask() const { return isInBlocks() ? 1 + sides() : pastLength() + 1; }
+  constexpr unsigned sinks() const { return mask() + 1; }
   /// In blocks of codes: the scales of the new rows.
-  unsigned freshScale(unsigned side) const { return sinks() + 1 + side; }
+  constexpr unsigned freshScale(unsigned side) const { return sinks() + 1 + side; }
   /// In blocks: the first block. All blocks of keys come first, then those of values, then those of
   /// the keys' scales and of the values' scales.
-  unsigned firstBlock() const { return sinks() + 1 + (hasCodes() ? sides() : 0); }
+  constexpr unsigned firstBlock() const { return sinks() + 1 + (hasCodes() ? sides() : 0); }
   /// In blocks: how many lists of blocks there are.
-  unsigned blockLists() const { return sides() * parts(); }
+  constexpr unsigned blockLists() const { return sides() * parts(); }
   /// The first block of a side, and of its scales, where each list has `each` blocks.
-  unsigned block(unsigned side, unsigned each) const { return firstBlock() + side * each; }
-  unsigned scaleBlock(unsigned side, unsigned each) const {
+  constexpr unsigned block(unsigned side, unsigned each) const {
+    return firstBlock() + side * each;
+  }
+  constexpr unsigned scaleBlock(unsigned side, unsigned each) const {
     return firstBlock() + (sides() + side) * each;
   }
 
@@ -93,9 +95,9 @@ struct CacheOperator {
 
   static constexpr unsigned output = 0;
   /// Of buffers and rings: what the past has become, and its scales.
-  unsigned present(unsigned side) const { return 1 + side * parts(); }
-  unsigned presentScale(unsigned side) const { return present(side) + 1; }
-  unsigned resultCount() const { return isInBlocks() ? 1 : 1 + sides() * parts(); }
+  constexpr unsigned present(unsigned side) const { return 1 + side * parts(); }
+  constexpr unsigned presentScale(unsigned side) const { return present(side) + 1; }
+  constexpr unsigned resultCount() const { return isInBlocks() ? 1 : 1 + sides() * parts(); }
 
   /// The attribute that says which axis of a side's cache its rows lie along.
   static constexpr const char* axisName(unsigned side) {
@@ -104,7 +106,7 @@ struct CacheOperator {
   /// "key" or "value", as in the names of operands.
   static constexpr const char* sideName(unsigned side) { return side == 0 ? "key" : "value"; }
 
-  bool operator==(const CacheOperator& other) const {
+  constexpr bool operator==(const CacheOperator& other) const {
     return place == other.place && rows == other.rows && sharing == other.sharing;
   }
 };

@@ -1,6 +1,7 @@
 // Earlier bodies, as edits of today's text.
 #include "ir/ops/kvopt/earlier_bodies.h"
 
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/ops/kvopt/function_body_parts.h"
 #include "support/format.h"
 
@@ -73,7 +74,7 @@ std::vector<std::string> earlierBodies(llvm::StringRef op, const BodyForm& form,
     // Where only a column of one row could be meant.
     add(replaced(text, "column_shape = Concat <axis = 0> (rest, i1)",
                  "column_shape = Concat <axis = 0> (i1, i1)"));
-  if (op == "InPlaceKvSdpa")
+  if (CacheOperator::named(OpName(kvoptDomain, op)) == CacheOperator{})
     // Keys as wide as the query.
     add(replaced(text, "(batch, groups, capacity, key_width)", "(batch, groups, capacity, width)"));
   return bodies;

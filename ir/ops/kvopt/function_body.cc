@@ -1,4 +1,4 @@
-// The bodies of operators over rows as they are.
+// The bodies of attention over given rows, and of appending rows.
 #include "ir/ops/kvopt/function_body_parts.h"
 #include "support/format.h"
 
@@ -63,83 +63,6 @@ constexpr const char* appendRows = R"(
 )";
 
 } // namespace
-
-std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
-                                      const CacheLayout& value) {
-  const char* codes = form.int8Caches ? "_codes" : "";
-  std::string signature =
-      fmt::format("InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
-                  "    (query, key_new{0}, value_new{0}, past_key{0}, past_value{0}, past_length, "
-                  "mask{1})\n"
-                  "    => (output, present_key{0}, present_value{0})",
-                  codes, sinksFormal(form));
-  std::string toNumbers, toCodes;
-  if (form.int8Caches) {
-    for (const char* part : {"key_new", "value_new", "past_key", "past_value"})
-      toNumbers += fmt::format("    {0} = Cast <to = 1> ({0}_codes)\n", part);
-    for (const char* part : {"present_key", "present_value"})
-      toCodes += fmt::format("    {0}_codes = Cast <to = 3> ({0})\n", part);
-  }
-  return functionText(form.opset, signature,
-                      "\n" + toNumbers + std::string(extentsText) + newExtentsText("key") +
-                          newExtentsText("value") + groupsOfNewRowsText + pastRowsText("key", key) +
-                          pastRowsText("value", value) + slotsText + cacheUpdateText("key", key) +
-                          cacheUpdateText("value", value) + attentionText(form) + toCodes);
-}
-
-std::string ringKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
-                                   const CacheLayout& value) {
-  std::string signature =
-      fmt::format("RingKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
-                  "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
-                  "    => (output, present_key, present_value)",
-                  sinksFormal(form));
-  return functionText(form.opset, signature,
-                      std::string(extentsText) + newExtentsText("key") + newExtentsText("value") +
-                          groupsOfNewRowsText + pastRowsText("key", key) +
-                          pastRowsText("value", value) + ringSlotsText + ringRowsText("key") +
-                          ringRowsText("value") + writtenRowsText("key", key, "keys") +
-                          writtenRowsText("value", value, "values") +
-                          attentionText(form, "mask_of_keys"));
-}
-
-std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheLayout& cache) {
-  std::string signature = fmt::format(
-      "InPlaceLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
-      "    (query, key_new, past_key, past_length, mask{})\n"
-      "    => (output, present_key)",
-      sinksFormal(form));
-  return functionText(form.opset, signature,
-                      std::string(extentsText) + newExtentsText("key") + groupsOfNewRowsText +
-                          pastRowsText("key", cache) + slotsText + cacheUpdateText("key", cache) +
-                          latentValuesText + attentionText(form));
-}
-
-std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheLayout& key,
-                                    const CacheLayout& value) {
-  // The operand `sinks` has a place of its own even where it is absent.
-  std::string signature = fmt::format("BlockKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
-                                      "    (query, key_new, value_new, mask, sinks{}{})\n"
-                                      "    => (output)",
-                                      blockFormals("key", blocks), blockFormals("value", blocks));
-  return functionText(form.opset, signature,
-                      std::string(extentsText) + newExtentsText("key") + newExtentsText("value") +
-                          groupsOfNewRowsText + joinedBlocksText("key", blocks, key) +
-                          joinedBlocksText("value", blocks, value) + joinedSequenceText +
-                          everyKeyValidText + attentionText(form));
-}
-
-std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
-                                          const CacheLayout& cache) {
-  std::string signature = fmt::format(
-      "BlockLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
-      "    (query, key_new, mask, sinks{}) => (output)",
-      blockFormals("key", blocks));
-  return functionText(form.opset, signature,
-                      std::string(extentsText) + newExtentsText("key") + groupsOfNewRowsText +
-                          joinedBlocksText("key", blocks, cache) + latentValuesText +
-                          joinedSequenceText + everyKeyValidText + attentionText(form));
-}
 
 std::string sdpaFunctionText(const BodyForm& form) {
   const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);

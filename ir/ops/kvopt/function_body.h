@@ -3,7 +3,6 @@
 // hold the kernels to it.
 #pragma once
 
-#include "ir/cache_layout.h"
 #include "ir/element_type.h"
 
 #include <cstdint>
@@ -27,34 +26,9 @@ struct BodyForm {
   bool int8Caches = false;
 };
 
-/// The text of a function (ONNX's textual syntax) for `ai.kvopt::InPlaceKvSdpa`. Attributes scale,
-/// causal, window, softcap and mask_boolean must be written on the node; the mask operand must be
-/// present (a neutral one is a single additive zero), key_axis and value_axis be those of `key` and
-/// `value`.
-std::string inPlaceKvSdpaFunctionText(const BodyForm& form,
-                                      const CacheLayout& key = CacheLayout::ofAttention(),
-                                      const CacheLayout& value = CacheLayout::ofAttention());
-
-/// The same for `ai.kvopt::RingKvSdpa`.
-std::string ringKvSdpaFunctionText(const BodyForm& form,
-                                   const CacheLayout& key = CacheLayout::ofAttention(),
-                                   const CacheLayout& value = CacheLayout::ofAttention());
-
-/// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
-std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form,
-                                            const CacheLayout& cache = CacheLayout::ofAttention());
-
-/// The same for `ai.kvopt::BlockKvSdpa` with `blocks` blocks of keys, and as many of values.
-std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks,
-                                    const CacheLayout& key = CacheLayout::ofAttention(),
-                                    const CacheLayout& value = CacheLayout::ofAttention());
-
-/// The same for `ai.kvopt::BlockLatentKvSdpa` with `blocks` blocks, and the attributes v_offset and
-/// v_width as well.
-std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
-                                          const CacheLayout& cache = CacheLayout::ofAttention());
-
-/// The same for `ai.kvopt::Sdpa`.
+/// The text of a function (ONNX's textual syntax) for `ai.kvopt::Sdpa`. Attributes scale, causal,
+/// window, softcap and mask_boolean must be written on the node; the mask operand must be present
+/// (a neutral one is a single additive zero).
 std::string sdpaFunctionText(const BodyForm& form);
 
 /// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.

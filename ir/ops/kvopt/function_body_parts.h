@@ -3,6 +3,7 @@
 // selects.
 #pragma once
 
+#include "ir/cache_layout.h"
 #include "ir/ops/kvopt/function_body.h"
 
 #include "llvm/ADT/StringRef.h"

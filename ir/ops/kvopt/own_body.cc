@@ -3,8 +3,8 @@
 
 #include "ir/function_digest.h"
 #include "ir/ops/kvopt/attention_tile_body.h"
+#include "ir/ops/kvopt/cache_function_body.h"
 #include "ir/ops/kvopt/earlier_bodies.h"
-#include "ir/ops/kvopt/function_body.h"
 #include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/text/reader.h"
 #include "ir/verify/model_gate.h"
@@ -31,8 +31,10 @@ constexpr unsigned none = ~0u;
 /// An operator, and where the form of its body shows in operands. An index is `none` for what the
 /// body does not depend on.
 struct OwnBody {
-  const char* op;
-  std::string (*text)(const FullForm&);
+  llvm::StringRef op;
+  /// Of an operator over caches, in the place of `text`.
+  std::optional<CacheOperator> cache;
+  std::string (*text)(const FullForm&) = nullptr;
   /// The operand that has the element type of the form.
   unsigned element = 0;
   unsigned sinks = none;
@@ -47,68 +49,18 @@ struct OwnBody {
   unsigned blockLists = 0;
   /// Whether caches of int8 have a body of their own.
   bool hasInt8Form = false;
+
+  std::string textOf(const FullForm& form) const {
+    if (!cache)
+      return text(form);
+    CacheOperator written = *cache;
+    if (form.body.fourBitCodes)
+      written.rows = CacheRows::Int4;
+    return cacheFunctionText(written, form.body, {form.key, form.value, form.blocks});
+  }
 };
 
-constexpr OwnBody ownBodies[] = {
-    {.op = "InPlaceKvSdpa",
-     .text = [](const FullForm& f) { return inPlaceKvSdpaFunctionText(f.body, f.key, f.value); },
-     .sinks = 7,
-     .pastKey = 3,
-     .pastValue = 4,
-     .hasInt8Form = true},
-    {.op = "RingKvSdpa",
-     .text = [](const FullForm& f) { return ringKvSdpaFunctionText(f.body, f.key, f.value); },
-     .sinks = 7,
-     .pastKey = 3,
-     .pastValue = 4},
-    {.op = "InPlaceQuantizedKvSdpa",
-     .text =
-         [](const FullForm& f) {
-           return inPlaceQuantizedKvSdpaFunctionText(f.body, f.key, f.value);
-         },
-     .sinks = 9,
-     .pastKey = 3,
-     .pastValue = 5,
-     .codes = 3},
-    {.op = "RingQuantizedKvSdpa",
-     .text =
-         [](const FullForm& f) { return ringQuantizedKvSdpaFunctionText(f.body, f.key, f.value); },
-     .sinks = 9,
-     .pastKey = 3,
-     .pastValue = 5,
-     .codes = 3},
-    {.op = "InPlaceLatentKvSdpa",
-     .text = [](const FullForm& f) { return inPlaceLatentKvSdpaFunctionText(f.body, f.key); },
-     .sinks = 5,
-     .pastKey = 2},
-    {.op = "InPlaceQuantizedLatentKvSdpa",
-     .text =
-         [](const FullForm& f) { return inPlaceQuantizedLatentKvSdpaFunctionText(f.body, f.key); },
-     .sinks = 6,
-     .pastKey = 2,
-     .codes = 2},
-    {.op = "BlockKvSdpa",
-     .text =
-         [](const FullForm& f) {
-           return blockKvSdpaFunctionText(f.body, f.blocks, f.key, f.value);
-         },
-     .sinks = 4,
-     .firstBlock = 5,
-     .blockLists = 2},
-    {.op = "BlockLatentKvSdpa",
-     .text =
-         [](const FullForm& f) { return blockLatentKvSdpaFunctionText(f.body, f.blocks, f.key); },
-     .sinks = 3,
-     .firstBlock = 4,
-     .blockLists = 1},
-    {.op = "BlockQuantizedKvSdpa",
-     .text =
-         [](const FullForm& f) {
-           return blockQuantizedKvSdpaFunctionText(f.body, f.blocks, f.key, f.value);
-         },
-     .sinks = 4,
-     .firstBlock = 7,
-     .blockLists = 4},
+constexpr OwnBody otherBodies[] = {
     {.op = "Sdpa", .text = [](const FullForm& f) { return sdpaFunctionText(f.body); }, .sinks = 4},
     {.op = "QuantizedSdpa",
      .text = [](const FullForm& f) { return quantizedSdpaFunctionText(f.body); },
@@ -126,11 +78,26 @@ constexpr OwnBody ownBodies[] = {
      .element = 4},
 };
 
-const OwnBody* ownBodyOf(llvm::StringRef op) {
-  for (const OwnBody& own : ownBodies)
+std::optional<OwnBody> ownBodyOf(llvm::StringRef op) {
+  for (const OwnBody& own : otherBodies)
     if (op == own.op)
-      return &own;
-  return nullptr;
+      return own;
+  const std::optional<CacheOperator> cache = CacheOperator::named(OpName(kvoptDomain, op));
+  if (!cache)
+    return std::nullopt;
+  OwnBody own{.op = op, .cache = cache, .sinks = cache->sinks()};
+  if (cache->isInBlocks()) {
+    own.firstBlock = cache->firstBlock();
+    own.blockLists = cache->blockLists();
+    return own;
+  }
+  own.pastKey = cache->past(0);
+  if (!cache->isLatent())
+    own.pastValue = cache->past(1);
+  if (cache->hasCodes())
+    own.codes = cache->past(0);
+  own.hasInt8Form = *cache == CacheOperator{};
+  return own;
 }
 
 bool readsInput(const Function& function, unsigned index) {
@@ -221,7 +188,7 @@ bool isText(const std::string& text, const FunctionDigest& digest, const OpRegis
 /// Whether this version, or an earlier one, writes the function in that form.
 bool isWrittenIn(const FullForm& form, const OwnBody& own, const FunctionDigest& digest,
                  const OpRegistry& registry) {
-  const std::string text = own.text(form);
+  const std::string text = own.textOf(form);
   return isText(text, digest, registry) ||
          llvm::any_of(earlierBodies(own.op, form.body, text), [&](const std::string& earlier) {
            return isText(earlier, digest, registry);
@@ -288,7 +255,7 @@ std::string contradiction(const Node& call, const Function& function, const OwnB
 llvm::Error checkOwnBody(const Function& function, llvm::ArrayRef<const Node*> calls) {
   constexpr const char* hint = "rewrite the exported model again: engines run the function, and "
                                "kvopt runs the operator";
-  const OwnBody* own = ownBodyOf(function.name);
+  const std::optional<OwnBody> own = ownBodyOf(function.name);
   assert(own && "the operator has this rule");
   const std::optional<FullForm> form = formOf(function, *own);
   if (!form)

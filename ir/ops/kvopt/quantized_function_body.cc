@@ -1,264 +1,11 @@
-// The function bodies of operators that hold caches as codes.
+// The function bodies of operators over rows of codes that other operators place.
 #include "ir/ops/kvopt/quantized_function_body.h"
 
+#include "ir/ops/kvopt/code_row_parts.h"
 #include "ir/ops/kvopt/function_body_parts.h"
 #include "support/format.h"
 
 namespace kvopt::ir {
-
-namespace {
-
-/// The scales of new rows, and what to divide them by, of one side. Needs largest_product, what a
-/// row's largest element becomes.
-std::string scales(const std::string& side) {
-  return fmt::format(R"(
-    {0}_new_as_float = Cast <to = 1> ({0}_new)
-    {0}_new_nan = IsNaN ({0}_new_as_float)
-    {0}_new_infinite = IsInf ({0}_new_as_float)
-    {0}_no_number = Or ({0}_new_nan, {0}_new_infinite)
-    {0}_numbers = Where ({0}_no_number, zero, {0}_new_as_float)
-    {0}_magnitudes = Abs ({0}_numbers)
-    {0}_no_number_as_float = Cast <to = 1> ({0}_no_number)
-    {0}_any_no_number = @reduce_max ({0}_no_number_as_float)
-    {0}_row_has_no_number = Greater ({0}_any_no_number, zero)
-    {0}_largest = @reduce_max ({0}_magnitudes)
-    {0}_finite_scale = Div ({0}_largest, largest_product)
-    {0}_scale_new = Where ({0}_row_has_no_number, not_a_number, {0}_finite_scale)
-    {0}_scale_zero = Equal ({0}_finite_scale, zero)
-    {0}_divisor = Where ({0}_scale_zero, one, {0}_finite_scale)
-)",
-                     side);
-}
-
-/// The past's codes of one side, as floats.
-std::string pastCodes(const std::string& side) {
-  return fmt::format("    past_{0}_code = Cast <to = 1> (past_{0})\n", side);
-}
-
-/// The codes of new rows of one side.
-std::string codes(const std::string& side) {
-  return fmt::format(R"(
-    {0}_quotients = Div ({0}_numbers, {0}_divisor)
-    {0}_rounded = Round ({0}_quotients)
-    {0}_not_above = Min ({0}_rounded, largest_code)
-    {0}_codes_in_range = Max ({0}_not_above, smallest_code)
-    {0}_code_new = Where ({0}_row_has_no_number, zero, {0}_codes_in_range)
-)",
-                     side);
-}
-
-/// How the columns of one side are divided into groups (support/four_bit_row.h).
-std::string fourBitGroups(const std::string& side) {
-  return fmt::format(R"(
-    {0}_width_and_most = Add ({0}_width, most_group_columns)
-    {0}_width_up = Sub ({0}_width_and_most, i1)
-    {0}_parts = Div ({0}_width_up, most_group_columns)
-    {0}_width_and_parts = Add ({0}_width, {0}_parts)
-    {0}_share_up = Sub ({0}_width_and_parts, i1)
-    {0}_share = Div ({0}_share_up, {0}_parts)
-    {0}_share_and_one = Add ({0}_share, i1)
-    {0}_half = Div ({0}_share_and_one, i2)
-    {0}_group_width = Mul ({0}_half, i2)
-    {0}_group_bytes = Add ({0}_half, i1)
-    {0}_padded_width = Mul ({0}_group_width, {0}_parts)
-)",
-                     side);
-}
-
-/// The codes of new rows of one side, with their multipliers, as bytes.
-std::string fourBitCodes(const std::string& side) {
-  return fmt::format(R"(
-    {0}_row_numbers = Where ({0}_row_has_no_number, zero, {0}_numbers)
-    {0}_missing = Sub ({0}_padded_width, {0}_width)
-    {0}_pads = Concat <axis = 0> (i0, i0, i0, i0, i0, i0, i0, {0}_missing)
-    {0}_padded = Pad ({0}_row_numbers, {0}_pads)
-    {0}_grouped_shape = Concat <axis = 0> (batch, groups, rows, {0}_parts, {0}_group_width)
-    {0}_grouped = Reshape ({0}_padded, {0}_grouped_shape)
-    {0}_group_magnitudes = Abs ({0}_grouped)
-    {0}_group_largest = @reduce_max ({0}_group_magnitudes)
-    {0}_group_divisor = Unsqueeze ({0}_divisor, i3)
-    {0}_smallest_whole = Mul ({0}_group_divisor, largest_code)
-    {0}_ratio = Div ({0}_group_largest, {0}_smallest_whole)
-    {0}_ratio_up = Ceil ({0}_ratio)
-    {0}_not_below_one = Max ({0}_ratio_up, one)
-    {0}_multiplier = Min ({0}_not_below_one, largest_multiplier)
-    {0}_step = Mul ({0}_group_divisor, {0}_multiplier)
-    {0}_quotients = Div ({0}_grouped, {0}_step)
-    {0}_rounded = Round ({0}_quotients)
-    {0}_not_above = Min ({0}_rounded, largest_code)
-    {0}_codes_in_range = Max ({0}_not_above, smallest_code)
-    {0}_stored = Add ({0}_codes_in_range, code_offset)
-    {0}_lower = Slice ({0}_stored, i0, {0}_half, rest)
-    {0}_upper = Slice ({0}_stored, {0}_half, {0}_group_width, rest)
-    {0}_upper_bits = Mul ({0}_upper, sixteen)
-    {0}_bytes = Add ({0}_lower, {0}_upper_bits)
-    {0}_packed_groups = Concat <axis = -1> ({0}_bytes, {0}_multiplier)
-    {0}_packed_shape = Concat <axis = 0> (batch, groups, rows, rest)
-    {0}_code_new = Reshape ({0}_packed_groups, {0}_packed_shape)
-)",
-                     side);
-}
-
-/// The rows that four-bit codes and scales stand for, of one side.
-std::string fourBitRows(const std::string& side) {
-  return fmt::format(R"(
-    {0}_read_shape = Concat <axis = 0> (batch, groups, rest, {0}_parts, {0}_group_bytes)
-    {0}_read_groups = Reshape ({0}_codes, {0}_read_shape)
-    {0}_read_bytes = Slice ({0}_read_groups, i0, {0}_half, rest)
-    {0}_read_multipliers = Slice ({0}_read_groups, {0}_half, {0}_group_bytes, rest)
-    {0}_read_over_sixteen = Div ({0}_read_bytes, sixteen)
-    {0}_read_upper = Floor ({0}_read_over_sixteen)
-    {0}_read_upper_bits = Mul ({0}_read_upper, sixteen)
-    {0}_read_lower = Sub ({0}_read_bytes, {0}_read_upper_bits)
-    {0}_read_stored = Concat <axis = -1> ({0}_read_lower, {0}_read_upper)
-    {0}_read_codes = Sub ({0}_read_stored, code_offset)
-    {0}_group_products = Mul ({0}_read_codes, {0}_read_multipliers)
-    {0}_padded_shape = Concat <axis = 0> (batch, groups, rest, {0}_padded_width)
-    {0}_padded_products = Reshape ({0}_group_products, {0}_padded_shape)
-    {0}_products = Slice ({0}_padded_products, i0, {0}_width, rest)
-    {0}s = Mul ({0}_products, {0}_scales)
-)",
-                     side);
-}
-
-constexpr const char* fourBitRange = R"(
-    largest_product = Constant <value_float = 126.0> ()
-    largest_code = Constant <value_float = 7.0> ()
-    smallest_code = Constant <value_float = -7.0> ()
-    largest_multiplier = Constant <value_float = 18.0> ()
-    code_offset = Constant <value_float = 8.0> ()
-    sixteen = Constant <value_float = 16.0> ()
-    most_group_columns = Constant <value_ints = [32]> ()
-    not_a_number = Sub (infinity, infinity)
-)";
-
-constexpr const char* codeRange = R"(
-    largest_code = Constant <value_float = 127.0> ()
-    largest_product = Identity (largest_code)
-    smallest_code = Constant <value_float = -127.0> ()
-    not_a_number = Sub (infinity, infinity)
-)";
-
-/// The codes and scales of new rows of one side.
-std::string writtenCodes(const std::string& side, const BodyForm& form) {
-  return reducingMaximum(form.fourBitCodes ? fourBitGroups(side) + scales(side) + fourBitCodes(side)
-                                           : scales(side) + codes(side),
-                         form.opset);
-}
-
-/// The rows that codes and scales stand for, of one side.
-std::string readCodes(const std::string& side, const BodyForm& form) {
-  return form.fourBitCodes ? fourBitRows(side)
-                           : fmt::format("    {0}s = Mul ({0}_codes, {0}_scales)\n", side);
-}
-
-/// The present's codes of one side.
-std::string presentCodes(const std::string& side, const BodyForm& form) {
-  const ElementType element = form.fourBitCodes ? ElementType::UInt8 : ElementType::Int8;
-  return fmt::format("    present_{0} = Cast <to = {1}> (present_{0}_code)\n", side,
-                     static_cast<int32_t>(element));
-}
-
-/// The codes and scales that are read, of one side.
-std::string codesByLength(const std::string& side) {
-  return fmt::format(R"(
-    {0}_read = Slice ({0}, i0, longest_list, i2)
-    {0}_codes = Cast <to = 1> ({0}_read)
-    {0}_scales = Slice ({0}_scale, i0, longest_list, i2)
-)",
-                     side);
-}
-
-/// Attention over a cache of codes for keys and one for values.
-std::string quantizedKvSdpaText(const char* name, bool isRing, const BodyForm& form,
-                                const CacheLayout& key, const CacheLayout& value) {
-  std::string signature = fmt::format(
-      "{} <scale, causal, window, softcap, mask_boolean>\n"
-      "    (query, key_new, value_new, past_key, past_key_scale, past_value, past_value_scale,\n"
-      "     past_length, mask{})\n"
-      "    => (output, present_key, present_key_scale, present_value, present_value_scale)",
-      name, sinksFormal(form));
-  std::string body = std::string(extentsText) + (form.fourBitCodes ? fourBitRange : codeRange) +
-                     newExtentsText("key") + newExtentsText("value") + groupsOfNewRowsText;
-  for (const char* side : {"key", "value"})
-    body += writtenCodes(side, form) + pastCodes(side);
-  const std::pair<std::string, const CacheLayout*> parts[] = {
-      {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
-  for (const auto& [part, cache] : parts)
-    body += newExtentsText(part) + pastRowsText(part, *cache);
-  body += "    key_past_rows = Identity (key_code_past_rows)\n";
-  body += isRing ? ringSlotsText : slotsText;
-  for (const auto& [part, cache] : parts)
-    body += isRing ? ringRowsText(part) + writtenRowsText(part, *cache, part + "s")
-                   : cacheUpdateText(part, *cache);
-  for (const char* side : {"key", "value"})
-    body += readCodes(side, form) + presentCodes(side, form);
-  return functionText(form.opset, signature,
-                      body + attentionText(form, isRing ? "mask_of_keys" : "mask"));
-}
-
-} // namespace
-
-std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
-                                               const CacheLayout& value) {
-  return quantizedKvSdpaText("InPlaceQuantizedKvSdpa", false, form, key, value);
-}
-
-std::string ringQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
-                                            const CacheLayout& value) {
-  return quantizedKvSdpaText("RingQuantizedKvSdpa", true, form, key, value);
-}
-
-std::string inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
-                                                     const CacheLayout& cache) {
-  std::string signature = fmt::format(
-      "InPlaceQuantizedLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, "
-      "v_width>\n"
-      "    (query, key_new, past_key, past_key_scale, past_length, mask{})\n"
-      "    => (output, present_key, present_key_scale)",
-      sinksFormal(form));
-  std::string body = std::string(extentsText) + (form.fourBitCodes ? fourBitRange : codeRange) +
-                     newExtentsText("key") + groupsOfNewRowsText + writtenCodes("key", form) +
-                     pastCodes("key");
-  for (const char* part : {"key_code", "key_scale"})
-    body += newExtentsText(part) + pastRowsText(part, cache);
-  body += "    key_past_rows = Identity (key_code_past_rows)\n";
-  body += slotsText;
-  for (const char* part : {"key_code", "key_scale"})
-    body += cacheUpdateText(part, cache);
-  return functionText(form.opset, signature,
-                      body + readCodes("key", form) + presentCodes("key", form) + latentValuesText +
-                          attentionText(form));
-}
-
-std::string blockQuantizedKvSdpaFunctionText(const BodyForm& form, size_t blocks,
-                                             const CacheLayout& key, const CacheLayout& value) {
-  std::string formals;
-  for (const char* part : {"key_code", "value_code", "key_scale", "value_scale"})
-    formals += blockFormals(part, blocks);
-  // The operand `sinks` has a place of its own even where it is absent.
-  std::string signature = fmt::format(
-      "BlockQuantizedKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
-      "    (query, key_code_new, value_code_new, mask, sinks, key_scale_new, value_scale_new{})\n"
-      "    => (output)",
-      formals);
-  std::string body = extentsText;
-  const std::pair<std::string, const CacheLayout*> parts[] = {
-      {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
-  for (const auto& [part, cache] : parts) {
-    body += newExtentsText(part);
-    if (part == "key_code")
-      body += "    groups = Gather (key_code_new_shape, i1)\n";
-    body += joinedBlocksText(part, blocks, *cache);
-  }
-  for (const char* side : {"key", "value"})
-    body += fmt::format("    {0}_numbers = Cast <to = 1> ({0}_codes)\n"
-                        "    {0}s = Mul ({0}_numbers, {0}_scales)\n",
-                        side);
-  body += "    value_width = Identity (value_code_width)\n";
-  return functionText(form.opset, signature,
-                      body + joinedSequenceText + everyKeyValidText + attentionText(form));
-}
 
 std::string quantizeRowsFunctionText(int64_t opset) {
   BodyForm form;
@@ -274,7 +21,8 @@ std::string quantizeRowsFunctionText(int64_t opset) {
     scales = Identity (row_scale_new)
 )";
   return functionText(opset, "QuantizeRows (row_new) => (codes, scales)",
-                      std::string(constants) + codeRange + writtenCodes("row", form) + results);
+                      std::string(constants) + codeRangeText(form) + writtenCodesText("row", form) +
+                          results);
 }
 
 std::string quantizedSdpaFunctionText(const BodyForm& form) {
@@ -289,11 +37,11 @@ std::string quantizedSdpaFunctionText(const BodyForm& form) {
     value_columns = Constant <value_int = @v_width> ()
     value_width = Reshape (value_columns, i1)
 )";
-  std::string body = std::string(extentsText) + (form.fourBitCodes ? fourBitRange : "") + widths +
-                     rowsByLengthText;
+  std::string body = std::string(extentsText) + (form.fourBitCodes ? codeRangeText(form) : "") +
+                     widths + rowsByLengthText;
   for (const char* side : {"key", "value"})
-    body += codesByLength(side) + (form.fourBitCodes ? fourBitGroups(side) : "") +
-            readCodes(side, form);
+    body += codesByLengthText(side) + (form.fourBitCodes ? codeGroupsText(side) : "") +
+            readCodesText(side, form);
   return functionText(form.opset, signature, body + attentionText(form, "mask_of_keys"));
 }
 

@@ -1,4 +1,5 @@
-// The target `blocks[:SIZE]`: each cache in blocks of SIZE tokens, which are inputs of their own.
+// The targets that keep each cache in blocks of SIZE tokens, which are inputs of their own, for
+// kvopt's operators: `blocks[:SIZE]`, and `int8-blocks[:SIZE]` with rows as int8 codes.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
@@ -8,11 +9,24 @@
 //
 // A block holds 0 to SIZE rows. Outputs that were presents give the new rows, which whoever drives
 // the model appends to its blocks. Nothing is ever joined, but in the body of BlockKvSdpa, and for
-// layouts that it does not take: those get one Concat, and ai.kvopt.Sdpa.
+// layouts that it does not take: those get one Concat, and ai.kvopt.Sdpa. With codes:
+//
+//   after    present_key, present_key_scale = ai.kvopt.QuantizeRows(k)   …value likewise
+//            o = ai.kvopt.BlockQuantizedKvSdpa(
+//                q, present_key, present_value, mask, , present_key_scale, present_value_scale,
+//                past_key_block_0, …, past_value_block_0, …,
+//                past_key_scale_block_0, …, past_value_scale_block_0, …)
+//
+// Blocks of scales are fed as blocks of codes are: each of both is a cache.
+#include "ir/ops/kvopt/cache_function_body.h"
+#include "ir/ops/kvopt/quantized_function_body.h"
+#include "ir/shapes/shape_rules.h"
 #include "passes/targets/blocks/block_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/support/cache_rows.h"
 #include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -21,29 +35,44 @@ using namespace pattern;
 
 namespace {
 
-/// ai.kvopt::BlockKvSdpa or BlockLatentKvSdpa, or, where they do not take the layout,
-/// ai.kvopt::Sdpa over one Concat of all blocks and the new rows.
-class FusedBlocks final : public BlockLowering {
+/// What the cache of one side has become.
+struct SideBlocks {
+  SiteCache* update;
+  std::vector<Value*> rows;
+  // Where rows are codes:
+  std::vector<Value*> scales;
+  Value* newCodes = nullptr;  ///< [B,G,S,D]
+  Value* newScales = nullptr; ///< [B,G,S,1]
+};
+
+/// An attention over blocks or, where the operator does not take the layout, ai.kvopt::Sdpa over
+/// one Concat of all blocks and the new rows.
+class KvoptBlocks final : public BlockLowering {
 public:
-  using BlockLowering::BlockLowering;
+  KvoptBlocks(Model& lowered, const LowerOptions& options, Journal& editJournal,
+              std::string targetName, CacheRows keptAs)
+      : BlockLowering(lowered, options, editJournal, std::move(targetName)), rowForm(keptAs) {}
 
 private:
+  bool hasCodes() const { return rowForm != CacheRows::Numbers; }
+  CacheOperator operatorOf(const AttentionSite& site) const {
+    return {CachePlace::Blocks, rowForm,
+            site.isLatent() ? CacheSharing::Latent : CacheSharing::KeysAndValues};
+  }
+
   /// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
   bool canFuse(const AttentionSite& site) {
     if (supportsKvoptSite(site) || !site.addsQueryRows() || isSplit(*site.key) ||
         isSplit(*site.value) || unflattened(site.key->layout) || unflattened(site.value->layout))
       return false;
-    if (site.isLatent()) {
-      const CacheLayout layout = *inPlaceLayout(site.key->layout, false);
-      if (!latentLayout)
-        latentLayout = layout;
-      return *latentLayout == layout;
-    }
-    const std::pair<CacheLayout, CacheLayout> layouts{*inPlaceLayout(site.key->layout, true),
-                                                      *inPlaceLayout(site.value->layout, false)};
-    if (!fusedLayouts)
-      fusedLayouts = layouts;
-    return *fusedLayouts == layouts;
+    const CacheLayout keys = *inPlaceLayout(site.key->layout, !site.isLatent());
+    const CacheLayout values =
+        site.isLatent() ? CacheLayout::ofAttention() : *inPlaceLayout(site.value->layout, false);
+    std::optional<std::pair<CacheLayout, CacheLayout>>& layouts =
+        site.isLatent() ? latentLayouts : fusedLayouts;
+    if (!layouts)
+      layouts.emplace(keys, values);
+    return *layouts == std::pair(keys, values);
   }
 
   llvm::Error attend(AttentionSite& site) override {
@@ -54,44 +83,112 @@ private:
   llvm::Error attendToBlocks(AttentionSite& site) override {
     // Decided by what the graph is like before its caches are taken apart.
     const bool isFused = canFuse(site);
-    const CacheRole role = site.isLatent() ? CacheRole::Latent : CacheRole::Key;
-    const Blocks keys = splitCache(site, *site.key, role);
-    const Blocks values = splitCache(site, *site.value, CacheRole::Value);
-    return isFused ? fuse(site, keys, values) : attend(site);
+    assert((isFused || !hasCodes()) && "codes are not joined");
+    Rewriter rewriter(graph, ruleName, journal);
+    llvm::SmallVector<SideBlocks, 2> sides;
+    const CacheRole firstRole = site.isLatent() ? CacheRole::Latent : CacheRole::Key;
+    for (auto [update, role] :
+         {std::pair(&*site.key, firstRole), std::pair(&*site.value, CacheRole::Value)}) {
+      if (hasCodes() && role == CacheRole::Value && site.isLatent())
+        continue;
+      sides.push_back(hasCodes() ? storeCodes(site, *update, role, rewriter)
+                                 : SideBlocks{update, splitCache(site, *update, role)});
+    }
+    return isFused ? fuse(site, sides, rewriter) : attend(site);
   }
 
-  llvm::Error fuse(AttentionSite& site, const Blocks& keys, const Blocks& values) {
+  llvm::Error fuse(AttentionSite& site, llvm::ArrayRef<SideBlocks> caches, Rewriter& rewriter) {
+    const CacheOperator op = operatorOf(site);
+    const llvm::ArrayRef<SideBlocks> sides = caches.take_front(op.sides());
     Node& sdpa = *site.node;
-    Rewriter rewriter(graph, ruleName, journal);
     Value& mask = operands.mask(sdpa);
     AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
     attributes.add("key_axis", site.key->axis);
-    llvm::SmallVector<Value*, 16> inputs{sdpa.operand(0),
-                                         &canonicalNewRows(site, *site.key, rewriter)};
-    if (site.isLatent()) {
+    if (op.isLatent()) {
       attributes.add("v_offset", site.value->firstColumn);
       attributes.add("v_width", *site.value->columns.value());
     } else {
       attributes.add("value_axis", site.value->axis);
-      inputs.push_back(&canonicalNewRows(site, *site.value, rewriter));
     }
+    llvm::SmallVector<Value*, 32> inputs{sdpa.operand(0)};
+    for (const SideBlocks& side : sides)
+      inputs.push_back(hasCodes() ? side.newCodes
+                                  : &canonicalNewRows(site, *side.update, rewriter));
     inputs.push_back(&mask);
     inputs.push_back(operands.sinks(sdpa));
-    inputs.append(keys.begin(), keys.end());
-    if (!site.isLatent())
-      inputs.append(values.begin(), values.end());
-    const OpName op = site.isLatent() ? "ai.kvopt::BlockLatentKvSdpa" : "ai.kvopt::BlockKvSdpa";
-    Node& fused = rewriter.create(op, inputs, attributes, 1, "attention");
+    for (const SideBlocks& side : sides)
+      if (hasCodes())
+        inputs.push_back(side.newScales);
+    for (const SideBlocks& side : sides)
+      inputs.append(side.rows.begin(), side.rows.end());
+    for (const SideBlocks& side : sides)
+      inputs.append(side.scales.begin(), side.scales.end());
+    Node& fused = rewriter.create(op.name(), inputs, attributes, op.resultCount(), "attention");
     recordSiteOrigin(fused, site, rewriter);
     const BodyForm form = operands.bodyForm(sdpa);
     if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
       return unsupported("site {}: {}", site.id(), failure->str());
     site.node = &fused;
-    return operands.addFunction(op, [&] {
-      return site.isLatent() ? blockLatentKvSdpaFunctionText(form, keys.size(), *latentLayout)
-                             : blockKvSdpaFunctionText(form, keys.size(), fusedLayouts->first,
-                                                       fusedLayouts->second);
+    const auto& [keys, values] = op.isLatent() ? *latentLayouts : *fusedLayouts;
+    const CacheBody body{keys, values, sides.front().rows.size()};
+    if (llvm::Error error =
+            operands.addFunction(op.name(), [&] { return cacheFunctionText(op, form, body); }))
+      return error;
+    if (!hasCodes())
+      return llvm::Error::success();
+    return operands.addFunction("ai.kvopt::QuantizeRows", [&] {
+      return quantizeRowsFunctionText(model.graph().opsetVersion());
     });
+  }
+
+  SideBlocks storeCodes(const AttentionSite& site, SiteCache& update, CacheRole role,
+                        Rewriter& rewriter) {
+    SideBlocks made{&update, splitCache(site, update, role)};
+    const CacheLayout layout = *inPlaceLayout(update.layout, true);
+    Node& rounding = rewriter.create("ai.kvopt::QuantizeRows",
+                                     {&canonicalNewRows(site, update, rewriter)}, {}, 2, "codes");
+    made.newCodes = &rounding.result(0);
+    made.newScales = &rounding.result(1);
+    ManifestCache codes = std::move(manifest.caches.back());
+    manifest.caches.pop_back();
+    codes.dtype = ElementType::Int8;
+    ManifestCache scales = codes;
+    scales.role = scaleRole(role);
+    scales.dtype = ElementType::Float;
+    scales.past += "_scale";
+    scales.present = graph.freshName(codes.present + "_scale");
+    scales.shape[layout.columnAxis()] = int64_t{1};
+    scales.blocks.clear();
+    for (Value* block : made.rows) {
+      Shape shape = shapeOf(block->type());
+      block->setType(TensorType(ElementType::Int8, shape));
+      shape[layout.columnAxis()] = Dim::fixed(1);
+      Value& scale = graph.addInput(graph.freshName(block->name().str() + "_scale"),
+                                    TensorType(ElementType::Float, std::move(shape)));
+      made.scales.push_back(&scale);
+      scales.blocks.push_back(scale.name().str());
+    }
+    update.output = &outputRows(*made.newCodes, layout, rewriter);
+    Value& scaleRows = outputRows(*made.newScales, layout, rewriter);
+    for (unsigned slot = 0; slot < graph.outputs().size(); ++slot)
+      if (graph.outputs()[slot] == update.present) {
+        graph.rename(*update.present, graph.freshName(codes.present + "_rows"));
+        graph.setOutput(slot, *update.output);
+      }
+    graph.rename(*update.output, codes.present);
+    graph.rename(scaleRows, scales.present);
+    graph.addOutput(scaleRows);
+    update.present = update.output;
+    manifest.caches.push_back(std::move(codes));
+    manifest.caches.push_back(std::move(scales));
+    return made;
+  }
+
+  /// [B,G,S,·] laid out as the cache, as a value of its own.
+  static Value& outputRows(Value& rows, const CacheLayout& layout, Rewriter& rewriter) {
+    Value& ordered = transposed(rows, layout.cacheOrder(), rewriter);
+    return &ordered == &rows ? rewriter.create("Identity", {&rows}, {}, 1, "new_rows").result()
+                             : ordered;
   }
 
   void prepareModel() override {
@@ -100,25 +197,62 @@ private:
     model.irVersion = std::max<int64_t>(model.irVersion, 8);
   }
 
-  /// The layouts that the function body is written for.
+  CacheRows rowForm;
+  /// The layouts that the function bodies are written for.
   std::optional<std::pair<CacheLayout, CacheLayout>> fusedLayouts;
-  std::optional<CacheLayout> latentLayout;
+  std::optional<std::pair<CacheLayout, CacheLayout>> latentLayouts;
 };
+
+/// Why the caches of a site cannot be blocks of codes, although they could be blocks.
+std::optional<MatchFailure> codeBlocksObstacle(const AttentionSite& site) {
+  if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
+    return failure;
+  if (!site.grows())
+    return std::nullopt;
+  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
+    return MatchFailure{code, site.key->past->name().str(), std::move(expected), std::move(found),
+                        "--to blocks keeps rows as they are, --to int8 has them in one buffer"};
+  };
+  if (site.isLatent())
+    return refuse(ReasonCode::TargetLacksFeature, "a cache of keys and one of values",
+                  "one latent cache");
+  if (!site.addsQueryRows())
+    return refuse(ReasonCode::ShapeMismatch, "as many new rows as the query has",
+                  site.node->operand(1)->type().str());
+  for (const auto* cache : {&site.key, &site.value}) {
+    const auto layout = inPlaceLayout((*cache)->layout, cache == &site.key);
+    if (!layout || layout->hasFoldedHeads())
+      return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
+                    (*cache)->layout.text());
+  }
+  return std::nullopt;
+}
 
 class BlocksTarget final : public Target {
 public:
-  llvm::StringRef name() const override { return "blocks"; }
+  explicit BlocksTarget(CacheRows keptAs) : rowForm(keptAs) {}
+
+  llvm::StringRef name() const override { return quantizesCaches() ? "int8-blocks" : "blocks"; }
   llvm::StringRef summary() const override {
-    return "BlockKvSdpa with its function body: caches in blocks, blocks:SIZE tokens each";
+    return quantizesCaches()
+               ? "BlockQuantizedKvSdpa with its function body: int8 rows with a scale each, in "
+                 "blocks, int8-blocks:SIZE tokens each"
+               : "BlockKvSdpa with its function body: caches in blocks, blocks:SIZE tokens each";
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }
+  bool quantizesCaches() const override { return rowForm != CacheRows::Numbers; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (site.failure)
       return site.failure;
     if (std::optional<MatchFailure> failure = doesNotGrow(site))
       return failure;
+    if (quantizesCaches()) {
+      if (std::optional<MatchFailure> failure = blocksObstacle(site))
+        return failure;
+      return codeBlocksObstacle(site);
+    }
     if (std::optional<MatchFailure> failure = KvoptOperands::obstacle(*site.node))
       return failure;
     return blocksObstacle(site);
@@ -126,12 +260,21 @@ public:
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
-    return FusedBlocks(model, options, journal, name().str()).run(sites);
+    if (quantizesCaches())
+      if (llvm::Error error = checkKvoptSites(sites))
+        return error;
+    return KvoptBlocks(model, options, journal, name().str(), rowForm).run(sites);
   }
+
+private:
+  CacheRows rowForm;
 };
 
 } // namespace
 
-void register_blocks(TargetRegistry& registry) { registry.add(std::make_unique<BlocksTarget>()); }
+void register_blocks(TargetRegistry& registry) {
+  for (CacheRows rows : {CacheRows::Numbers, CacheRows::Int8})
+    registry.add(std::make_unique<BlocksTarget>(rows));
+}
 
 } // namespace kvopt::targets

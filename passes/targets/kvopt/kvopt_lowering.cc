@@ -1,6 +1,7 @@
 // Lowering to ai.kvopt's operators.
 #include "passes/targets/kvopt/kvopt_lowering.h"
 
+#include "ir/ops/kvopt/cache_function_body.h"
 #include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
@@ -10,6 +11,7 @@
 #include "passes/targets/support/padded_query.h"
 #include "passes/targets/support/read_rows.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
 #include "support/four_bit_row.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -29,16 +31,11 @@ struct HeadExtents {
   int64_t width;
 };
 
-const char* targetName(const CacheForm& form) {
-  switch (form.rows) {
-  case CacheRows::AsDeclared:
-    return form.asRings ? "ring" : "kvopt";
-  case CacheRows::Int8:
-    return form.asRings ? "int8-ring" : "int8";
-  case CacheRows::Int4:
-    return form.asRings ? "int4-ring" : "int4";
-  }
-  return "";
+/// The caches that the site appends to.
+llvm::SmallVector<SiteCache*, 2> cachesOf(AttentionSite& site) {
+  if (site.isLatent())
+    return {&*site.key};
+  return {&*site.key, &*site.value};
 }
 
 /// Whether the rows of the cache are codes, which stand for themselves here.
@@ -66,7 +63,6 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   model.markEdited();
   // Model-local functions exist since IR version 8.
   model.irVersion = std::max<int64_t>(model.irVersion, 8);
-  manifest.target = targetName(form);
   for (const AttentionSite* site : sites) {
     operands.see(*site);
     if (site->grows() && !length)
@@ -96,7 +92,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
         describeOverwritten(*site);
       continue;
     }
-    if (llvm::Error error = site->isLatent() ? lowerLatent(*site) : lowerCached(*site))
+    if (llvm::Error error = lowerCached(*site))
       return error;
   }
   finishManifest();
@@ -128,12 +124,18 @@ void KvoptLowering::rewireShapeReaders(const AttentionSite& site) {
 }
 
 int64_t KvoptLowering::slotsOf(const AttentionSite& site) const {
-  const int64_t slots = form.asRings ? ringSlots(site) : 0;
+  const int64_t slots = form.asRings() ? ringSlots(site) : 0;
   return slots == 0 ? 0 : slots + form.spareSlots;
+}
+
+CacheOperator KvoptLowering::operatorOf(const AttentionSite& site) const {
+  return {slotsOf(site) != 0 ? CachePlace::Ring : CachePlace::Buffer, form.rows,
+          site.isLatent() ? CacheSharing::Latent : CacheSharing::KeysAndValues};
 }
 
 llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   rewireShapeReaders(site);
+  const CacheOperator op = operatorOf(site);
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
   AttentionBuilder build(rewriter);
@@ -141,11 +143,16 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   Value& mask = padded.mask(operands.mask(sdpa));
   AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.add("key_axis", site.key->axis);
-  attributes.add("value_axis", site.value->axis);
-  llvm::SmallVector<Value*, 10> inputs{&padded.query(),
-                                       &canonicalNewRows(site, *site.key, rewriter),
-                                       &canonicalNewRows(site, *site.value, rewriter)};
-  for (const SiteCache* update : {&*site.key, &*site.value}) {
+  if (site.isLatent()) {
+    attributes.add("v_offset", site.value->firstColumn);
+    attributes.add("v_width", *site.value->columns.value());
+  } else {
+    attributes.add("value_axis", site.value->axis);
+  }
+  llvm::SmallVector<Value*, 10> inputs{&padded.query()};
+  for (const SiteCache* update : cachesOf(site))
+    inputs.push_back(&canonicalNewRows(site, *update, rewriter));
+  for (const SiteCache* update : cachesOf(site)) {
     inputs.push_back(&attendedPast(site, *update, rewriter));
     if (isQuantized())
       inputs.push_back(&addScale(*update, slotsOf(site)));
@@ -155,56 +162,14 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm bodyForm = operands.bodyForm(sdpa);
-  bodyForm.fourBitCodes = hasFourBitCodes();
-  bodyForm.int8Caches = holdsCodes(*site.key);
-  auto keyLayout = attendedLayout(site.key->layout, true);
-  auto valueLayout = attendedLayout(site.value->layout, false);
-  const bool isRing = slotsOf(site) != 0;
-  OpName op = isRing ? "ai.kvopt::RingKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
-  auto* text = isRing ? ringKvSdpaFunctionText : inPlaceKvSdpaFunctionText;
-  if (isQuantized()) {
-    op = isRing ? "ai.kvopt::RingQuantizedKvSdpa" : "ai.kvopt::InPlaceQuantizedKvSdpa";
-    text = isRing ? ringQuantizedKvSdpaFunctionText : inPlaceQuantizedKvSdpaFunctionText;
-  }
-  Node& fused = rewriter.create(op, inputs, attributes, isQuantized() ? 5 : 3, "attention");
-  if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
-                                        {CacheRole::Key, CacheRole::Value}, padded, rewriter))
+  bodyForm.int8Caches = op == CacheOperator{} && holdsCodes(*site.key);
+  CacheBody caches{*attendedLayout(site.key->layout, !site.isLatent())};
+  if (!site.isLatent())
+    caches.value = *attendedLayout(site.value->layout, false);
+  Node& fused = rewriter.create(op.name(), inputs, attributes, op.resultCount(), "attention");
+  if (llvm::Error error = replaceCaches(site, fused, op, padded, rewriter))
     return error;
-  return operands.addFunction(op, [&] { return text(bodyForm, *keyLayout, *valueLayout); });
-}
-
-llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
-  rewireShapeReaders(site);
-  Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  AttentionBuilder build(rewriter);
-  PaddedQuery padded(site, build);
-  Value& mask = padded.mask(operands.mask(sdpa));
-  AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
-  attributes.add("key_axis", site.key->axis);
-  attributes.add("v_offset", site.value->firstColumn);
-  attributes.add("v_width", *site.value->columns.value());
-  llvm::SmallVector<Value*, 8> inputs{&padded.query(), &canonicalNewRows(site, *site.key, rewriter),
-                                      site.key->past};
-  if (isQuantized())
-    inputs.push_back(&addScale(*site.key, 0));
-  inputs.push_back(&pastLengthOf(*site.key));
-  inputs.push_back(&mask);
-  if (Value* sinks = operands.sinks(sdpa))
-    inputs.push_back(sinks);
-  BodyForm bodyForm = operands.bodyForm(sdpa);
-  bodyForm.fourBitCodes = hasFourBitCodes();
-  auto cacheLayout = inPlaceLayout(site.key->layout, false);
-  const OpName op =
-      isQuantized() ? "ai.kvopt::InPlaceQuantizedLatentKvSdpa" : "ai.kvopt::InPlaceLatentKvSdpa";
-  Node& fused = rewriter.create(op, inputs, attributes, isQuantized() ? 3 : 2, "attention");
-  if (llvm::Error error =
-          replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, padded, rewriter))
-    return error;
-  return operands.addFunction(op, [&] {
-    return isQuantized() ? inPlaceQuantizedLatentKvSdpaFunctionText(bodyForm, *cacheLayout)
-                         : inPlaceLatentKvSdpaFunctionText(bodyForm, *cacheLayout);
-  });
+  return operands.addFunction(op.name(), [&] { return cacheFunctionText(op, bodyForm, caches); });
 }
 
 llvm::Error KvoptLowering::lowerReader(AttentionSite& site) {
@@ -275,11 +240,10 @@ llvm::Error KvoptLowering::readCodes(AttentionSite& site, const ReadCodes& codes
                               [&] { return quantizedSdpaFunctionText(bodyForm); });
 }
 
-llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
-                                         llvm::ArrayRef<SiteCache*> updates,
-                                         llvm::ArrayRef<CacheRole> roles, PaddedQuery& padded,
-                                         Rewriter& rewriter) {
+llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused, const CacheOperator& op,
+                                         PaddedQuery& padded, Rewriter& rewriter) {
   Node& sdpa = *site.node;
+  const llvm::SmallVector<SiteCache*, 2> updates = cachesOf(site);
   const int64_t slots = slotsOf(site);
   if (slots != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey)
     manifest.hiddenRowsUndefined = true;
@@ -292,8 +256,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   llvm::SmallVector<Value*, 2> presents;
   for (unsigned i = 0; i < updates.size(); ++i) {
     names.push_back(updates[i]->output->name().str());
-    presents.push_back(
-        &declaredPresent(site, *updates[i], fused.result(presentResult(i)), rewriter));
+    presents.push_back(&declaredPresent(site, *updates[i], fused.result(op.present(i)), rewriter));
     if (!updates[i]->fromStart)
       replacements.push_back({updates[i]->present, presents.back()});
   }
@@ -308,11 +271,12 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
     if (updates[i]->fromStart)
       handOut(*updates[i]->present, present);
     makeShared(*updates[i], present, slots);
-    const ManifestCache* cache = describe(*updates[i], names[i], site.layer, roles[i], slots);
+    const CacheRole role = i != 0          ? CacheRole::Value
+                           : op.isLatent() ? CacheRole::Latent
+                                           : CacheRole::Key;
+    const ManifestCache* cache = describe(*updates[i], names[i], site.layer, role, slots);
     if (isQuantized())
-      // Each of the operands that are presents later has its scales behind it.
-      handOutScale(*cache, *fused.operand(2 * i + (site.isLatent() ? 3 : 4)),
-                   fused.result(presentResult(i) + 1));
+      handOutScale(*cache, *fused.operand(op.pastScale(i)), fused.result(op.presentScale(i)));
   }
   // What the site pointed to is erased when every site is done.
   site.node = &fused;

@@ -3,6 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "passes/targets/kvopt/kvopt_operands.h"
 #include "passes/targets/support/length_input.h"
 #include "passes/targets/target.h"
@@ -13,23 +14,16 @@ namespace kvopt::targets {
 
 class PaddedQuery;
 
-/// The form in which a lowered model stores the rows of its caches.
-enum class CacheRows {
-  AsDeclared, ///< numbers of the past's own type
-  Int8,       ///< int8, with a cache of scales for each: ai.kvopt::InPlaceQuantizedKvSdpa
-  Int4,       ///< the same of four-bit codes
-};
-
 /// How a lowered model keeps its caches.
 struct CacheForm {
-  CacheRows rows = CacheRows::AsDeclared;
-  /// Whether no more rows are kept than attention reads, where it reads the last ones only:
-  /// ai.kvopt::RingKvSdpa, RingQuantizedKvSdpa.
-  bool asRings = false;
+  ir::CacheRows rows = ir::CacheRows::Numbers;
+  /// Ring: no more rows are kept than attention reads, where it reads the last ones only.
+  ir::CachePlace place = ir::CachePlace::Buffer;
   /// Slots of a ring in addition to those that a step of one token reads.
   int64_t spareSlots = 0;
 
-  bool isQuantized() const { return rows != CacheRows::AsDeclared; }
+  bool isQuantized() const { return rows != ir::CacheRows::Numbers; }
+  bool asRings() const { return place == ir::CachePlace::Ring; }
 };
 
 /// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for attention
@@ -42,8 +36,8 @@ public:
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
+  /// Attention that appends to its own caches.
   llvm::Error lowerCached(analysis::AttentionSite& site);
-  llvm::Error lowerLatent(analysis::AttentionSite& site);
   /// Attention over codes that another site's node appends to.
   llvm::Error lowerReader(analysis::AttentionSite& site);
   /// Attention over caches of fixed extents, which hold codes from now on.
@@ -68,9 +62,10 @@ private:
                                     const analysis::SiteCache& update, ir::Value& present,
                                     pattern::Rewriter& rewriter);
   bool isQuantized() const { return form.isQuantized(); }
-  bool hasFourBitCodes() const { return form.rows == CacheRows::Int4; }
+  bool hasFourBitCodes() const { return form.rows == ir::CacheRows::Int4; }
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
+  ir::CacheOperator operatorOf(const analysis::AttentionSite& site) const;
   /// Slots of the rings that the site's caches become; 0: they hold all rows.
   int64_t slotsOf(const analysis::AttentionSite& site) const;
   /// One buffer of so many slots; 0: of the capacity.
@@ -79,8 +74,6 @@ private:
   ir::Shape bufferShape(const analysis::SiteCache& update, int64_t slots);
   /// A new input for the scales of the cache's rows, of the buffer's extents with one column.
   ir::Value& addScale(const analysis::SiteCache& update, int64_t slots);
-  /// The result of a fused node that is the present of its `index`-th cache.
-  unsigned presentResult(unsigned index) const { return isQuantized() ? 2 * index + 1 : index + 1; }
   /// The present beside it is the scales' one: an output, and a cache of the manifest.
   void handOutScale(const ir::ManifestCache& cache, ir::Value& past, ir::Value& present);
   /// The cache's entry of the manifest; null where another branch has made it.
@@ -88,8 +81,7 @@ private:
                                     const std::string& presentName, unsigned layer,
                                     ir::CacheRole role, int64_t slots = 0);
   llvm::Error replaceCaches(analysis::AttentionSite& site, ir::Node& fused,
-                            llvm::ArrayRef<analysis::SiteCache*> updates,
-                            llvm::ArrayRef<ir::CacheRole> roles, PaddedQuery& padded,
+                            const ir::CacheOperator& op, PaddedQuery& padded,
                             pattern::Rewriter& rewriter);
   void finishManifest();
 

@@ -1,4 +1,4 @@
-// The target `kvopt`: cached attention in one operator, past and present one buffer.
+// The targets that write kvopt's own operators into one buffer or ring for each cache.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
@@ -14,41 +14,131 @@
 // Caches of fixed extents that a ScatterElements, ScatterND, or TensorScatter writes stay as they
 // are: where past and present are one buffer, these operators write the new rows and no more.
 // Attention over them, and attention without a cache, stays ai.kvopt.Sdpa.
+//
+// With rows of codes (InPlaceQuantizedKvSdpa), scales are inputs and outputs of their own. What is
+// computed is no longer the same: each element of a key or value is off by up to half a step of its
+// code. Attention that only reads another one's cache becomes ai.kvopt::QuantizedSdpa.
+//
+// With rings (RingKvSdpa<window = W>), past and present are one buffer of W slots, where W is the
+// proved window of the attention, or one more than the rows that the model itself keeps:
+//
+//   before   joined = Concat<2>(past_key, k)   present_key = Slice(joined, [-K], [...], [2])
+//            o = ai.kvopt.Sdpa(q, joined, ...)
+//   after    the same with K + 1 slots; readers of the past's rows get Min(past_length, K)
+//
+// Layers without a window, and caches that a ring cannot hold (shared, latent, in branches), become
+// what the same target without rings makes of them.
+//
+// `latent` has one compressed row for each token in the place of the keys and values of every head:
+// keys and values that are products of one row of fewer columns with constant weights, as in
+// multi-head latent attention, are not cached but computed from; their weights move to the query
+// and to what is attended to (passes/rows/latent_caches.h).
+#include "passes/rows/latent_rows.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/quantized/quantized_support.h"
+#include "passes/targets/ring/window_sites.h"
 #include "passes/targets/target.h"
 
 namespace kvopt::targets {
 using namespace analysis;
+using namespace rows;
 using namespace ir;
 using namespace pattern;
 
 namespace {
 
+struct KvoptWords {
+  const char* name;
+  const char* summary;
+  CacheForm form;
+  bool compresses = false;
+};
+
+constexpr KvoptWords kvoptTargets[] = {
+    {"kvopt", "InPlaceKvSdpa with its function body: past and present in one buffer", {}},
+    {"latent",
+     "InPlaceLatentKvSdpa: compressed rows in the place of every head's keys and values",
+     {},
+     true},
+    {"int8",
+     "InPlaceQuantizedKvSdpa with its function body: int8 rows with a scale each, in one buffer",
+     {CacheRows::Int8}},
+    {"int4",
+     "InPlaceQuantizedKvSdpa with its function body: rows of four-bit codes with a scale each, in "
+     "one buffer",
+     {CacheRows::Int4}},
+    {"ring",
+     "RingKvSdpa with its function body: as many rows as the window, for any context",
+     {CacheRows::Numbers, CachePlace::Ring}},
+    {"int8-ring",
+     "RingQuantizedKvSdpa with its function body: as many int8 rows as the window, with a scale "
+     "each",
+     {CacheRows::Int8, CachePlace::Ring}},
+    {"int4-ring",
+     "RingQuantizedKvSdpa with its function body: as many rows of four-bit codes as the window, "
+     "with a scale each",
+     {CacheRows::Int4, CachePlace::Ring}},
+};
+
 class KvoptTarget final : public Target {
 public:
-  llvm::StringRef name() const override { return "kvopt"; }
-  llvm::StringRef summary() const override {
-    return "InPlaceKvSdpa with its function body: past and present in one buffer";
+  explicit KvoptTarget(const KvoptWords& given) : words(given) {}
+
+  llvm::StringRef name() const override { return words.name; }
+  llvm::StringRef summary() const override { return words.summary; }
+  bool takesSharedCaches() const override { return true; }
+  bool compressesCaches() const override { return words.compresses; }
+  bool quantizesCaches() const override { return words.form.isQuantized(); }
+  bool takesCodes() const override {
+    return !quantizesCaches() && !words.compresses && !isForWindows();
   }
 
-  bool takesSharedCaches() const override { return true; }
-  bool takesCodes() const override { return true; }
+  bool changesPadding(const AttentionSite& site) const override {
+    return isForWindows() && ringChangesPadding(site);
+  }
+  bool serves(const AttentionSite& site) const override {
+    if (isForWindows())
+      return ringSlots(site) != 0;
+    if (words.compresses)
+      return site.isLatent() || findValueColumns(site) ||
+             std::holds_alternative<LatentRows>(findLatentRows(site));
+    return Target::serves(site);
+  }
+  MatchFailure nothingToDo(const AttentionSite& site) const override {
+    if (isForWindows() && site.hasCache())
+      return noRing(site);
+    if (words.compresses)
+      return std::get<MatchFailure>(findLatentRows(site));
+    return Target::nothingToDo(site);
+  }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
-    return supportsKvoptSite(site);
+    return quantizesCaches() ? supportsQuantizedSite(site, words.form)
+                             : supportsKvoptSite(site, isForWindows());
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
-    if (llvm::Error error = checkKvoptSites(sites))
+    if (llvm::Error error = checkKvoptSites(sites, isForWindows()))
       return error;
-    return KvoptLowering(model, options, journal).run(sites);
+    auto manifest = KvoptLowering(model, options, journal, words.form).run(sites);
+    if (manifest)
+      manifest->target = words.name;
+    return manifest;
   }
+
+private:
+  bool isForWindows() const { return words.form.asRings(); }
+
+  KvoptWords words;
 };
 
 } // namespace
 
-void register_kvopt(TargetRegistry& registry) { registry.add(std::make_unique<KvoptTarget>()); }
+void register_kvopt(TargetRegistry& registry) {
+  for (const KvoptWords& words : kvoptTargets)
+    registry.add(std::make_unique<KvoptTarget>(words));
+}
 
 } // namespace kvopt::targets

@@ -2,6 +2,7 @@
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
 
 #include "ir/cache_layout.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
@@ -27,21 +28,20 @@ constexpr const char* tensorScatterRule = "lower-onnx24";
 /// One of ai.kvopt's in-place operators, by the places of its operands.
 class FusedView {
 public:
-  explicit FusedView(Node& fused)
-      : node(fused), latent(fused.is("ai.kvopt::InPlaceLatentKvSdpa")) {}
+  explicit FusedView(Node& fused) : node(fused), op(*CacheOperator::of(fused)) {}
 
-  bool isLatent() const { return latent; }
-  bool isRing() const { return node.is("ai.kvopt::RingKvSdpa"); }
-  unsigned cacheCount() const { return latent ? 1 : 2; }
-  Value& query() const { return *node.operand(0); }
+  bool isLatent() const { return op.isLatent(); }
+  bool isRing() const { return op.isRing(); }
+  unsigned cacheCount() const { return op.sides(); }
+  Value& query() const { return *node.operand(CacheOperator::query); }
   /// Of cache 0, the keys' or the latent one, or 1: [B,G,S,·].
-  Value& rows(unsigned cache) const { return *node.operand(1 + cache); }
-  Value& past(unsigned cache) const { return *node.operand((latent ? 2 : 3) + cache); }
-  Value& present(unsigned cache) const { return node.result(1 + cache); }
-  Value& pastLength() const { return *node.operand(latent ? 3 : 5); }
-  Value* mask() const { return node.operand(latent ? 4 : 6); }
+  Value& rows(unsigned cache) const { return *node.operand(CacheOperator::fresh(cache)); }
+  Value& past(unsigned cache) const { return *node.operand(op.past(cache)); }
+  Value& present(unsigned cache) const { return node.result(op.present(cache)); }
+  Value& pastLength() const { return *node.operand(op.pastLength()); }
+  Value* mask() const { return node.operand(op.mask()); }
   int64_t sequenceAxis(unsigned cache) const {
-    return node.intAttr(cache == 0 ? "key_axis" : "value_axis", 2);
+    return node.intAttr(CacheOperator::axisName(cache), 2);
   }
   CacheLayout layout(unsigned cache) const {
     return *CacheLayout::bySequenceAxis(past(cache).type().rank(), sequenceAxis(cache));
@@ -49,7 +49,7 @@ public:
 
 private:
   Node& node;
-  bool latent;
+  CacheOperator op;
 };
 
 /// Whether the only cache of a branch starts here: KvoptLowering's constant.
@@ -157,7 +157,7 @@ TensorScatterLowering::TensorScatterLowering(Model& lowered, const LowerOptions&
 llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   const int64_t irVersion = model.irVersion;
   CacheForm form;
-  form.asRings = hasRings;
+  form.place = hasRings ? CachePlace::Ring : CachePlace::Buffer;
   form.spareSlots = hasRings ? options.size - 1 : 0;
   auto described = KvoptLowering(model, options, journal, form).run(sites);
   if (!described)

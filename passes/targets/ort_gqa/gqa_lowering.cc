@@ -1,5 +1,6 @@
 // From ai.kvopt::InPlaceKvSdpa to com.microsoft::GroupQueryAttention.
 #include "passes/targets/ort_gqa/gqa_lowering.h"
+#include "ir/ops/kvopt/cache_operator.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/support/kvopt_domain.h"
@@ -24,8 +25,18 @@ namespace {
 constexpr const char* ruleName = "lower-ort-gqa";
 constexpr const char* contribDomain = "com.microsoft";
 
-/// The operands of ai.kvopt::InPlaceKvSdpa.
-enum Operand : unsigned { Query, Key, Value_, PastKey, PastValue, PastLength, Mask, Sinks };
+/// The operands of attention over one buffer of keys and one of values.
+constexpr CacheOperator bufferOperator;
+enum Operand : unsigned {
+  Query = CacheOperator::query,
+  Key = CacheOperator::fresh(0),
+  Value_ = CacheOperator::fresh(1),
+  PastKey = bufferOperator.past(0),
+  PastValue = bufferOperator.past(1),
+  PastLength = bufferOperator.pastLength(),
+  Mask = bufferOperator.mask(),
+  Sinks = bufferOperator.sinks(),
+};
 
 Value& asInt32(Value& value, AttentionBuilder& build) {
   return build.castTo(value, ElementType::Int32);
@@ -112,8 +123,9 @@ void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
     return;
   Rewriter rewriter(graph, ruleName, journal, pastLength->name());
   AttentionBuilder build(rewriter);
-  bool others = llvm::any_of(
-      pastLength->uses(), [](const Use& use) { return !use.user().is("ai.kvopt::InPlaceKvSdpa"); });
+  bool others = llvm::any_of(pastLength->uses(), [](const Use& use) {
+    return CacheOperator::of(use.user()) != CacheOperator{};
+  });
   // Positions follow from the past's length, which follows from the total and the new tokens: their
   // number must be known without the positions.
   std::optional<BuilderOperand> fresh;
@@ -324,7 +336,7 @@ llvm::Error GqaLowering::normaliseLayout(const SiteCache& update, Value& present
     if (use.user().is("Shape"))
       readers.push_back(&use.user());
     else if (!use.user().is("com.microsoft::GroupQueryAttention") &&
-             !use.user().is("ai.kvopt::InPlaceKvSdpa"))
+             CacheOperator::of(use.user()) != CacheOperator{})
       return unsupported("the cache '{}' is also read by {}", update.past->name(),
                          use.user().describe());
   update.past->setType(permuted(update.past->type()));

@@ -1,6 +1,7 @@
 // From ai.kvopt::InPlaceKvSdpa to com.microsoft::PagedAttention.
 #include "passes/targets/paged/paged_lowering.h"
 
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/support/kvopt_domain.h"
@@ -22,15 +23,16 @@ namespace {
 constexpr const char* pagedRuleName = "lower-paged";
 constexpr const char* pagedDomain = "com.microsoft";
 
-/// The operands of ai.kvopt::InPlaceKvSdpa.
+/// The operands of attention over one buffer of keys and one of values.
+constexpr CacheOperator pagedSource;
 enum PagedSource : unsigned {
-  SourceQuery,
-  SourceKey,
-  SourceValue,
-  SourcePastKey,
-  SourcePastValue,
-  SourcePastLength,
-  SourceSinks = 7,
+  SourceQuery = CacheOperator::query,
+  SourceKey = CacheOperator::fresh(0),
+  SourceValue = CacheOperator::fresh(1),
+  SourcePastKey = pagedSource.past(0),
+  SourcePastValue = pagedSource.past(1),
+  SourcePastLength = pagedSource.pastLength(),
+  SourceSinks = pagedSource.sinks(),
 };
 
 /// [B,H,S,D] as packed tokens [B*S,H*D].
@@ -223,7 +225,7 @@ llvm::Error PagedLowering::makePool(const SiteCache& update, Value& present) {
     if (use.user().is("Shape"))
       readers.push_back(&use.user());
     else if (!use.user().is("com.microsoft::PagedAttention") &&
-             !use.user().is("ai.kvopt::InPlaceKvSdpa"))
+             CacheOperator::of(use.user()) != CacheOperator{})
       return unsupported("the cache '{}' is also read by {}", past.name(), use.user().describe());
   const TensorType& declared = past.type();
   const TensorType pool(

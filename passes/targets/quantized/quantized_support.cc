@@ -46,9 +46,9 @@ bool hasWholeValueGroups(const AttentionSite& site) {
 
 std::optional<MatchFailure> supportsQuantizedSite(const AttentionSite& site,
                                                   const CacheForm& form) {
-  if (std::optional<MatchFailure> failure = supportsKvoptSite(site, form.asRings))
+  if (std::optional<MatchFailure> failure = supportsKvoptSite(site, form.asRings()))
     return failure;
-  const bool isRing = form.asRings && ringSlots(site) != 0;
+  const bool isRing = form.asRings() && ringSlots(site) != 0;
   if (site.isOverwritten() && !site.sharesCaches()) {
     if (form.rows == CacheRows::Int8)
       return overwrittenCodesObstacle(site);

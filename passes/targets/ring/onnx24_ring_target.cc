@@ -11,7 +11,7 @@
 // Layers without a window become what the target `onnx24` makes of them.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
-#include "passes/targets/ring/window_target.h"
+#include "passes/targets/ring/window_sites.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::targets {
@@ -24,11 +24,18 @@ namespace {
 /// The model has a table as long.
 constexpr int64_t mostStepTokens = 65536;
 
-class Onnx24RingTarget final : public WindowTarget {
+class Onnx24RingTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "onnx24-ring"; }
   llvm::StringRef summary() const override {
     return "onnx24 with as many rows as the window, and room for a step of N tokens: onnx24-ring:N";
+  }
+
+  bool takesSharedCaches() const override { return true; }
+  bool changesPadding(const AttentionSite& site) const override { return ringChangesPadding(site); }
+  bool serves(const AttentionSite& site) const override { return ringSlots(site) != 0; }
+  MatchFailure nothingToDo(const AttentionSite& site) const override {
+    return site.hasCache() ? noRing(site) : Target::nothingToDo(site);
   }
 
   int64_t defaultSize() const override { return 64; }

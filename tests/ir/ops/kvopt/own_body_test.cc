@@ -2,7 +2,7 @@
 #include "ir/ops/kvopt/own_body.h"
 
 #include "ir/ops/kvopt/attention_tile_body.h"
-#include "ir/ops/kvopt/function_body.h"
+#include "ir/ops/kvopt/cache_function_body.h"
 #include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/verify/model_gate.h"
 #include "tests/ir/text/text_fixture.h"
@@ -36,17 +36,14 @@ std::vector<std::string> bodies(int64_t opset, ElementType element) {
     for (size_t i = 0; i < layouts.size(); ++i) {
       const CacheLayout& key = layouts[i];
       const CacheLayout& value = layouts[(i + 1) % layouts.size()];
-      for (const BodyForm& each : {form, int8})
-        texts.push_back(inPlaceKvSdpaFunctionText(each, key, value));
-      texts.push_back(ringKvSdpaFunctionText(form, key, value));
-      texts.push_back(inPlaceLatentKvSdpaFunctionText(form, key));
-      texts.push_back(blockLatentKvSdpaFunctionText(form, 3, key));
-      texts.push_back(blockKvSdpaFunctionText(form, 3, key, value));
-      texts.push_back(blockQuantizedKvSdpaFunctionText(form, 2, key, value));
-      for (const BodyForm& each : {form, four}) {
-        texts.push_back(inPlaceQuantizedKvSdpaFunctionText(each, key, value));
-        texts.push_back(ringQuantizedKvSdpaFunctionText(each, key, value));
-        texts.push_back(inPlaceQuantizedLatentKvSdpaFunctionText(each, key));
+      texts.push_back(cacheFunctionText({}, int8, {key, value}));
+      for (CacheOperator op : CacheOperator::all()) {
+        const CacheBody caches{key, value, op.isInBlocks() ? size_t{3} : 0};
+        texts.push_back(cacheFunctionText(op, form, caches));
+        const bool mayHaveFourBits = op.hasCodes() && !op.isInBlocks();
+        op.rows = CacheRows::Int4;
+        if (mayHaveFourBits)
+          texts.push_back(cacheFunctionText(op, form, caches));
       }
     }
   }
@@ -121,7 +118,7 @@ bool isLive(const Value& value) {
 
 TEST_F(OwnBodyTest, RefusesABodyWithANodeMore) {
   for (const std::string& text :
-       {inPlaceKvSdpaFunctionText({}), attentionTileFunctionText(17, ElementType::Float16)}) {
+       {cacheFunctionText({}, {}), attentionTileFunctionText(17, ElementType::Float16)}) {
     const size_t nodes = read(text).body.nodes().size();
     size_t changed = 0;
     for (size_t i = 0; i < nodes; ++i) {
@@ -149,7 +146,7 @@ TEST_F(OwnBodyTest, RefusesABodyWithANodeMore) {
 }
 
 TEST_F(OwnBodyTest, RefusesOtherAttributesOpsetsAndInputs) {
-  const std::string text = inPlaceKvSdpaFunctionText({});
+  const std::string text = cacheFunctionText({}, {});
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"value_float = @scale", "value_float = 0.5"},
            {"to = 9", "to = 6"},
@@ -188,7 +185,7 @@ std::string gateOf(const std::string& body, const std::string& element, const st
 }
 
 TEST_F(OwnBodyTest, CallsFitTheBody) {
-  const std::string body = inPlaceKvSdpaFunctionText({});
+  const std::string body = cacheFunctionText({}, {});
   const std::string rows = "float[1, 2, 8, 4]";
   EXPECT_EQ(gateOf(body, "float", rows, ""), "");
   EXPECT_EQ(gateOf(body, "float", rows, "", ""), "") << "an engine reports what the body lacks";
@@ -201,7 +198,7 @@ TEST_F(OwnBodyTest, CallsFitTheBody) {
     EXPECT_NE(said.find("node 'o' (ai.kvopt::InPlaceKvSdpa)"), std::string::npos) << said;
   }
   const BodyForm withSinks{17, ElementType::Float, true};
-  EXPECT_EQ(gateOf(inPlaceKvSdpaFunctionText(withSinks), "float", rows, "", ", mask, sinks"), "");
+  EXPECT_EQ(gateOf(cacheFunctionText({}, withSinks), "float", rows, "", ", mask, sinks"), "");
 }
 
 TEST_F(OwnBodyTest, FunctionsOfOtherOperatorsAreAnyones) {

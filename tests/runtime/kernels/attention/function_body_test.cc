@@ -1,5 +1,5 @@
 // The function bodies of kvopt's operators, executed, against the kernels of the operators.
-#include "ir/ops/kvopt/function_body.h"
+#include "ir/ops/kvopt/cache_function_body.h"
 
 #include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/text/reader.h"
@@ -13,6 +13,12 @@ using namespace ir;
 using namespace runtime;
 
 namespace {
+
+std::string cacheText(llvm::StringRef name, const BodyForm& form,
+                      const CacheLayout& key = CacheLayout::ofAttention(), size_t blocks = 0) {
+  return cacheFunctionText(*CacheOperator::named(OpName(kvoptDomain, name)), form,
+                           {key, CacheLayout::ofAttention(), blocks});
+}
 
 constexpr int64_t opsets[] = {13, 17, 18, 23};
 
@@ -108,7 +114,7 @@ void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
   SCOPED_TRACE(fmt::format("opset {}", opset));
   const AttentionProblem p(c);
   const BodyResult body =
-      runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText({opset, c.element}), opset, c,
+      runBody("ai.kvopt::InPlaceKvSdpa", cacheText("InPlaceKvSdpa", {opset, c.element}), opset, c,
               {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength,
                c.mask == MaskForm::none ? neutralMask() : p.mask},
               3);
@@ -121,7 +127,7 @@ void expectRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
       fmt::format("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
   const RingProblem p(c, slots);
   const BodyResult body =
-      runBody("ai.kvopt::RingKvSdpa", ringKvSdpaFunctionText({opset, c.element}), opset, c,
+      runBody("ai.kvopt::RingKvSdpa", cacheText("RingKvSdpa", {opset, c.element}), opset, c,
               {p.all.query, p.all.keyNew, p.all.valueNew, p.pastKey, p.pastValue, p.all.pastLength,
                c.mask == MaskForm::none ? neutralMask() : p.all.mask},
               3);
@@ -267,7 +273,7 @@ TEST(FunctionBody, FiniteVeryNegativeMask) {
     const AttentionProblem p(c);
     TestTensor mask = floats({1, 1, 1, 1}, {-3e38});
     const BodyResult body =
-        runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText({opset, c.element}), opset, c,
+        runBody("ai.kvopt::InPlaceKvSdpa", cacheText("InPlaceKvSdpa", {opset, c.element}), opset, c,
                 {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength, mask}, 3);
     ASSERT_EQ(body.error, "");
     KernelCall call("ai.kvopt::InPlaceKvSdpa");
@@ -308,7 +314,7 @@ void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
     operands.push_back(p.plain.sinks);
   const BodyResult body =
       runBody("ai.kvopt::InPlaceQuantizedKvSdpa",
-              inPlaceQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyLayout), opset, c,
+              cacheText("InPlaceQuantizedKvSdpa", {opset, c.element, c.sinks}, keyLayout), opset, c,
               operands, 5);
   expectSameRows(body, p.call(false).run(), c);
 }
@@ -329,7 +335,7 @@ TEST(FunctionBody, CachesOfInt8) {
     BodyForm form{opset, ElementType::Float};
     form.int8Caches = true;
     const BodyResult body =
-        runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText(form), opset, c, operands, 3);
+        runBody("ai.kvopt::InPlaceKvSdpa", cacheText("InPlaceKvSdpa", form), opset, c, operands, 3);
     ASSERT_EQ(body.error, "");
     KernelCall call("ai.kvopt::InPlaceKvSdpa");
     for (const TestTensor& operand : operands)
@@ -375,8 +381,9 @@ TEST(FunctionBody, BlocksOfCodes) {
             operands.push_back(scales(count, side));
         BodyForm form{opset, c.element, c.sinks};
         const BodyResult body =
-            runBody("ai.kvopt::BlockQuantizedKvSdpa", blockQuantizedKvSdpaFunctionText(form, 2),
-                    opset, c, operands, 1);
+            runBody("ai.kvopt::BlockQuantizedKvSdpa",
+                    cacheText("BlockQuantizedKvSdpa", form, CacheLayout::ofAttention(), 2), opset,
+                    c, operands, 1);
         ASSERT_EQ(body.error, "");
         KernelCall call("ai.kvopt::BlockQuantizedKvSdpa");
         for (size_t i = 0; i < operands.size(); ++i)
@@ -401,7 +408,7 @@ void expectQuantizedRingBody(const AttentionCase& c, int64_t slots, int64_t opse
   const CacheLayout keyLayout = *CacheLayout::bySequenceAxis(4, c.keyTransposed ? 3 : 2);
   const BodyResult body =
       runBody("ai.kvopt::RingQuantizedKvSdpa",
-              ringQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyLayout), opset, c,
+              cacheText("RingQuantizedKvSdpa", {opset, c.element, c.sinks}, keyLayout), opset, c,
               operands, 5);
   expectSameRows(body, p.call(false).run(), c);
 }
@@ -450,7 +457,7 @@ TEST(FunctionBody, QuantizedRowsOfEveryKind) {
         fresh.set(row * 6 + column, samples[row] / static_cast<double>(column + 1));
     const BodyResult body =
         runBody("ai.kvopt::InPlaceQuantizedKvSdpa",
-                inPlaceQuantizedKvSdpaFunctionText({opset, ElementType::Float}), opset, p.c(),
+                cacheText("InPlaceQuantizedKvSdpa", {opset, ElementType::Float}), opset, p.c(),
                 {p.plain.query, p.plain.keyNew, p.plain.valueNew, p.key.codes, p.key.scales,
                  p.value.codes, p.value.scales, p.plain.pastLength, neutralMask()},
                 5);

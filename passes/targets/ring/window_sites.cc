@@ -1,5 +1,5 @@
 // Which sites become rings, and what the others lack.
-#include "passes/targets/ring/window_target.h"
+#include "passes/targets/ring/window_sites.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"
 
@@ -8,15 +8,11 @@ using namespace analysis;
 using namespace ir;
 using namespace pattern;
 
-bool WindowTarget::changesPadding(const AttentionSite& site) const {
+bool ringChangesPadding(const AttentionSite& site) {
   return ringSlots(site) != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey;
 }
 
-bool WindowTarget::serves(const AttentionSite& site) const { return ringSlots(site) != 0; }
-
-MatchFailure WindowTarget::nothingToDo(const AttentionSite& site) const {
-  if (!site.hasCache())
-    return Target::nothingToDo(site);
+MatchFailure noRing(const AttentionSite& site) {
   if (site.update == CacheUpdate::Grows && site.window() != 0)
     return {ReasonCode::TargetLacksFeature, site.key->past->name().str(),
             "keys and values appended to caches of their own, which no other layer reads, as many "

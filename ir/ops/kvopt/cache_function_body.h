@@ -1,0 +1,26 @@
+// The function body of an operator over caches (function_body.h).
+#pragma once
+
+#include "ir/cache_layout.h"
+#include "ir/ops/kvopt/cache_operator.h"
+#include "ir/ops/kvopt/function_body.h"
+
+namespace kvopt::ir {
+
+/// The caches that a body is written for, since it cannot ask.
+struct CacheBody {
+  CacheLayout key = CacheLayout::ofAttention();
+  CacheLayout value = CacheLayout::ofAttention(); ///< of no meaning where rows are latent
+  size_t blocks = 0;                              ///< of each list, where caches are in blocks
+};
+
+/// The text of a function (ONNX's textual syntax) for the operator. Attributes scale, causal,
+/// window, softcap and mask_boolean and, of latent rows, v_offset and v_width must be written on
+/// the node; the mask operand must be present (a neutral one is a single additive zero), key_axis
+/// and value_axis be those of the caches. `op` says how many bits codes have, whatever `form` says.
+/// Codes are handled as floats, which hold them exactly: engines select and gather floats, but not
+/// all of them int8.
+std::string cacheFunctionText(const CacheOperator& op, const BodyForm& form,
+                              const CacheBody& caches = {});
+
+} // namespace kvopt::ir
