@@ -108,9 +108,23 @@ private:
     return llvm::Error::success();
   }
 
+  /// The result that is the present of the past that the use reads as a GroupQueryAttention's;
+  /// null for any other use. That operator is the same over a buffer and over a cache that grows.
+  static Value* groupedPresent(const Use& use) {
+    constexpr unsigned pastKey = 3, presentKey = 1;
+    Node& node = use.user();
+    const unsigned side = use.operandIndex() - pastKey;
+    if (!node.definition() || !node.is("com.microsoft::GroupQueryAttention") ||
+        use.operandIndex() < pastKey || side > 1 || node.results().size() <= presentKey + side)
+      return nullptr;
+    return &node.result(presentKey + side);
+  }
+
   /// As the cache of an operator whose rows lie along that axis.
   bool readsPast(const Use& use, int64_t axis) const {
     const Node& node = use.user();
+    if (groupedPresent(use))
+      return axis == 2 && &node.graph() == &graph;
     const auto op = bufferOperator(node);
     if (!op || &node.graph() != &graph)
       return false; // or in a branch
@@ -140,7 +154,12 @@ private:
       Shape shape(past->type().shape().begin(), past->type().shape().end());
       shape[static_cast<size_t>(cache.sequenceAxis)] = earlier;
       grown.insert(past);
-      past->setType(TensorType(past->type().elementType(), std::move(shape)));
+      past->setType(TensorType(past->type().elementType(), shape));
+      // What is declared of a present says the capacity.
+      shape[static_cast<size_t>(cache.sequenceAxis)] = Dim::unknown();
+      for (const Use& use : past->uses())
+        if (Value* present = groupedPresent(use))
+          present->setType(TensorType(past->type().elementType(), shape));
       if (!firstPast) {
         firstPast = past;
         firstAxis = cache.sequenceAxis;

@@ -1,6 +1,7 @@
 // Attention over blocks of codes: what belongs together, and the same without rounding.
 #include "runtime/equivalence/quantized_blocks.h"
 
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -12,20 +13,22 @@ using namespace ir;
 
 namespace {
 
-/// The operands of one side: `side` is 0 for keys, 1 for values.
+/// The operands of one side: `side` is 0 for keys or latent rows, 1 for values.
 struct SideOperands {
   const Node& node;
   unsigned side;
+  CacheOperator op = *CacheOperator::of(node);
 
   /// Blocks of each list; 0 where the lists are not of one length.
   unsigned each() const {
     const auto count = static_cast<unsigned>(node.operands().size());
-    return count > 7 && (count - 7) % 4 == 0 ? (count - 7) / 4 : 0;
+    const unsigned first = op.firstBlock(), lists = op.blockLists();
+    return count > first && (count - first) % lists == 0 ? (count - first) / lists : 0;
   }
-  Value* newCodes() const { return node.operand(1 + side); }
-  Value* newScales() const { return node.operand(5 + side); }
-  Value* codes(unsigned block) const { return node.operand(7 + side * each() + block); }
-  Value* scales(unsigned block) const { return node.operand(7 + (2 + side) * each() + block); }
+  Value* newCodes() const { return node.operand(CacheOperator::fresh(side)); }
+  Value* newScales() const { return node.operand(op.freshScale(side)); }
+  Value* codes(unsigned block) const { return node.operand(op.block(side, each()) + block); }
+  Value* scales(unsigned block) const { return node.operand(op.scaleBlock(side, each()) + block); }
 
   /// The ai.kvopt::QuantizeRows that makes the new codes, or null.
   Node* rounding() const {
@@ -82,11 +85,12 @@ void setRowElement(Value& value, ElementType element) {
 } // namespace
 
 bool isBlockAttention(const Node& node) {
-  return node.definition() && node.is("ai.kvopt::BlockQuantizedKvSdpa");
+  const auto op = CacheOperator::of(node);
+  return op && op->isInBlocks() && op->hasCodes();
 }
 
 std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
-  for (unsigned side : {0u, 1u}) {
+  for (unsigned side = 0; side < CacheOperator::of(node)->sides(); ++side) {
     const SideOperands operands{node, side};
     if (operands.each() == 0)
       return fmt::format("{} has no blocks", node.describe());
@@ -111,9 +115,10 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest, RemovedScales& remo
   auto query = requiredOperand(node, 0);
   if (!query)
     return query.takeError();
+  const CacheOperator op = *CacheOperator::of(node);
   llvm::SmallVector<Value*, 16> inputs{*query};
   llvm::SmallVector<Node*, 2> roundings;
-  for (unsigned side : {0u, 1u}) {
+  for (unsigned side = 0; side < op.sides(); ++side) {
     if (SideOperands{node, side}.each() == 0)
       return invalid("{} has no blocks", node.describe());
     Node* rounding = SideOperands{node, side}.rounding();
@@ -122,9 +127,9 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest, RemovedScales& remo
     roundings.push_back(rounding);
     inputs.push_back(rounding->operand(0));
   }
-  inputs.push_back(node.operand(3));
-  inputs.push_back(node.operand(4));
-  for (unsigned side : {0u, 1u}) {
+  inputs.push_back(node.operand(op.mask()));
+  inputs.push_back(node.operand(op.sinks()));
+  for (unsigned side = 0; side < op.sides(); ++side) {
     const SideOperands operands{node, side};
     const ElementType element = roundings[side]->operand(0)->type().elementType();
     for (unsigned i = 0; i < operands.each(); ++i) {
@@ -136,7 +141,7 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest, RemovedScales& remo
       if (&cache == cacheOf(manifest, *operands.codes(0)))
         cache.dtype = element;
   }
-  Node& plain = graph.createFresh("ai.kvopt::BlockKvSdpa", inputs, 1, &node, "attention");
+  Node& plain = graph.createFresh(op.unquantized().name(), inputs, 1, &node, "attention");
   for (const NamedAttribute& attribute : node.attributes())
     plain.setAttribute(attribute.name, attribute.value.clone());
   plain.result().setType(node.result().type());
@@ -157,7 +162,8 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest, RemovedScales& remo
 }
 
 std::string newValueScales(const Node& node) {
-  const Value* output = handedOut(*SideOperands{node, 1}.newScales());
+  const unsigned values = CacheOperator::of(node)->sides() - 1;
+  const Value* output = handedOut(*SideOperands{node, values}.newScales());
   return output ? output->name().str() : "";
 }
 

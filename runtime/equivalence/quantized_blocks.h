@@ -9,14 +9,14 @@
 
 namespace kvopt::runtime {
 
-/// Whether it is an ai.kvopt::BlockQuantizedKvSdpa.
+/// Whether it is an operator over caches of codes in blocks.
 bool isBlockAttention(const ir::Node& node);
 
 /// What is wrong with the blocks of codes and scales that such a node reads, or with the new rows
 /// that the model hands out for them: a sentence, or empty.
 std::string miswiredBlocks(const ir::Node& node, const ir::Manifest& manifest);
 
-/// Makes it an ai.kvopt::BlockKvSdpa whose blocks and new rows are numbers, in the manifest, too.
+/// Makes it the operator over numbers, whose blocks and new rows are numbers, in the manifest, too.
 /// Scales are no longer outputs; the nodes that computed the new ones are left unused. The inputs
 /// that hold scales are noted in `removed`. Fails where the new codes are not made by
 /// ai.kvopt::QuantizeRows, or are read by anything but what hands them out.

@@ -1,6 +1,7 @@
 // Edits of copies of models.
 #include "runtime/equivalence/quantized_model.h"
 
+#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/views.h"
@@ -14,95 +15,70 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <array>
-
 namespace kvopt::runtime {
 using namespace ir;
 
 namespace {
 
-/// An operator over quantized caches: how its operands and results relate to those of the operator
-/// over rows as they are.
-struct QuantizedOp {
-  const char* name;
-  const char* plain;
-  /// A name that no kernel has: it runs through its function.
-  const char* definition;
-  unsigned cacheCount;
-  /// Of each cache that it appends to, the operands that are its new rows, the past, and the past's
-  /// scales.
-  std::array<std::array<unsigned, 3>, 2> caches;
-  unsigned operandCount;
-  unsigned mask;
-  /// The operands of the operator over rows as they are, in its order.
-  std::array<unsigned, 8> plainOperands;
+/// The name of an operator's definition beside it: one that no kernel has, so that it runs through
+/// its function.
+std::string definitionName(OpName op) { return op.str() + "Definition"; }
 
-  unsigned firstCache() const { return caches.front()[1]; }
+/// Attention over rows of codes in one piece: an operator over caches, or ai.kvopt::QuantizedSdpa,
+/// which appends to none.
+class QuantizedOp {
+public:
+  QuantizedOp() = default;
+  explicit QuantizedOp(const CacheOperator& op) : appending(op) {}
+
+  /// nullopt for a reader.
+  const std::optional<CacheOperator>& cacheOperator() const { return appending; }
+  OpName name() const { return appending ? appending->name() : OpName("ai.kvopt::QuantizedSdpa"); }
+  /// The operator over rows as they are.
+  OpName plain() const {
+    return appending ? appending->unquantized().name() : OpName("ai.kvopt::Sdpa");
+  }
+  unsigned mask() const { return appending ? appending->mask() : 6; }
   /// Pasts and their scales: as many operands as presents and theirs.
-  unsigned parts() const { return 2 * cacheCount; }
-};
+  unsigned parts() const { return appending ? appending->sides() * appending->parts() : 0; }
 
-constexpr QuantizedOp quantizedOps[] = {
-    {"ai.kvopt::InPlaceQuantizedKvSdpa",
-     "ai.kvopt::InPlaceKvSdpa",
-     "ai.kvopt::InPlaceQuantizedKvSdpaDefinition",
-     2,
-     {{{1, 3, 4}, {2, 5, 6}}},
-     8,
-     8,
-     {0, 1, 2, 3, 5, 7, 8, 9}},
-    {"ai.kvopt::RingQuantizedKvSdpa",
-     "ai.kvopt::RingKvSdpa",
-     "ai.kvopt::RingQuantizedKvSdpaDefinition",
-     2,
-     {{{1, 3, 4}, {2, 5, 6}}},
-     8,
-     8,
-     {0, 1, 2, 3, 5, 7, 8, 9}},
-    {"ai.kvopt::InPlaceQuantizedLatentKvSdpa",
-     "ai.kvopt::InPlaceLatentKvSdpa",
-     "ai.kvopt::InPlaceQuantizedLatentKvSdpaDefinition",
-     1,
-     {{{1, 2, 3}}},
-     6,
-     5,
-     {0, 1, 2, 4, 5, 6}},
-    {"ai.kvopt::QuantizedSdpa",
-     "ai.kvopt::Sdpa",
-     "ai.kvopt::QuantizedSdpaDefinition",
-     0,
-     {},
-     6,
-     6,
-     {0, 1, 3, 6, 7, 5}},
-};
+  /// The operands of the operator over rows as they are, in its order.
+  llvm::SmallVector<Value*, 8> plainOperands(const Node& node) const {
+    llvm::SmallVector<unsigned, 8> places;
+    if (appending) {
+      places.push_back(CacheOperator::query);
+      for (unsigned side = 0; side < appending->sides(); ++side)
+        places.push_back(CacheOperator::fresh(side));
+      for (unsigned side = 0; side < appending->sides(); ++side)
+        places.push_back(appending->past(side));
+      places.append({appending->pastLength(), appending->mask(), appending->sinks()});
+    } else {
+      places = {0, 1, 3, 6, 7, 5};
+    }
+    llvm::SmallVector<Value*, 8> operands;
+    for (unsigned place : places)
+      operands.push_back(place < node.operands().size() ? node.operand(place) : nullptr);
+    return operands;
+  }
 
-constexpr const char* blockAttention = "ai.kvopt::BlockQuantizedKvSdpa";
-constexpr const char* blockAttentionDefinition = "ai.kvopt::BlockQuantizedKvSdpaDefinition";
-constexpr unsigned blockAttentionMask = 3;
+private:
+  std::optional<CacheOperator> appending;
+};
 
 /// Rounds rows that other operators place in caches.
 constexpr const char* quantizeRows = "ai.kvopt::QuantizeRows";
-constexpr const char* quantizeRowsDefinition = "ai.kvopt::QuantizeRowsDefinition";
 
-/// A node without a definition has not been checked to have the operands that it needs.
-const QuantizedOp* quantizedOpOf(const Node& node) {
-  if (!node.definition())
-    return nullptr;
-  for (const QuantizedOp& op : quantizedOps)
-    if (node.is(op.name))
-      return &op;
-  return nullptr;
+std::optional<QuantizedOp> quantizedOpOf(const Node& node) {
+  const std::optional<CacheOperator> op = CacheOperator::of(node);
+  if (op && op->hasCodes() && !op->isInBlocks())
+    return QuantizedOp(*op);
+  // A node without a definition has not been checked to have the operands that it needs.
+  if (node.definition() && node.is(QuantizedOp().name()))
+    return QuantizedOp();
+  return std::nullopt;
 }
 
 bool roundsRows(const Node& node) { return node.definition() && node.is(quantizeRows); }
-
-llvm::SmallVector<Value*, 8> plainOperandsOf(const Node& node, const QuantizedOp& op) {
-  llvm::SmallVector<Value*, 8> operands;
-  for (unsigned operand : llvm::ArrayRef<unsigned>(op.plainOperands).take_front(op.operandCount))
-    operands.push_back(operand < node.operands().size() ? node.operand(operand) : nullptr);
-  return operands;
-}
 
 void copyAttributes(const Node& from, Node& to) {
   for (const NamedAttribute& attribute : from.attributes())
@@ -192,7 +168,7 @@ void findMiswired(const Node& node, const QuantizedOp& op, const Manifest& manif
   constexpr unsigned firstPresent = 1;
   const ManifestCache* codes = nullptr;
   for (unsigned i = 0; i < op.parts(); ++i) {
-    const Value* operand = node.operand(op.firstCache() + i);
+    const Value* operand = node.operand(op.cacheOperator()->past(0) + i);
     const llvm::StringRef past = operand ? bufferOf(*operand).name() : "";
     const Value& written = node.result(firstPresent + i);
     const auto cache = llvm::find_if(manifest.caches,
@@ -222,8 +198,8 @@ std::vector<std::string> miswiredCaches(const Model& model, const Manifest& mani
     if (isBlockAttention(node))
       if (std::string wrong = miswiredBlocks(node, manifest); !wrong.empty())
         found.push_back(std::move(wrong));
-    const QuantizedOp* op = quantizedOpOf(node);
-    if (op && op->cacheCount == 0)
+    const std::optional<QuantizedOp> op = quantizedOpOf(node);
+    if (op && !op->cacheOperator())
       for (unsigned codes : {1u, 3u})
         if (std::string wrong = miswiredScales(node, codes, manifest); !wrong.empty())
           found.push_back(std::move(wrong));
@@ -238,10 +214,10 @@ namespace {
 /// Attention that only reads codes reads what those who append to them make of them.
 void unquantizeReaders(Graph& graph) {
   for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
-    const QuantizedOp* op = quantizedOpOf(node);
-    if (!op || op->cacheCount != 0)
+    const std::optional<QuantizedOp> op = quantizedOpOf(node);
+    if (!op || op->cacheOperator())
       continue;
-    Node& plain = graph.createFresh(op->plain, plainOperandsOf(node, *op), 1, &node, "attention");
+    Node& plain = graph.createFresh(op->plain(), op->plainOperands(node), 1, &node, "attention");
     copyAttributes(node, plain);
     plain.removeAttribute("v_width");
     plain.result().setType(node.result().type());
@@ -316,31 +292,31 @@ llvm::Error unquantizeWriter(Node& node, const QuantizedOp& op,
   const ElementType element = (*fresh)->type().elementType();
   if (element == ElementType::Undefined)
     return invalid("{}: the type of the new rows is not known", node.describe());
-  const unsigned caches = op.cacheCount;
-  Node& plain =
-      graph.createFresh(op.plain, plainOperandsOf(node, op), 1 + caches, &node, "attention");
+  const CacheOperator& cache = *op.cacheOperator();
+  const CacheOperator numbers = cache.unquantized();
+  Node& plain = graph.createFresh(op.plain(), op.plainOperands(node), numbers.resultCount(), &node,
+                                  "attention");
   copyAttributes(node, plain);
   plain.result().setType(node.result().type());
   node.result().replaceAllUsesWith(plain.result());
-  for (unsigned i = 0; i < caches; ++i) {
-    const auto& [newRows, pastCodes, pastScales] = op.caches[i];
-    auto rows = requiredOperand(node, newRows);
-    auto past = requiredOperand(node, pastCodes);
+  for (unsigned side = 0; side < cache.sides(); ++side) {
+    auto rows = requiredOperand(node, CacheOperator::fresh(side));
+    auto past = requiredOperand(node, cache.past(side));
     if (!rows || !past)
       return llvm::joinErrors(rows.takeError(), past.takeError());
     const Dim columns = (*rows)->type().dim(3);
-    const int64_t axis = node.intAttr(i == 0 ? "key_axis" : "value_axis", 2);
-    Value& present = plain.result(1 + i);
-    present.setType(node.result(1 + 2 * i).type());
-    node.result(1 + 2 * i).replaceAllUsesWith(present);
-    Value& presentScale = node.result(2 + 2 * i);
+    const int64_t axis = node.intAttr(CacheOperator::axisName(side), 2);
+    Value& present = plain.result(numbers.present(side));
+    present.setType(node.result(cache.present(side)).type());
+    node.result(cache.present(side)).replaceAllUsesWith(present);
+    Value& presentScale = node.result(cache.presentScale(side));
     removeOutputOf(presentScale);
     if (llvm::Error error = checkUnread(presentScale))
       return error;
     setNumbers(**past, element, columns, axis);
     setNumbers(present, element, columns, axis);
     elements[(*past)->name()] = element;
-    removed.note(node.operand(pastScales));
+    removed.note(node.operand(cache.pastScale(side)));
   }
   graph.erase(node);
   return llvm::Error::success();
@@ -370,7 +346,7 @@ llvm::Error unquantize(Model& model, Manifest& manifest, CodeForms forms) {
   if (llvm::Error error = unquantizePlacedRows(graph, elements, removed))
     return error;
   for (Node& node : llvm::make_early_inc_range(graph.nodes()))
-    if (const QuantizedOp* op = quantizedOpOf(node))
+    if (const std::optional<QuantizedOp> op = quantizedOpOf(node))
       if (llvm::Error error = unquantizeWriter(node, *op, elements, removed))
         return error;
   for (const ManifestCache& cache : manifest.caches)
@@ -406,7 +382,7 @@ llvm::Error giveOut(Node& node, unsigned result) {
 /// Compares what a node rounds with its function body.
 llvm::Error defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& sites) {
   Node& definition =
-      graph.createFresh(quantizeRowsDefinition, {node.operand(0)}, 2, &node, "defined");
+      graph.createFresh(OpName(definitionName(node.op())), {node.operand(0)}, 2, &node, "defined");
   for (unsigned i = 0; i < 2; ++i) {
     definition.result(i).setType(node.result(i).type());
     for (Node* each : {&node, &definition})
@@ -440,18 +416,19 @@ definitionOperands(const Node& node, const Function& body, unsigned mask) {
 }
 
 /// Compares attention over codes with its function body.
-llvm::Expected<DefinedSite> defineAttention(const Model& model, Node& node, const QuantizedOp* op) {
+llvm::Expected<DefinedSite> defineAttention(const Model& model, Node& node) {
   Graph& graph = node.graph();
-  const char* name = op ? op->name : blockAttention;
+  const std::optional<QuantizedOp> op = quantizedOpOf(node);
   const unsigned parts = op ? op->parts() : 0;
-  const Function* body = model.findFunction(name);
+  const Function* body = model.findFunction(node.op());
   if (!body)
-    return invalid("the model has no function body for {}", name);
-  auto operands = definitionOperands(node, *body, op ? op->mask : blockAttentionMask);
+    return invalid("the model has no function body for {}", node.op().str());
+  auto operands =
+      definitionOperands(node, *body, op ? op->mask() : CacheOperator::of(node)->mask());
   if (!operands)
     return operands.takeError();
-  Node& definition = graph.createFresh(op ? op->definition : blockAttentionDefinition, *operands,
-                                       1 + parts, &node, "defined");
+  Node& definition =
+      graph.createFresh(OpName(definitionName(node.op())), *operands, 1 + parts, &node, "defined");
   copyAttributes(node, definition);
   DefinedSite site;
   for (Node* each : {&node, &definition})
@@ -472,7 +449,7 @@ llvm::Expected<DefinedSite> defineAttention(const Model& model, Node& node, cons
   constexpr unsigned readValueScale = 4;
   if (!op) {
     site.valueScale = newValueScales(node);
-  } else if (op->cacheCount == 0) {
+  } else if (!op->cacheOperator()) {
     auto scale = requiredOperand(node, readValueScale);
     if (!scale)
       return scale.takeError();
@@ -528,21 +505,20 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model, CodeForms 
       sites.push_back(siteOf(node, *defined));
       continue;
     }
-    const QuantizedOp* op = quantizedOpOf(node);
-    if (!forms.rowScales || (!op && !isBlockAttention(node)))
+    if (!forms.rowScales || (!quantizedOpOf(node) && !isBlockAttention(node)))
       continue;
-    auto site = defineAttention(model, node, op);
+    auto site = defineAttention(model, node);
     if (!site)
       return site.takeError();
     sites.push_back(std::move(*site));
   }
-  for (const QuantizedOp& op : quantizedOps)
-    if (Function* body = model.findFunction(op.name))
-      body->name = OpName(op.definition).type().str();
-  if (Function* body = model.findFunction(blockAttention))
-    body->name = OpName(blockAttentionDefinition).type().str();
-  if (Function* body = model.findFunction(quantizeRows))
-    body->name = OpName(quantizeRowsDefinition).type().str();
+  llvm::SmallVector<OpName, 8> defined{quantizeRows, QuantizedOp().name()};
+  for (const CacheOperator& op : CacheOperator::all())
+    if (op.hasCodes())
+      defined.push_back(op.name());
+  for (OpName op : defined)
+    if (Function* body = model.findFunction(op))
+      body->name = OpName(definitionName(op)).type().str();
   return sites;
 }
 

@@ -29,10 +29,9 @@ CodeForms codeForms(const ir::Model& model, const ir::Manifest& manifest);
 std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
 /// Takes the rounding of rows out of the model, as far as it is of the `forms`: every
-/// com.microsoft::GroupQueryAttention keeps numbers. Every ai.kvopt::InPlaceQuantizedKvSdpa becomes
-/// an InPlaceKvSdpa, RingQuantizedKvSdpa a RingKvSdpa, BlockQuantizedKvSdpa a BlockKvSdpa,
-/// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, and QuantizedSdpa, which only reads, a
-/// Sdpa; scales are no longer inputs and outputs. What is left computes what the original does,
+/// com.microsoft::GroupQueryAttention keeps numbers. Every operator over caches of codes becomes
+/// the one over numbers (CacheOperator::unquantized), and QuantizedSdpa, which only reads, a Sdpa;
+/// scales are no longer inputs and outputs. What is left computes what the original does,
 /// but for rounding. Types must have been inferred, and are inferred anew. Fails, and names the
 /// node, where something else reads scales or codes, so that a model without them is not defined.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest, CodeForms forms);

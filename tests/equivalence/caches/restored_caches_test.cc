@@ -13,8 +13,9 @@ namespace {
 /// Writes kvopt's form of a model into a folder and rewrites that.
 class Restored {
 public:
-  Restored(const std::string& path, const Toolkit& known, const std::string& options = "")
-      : toolkit(known), direct(rewritten(path, known, options)) {
+  Restored(const std::string& path, const Toolkit& known, const std::string& options = "",
+           const std::string& target = "kvopt")
+      : toolkit(known), direct(rewritten(path, known, options, target)) {
     successOrThrow(exportModel(*direct.model, file));
   }
 
@@ -51,6 +52,12 @@ TEST_P(RestoredCachesTest, EveryTargetTakesThem) {
     model.expectEqual(target, fullVerification());
 }
 
+TEST_P(RestoredCachesTest, GroupedAttentionOverABufferIsTakenToo) {
+  Restored model(path(), toolkit, "", "ort-gqa");
+  for (const char* target : {"kvopt", "primitive", "onnx23", "onnx24", "ort-gqa"})
+    model.expectEqual(target, fullVerification());
+}
+
 TEST_P(RestoredCachesTest, AFixedCapacityIsForgotten) {
   Restored model(path(), toolkit, "capacity=48");
   const DrivenModel wider = rewritten(model.file, toolkit, "capacity=96");
@@ -81,7 +88,7 @@ TEST_P(RestoredCachesTest, AManifestThatDoesNotFitIsRefused) {
 
 TEST_P(RestoredCachesTest, OtherOperatorsLengthsAreRefused) {
   TemporaryFolder folder;
-  for (const char* target : {"onnx24", "ort-gqa", "int8"}) {
+  for (const char* target : {"onnx24", "int8"}) {
     const std::string file = folder.path(std::string(target) + ".onnx");
     successOrThrow(exportModel(*rewritten(path(), toolkit, "", target).model, file));
     EXPECT_THROW(rewritten(file, toolkit), std::runtime_error) << target;
