@@ -108,7 +108,7 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Toolkit& toolkit, const Style& style) {
   const SiteList& sites = recovered.context->sites;
-  const CacheParts& parts = recovered.context->parts;
+  const CacheParts& parts = recovered.context->history.parts;
   SafeText out =
       formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
   if (!recovered.writtenFor.empty())
@@ -185,7 +185,7 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
     json["unequal_extents"] = recovered.context->unequalExtents;
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
-    json["sites"].push_back(siteJson(site, recovered.context->parts));
+    json["sites"].push_back(siteJson(site, recovered.context->history.parts));
   json["other_caches"] = OrderedJson::array();
   for (const UnmatchedCaches& caches :
        unmatchedCaches(recovered.model->graph(), recovered.context->sites))

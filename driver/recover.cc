@@ -146,11 +146,10 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
                                        recovered->context->interface);
   addWindows(recovered->context->sites, manifest);
   addReaders(recovered->context->sites, manifest);
-  restoreReplaced(recovered->context->replacedCaches, manifest);
-  joinParts(recovered->context->parts, manifest);
+  recovered->context->history.undo(manifest);
   addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
-  noteNewRows(recovered->context->newRowPresents, manifest);
-  noteRotations(contextRotationsOf(*recovered), recovered->context->attendedPasts, manifest);
+  noteRotations(contextRotationsOf(*recovered), recovered->context->history.attendedPasts(),
+                manifest);
   return manifest;
 }
 

@@ -37,15 +37,11 @@ void PassContext::restart() {
   hiddenRowsUndefined = false;
   unpaddedMasks.clear();
   sites.clear();
-  parts.clear();
+  history = {};
   reorder.clear();
   interface = {};
   exportedAttention.reset();
-  newRowPresents.clear();
   outputsMadeCaches.clear();
-  attendedPasts.clear();
-  replacedCaches.clear();
-  exportedDtypes.clear();
   shiftFailure.reset();
   hasFirstStep = false;
   freed.reset();

@@ -3,7 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "passes/analysis/cache/cache_parts.h"
+#include "passes/analysis/cache/cache_history.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/interface/decoder_extents.h"
 #include "passes/analysis/interface/interface_facts.h"
@@ -95,18 +95,11 @@ struct PassContext {
   /// The input that says which batch row each row of the caches continues, where `lift-reorders`
   /// took it out of the graph or the model's manifest says so; empty without one.
   std::string reorder;
-  /// Outputs that `join-presents` made whole caches: the model as it came gives the new rows only.
-  llvm::StringSet<> newRowPresents;
   /// Outputs that handed out rows of new tokens and that `add-caches` made the caches of them.
   std::vector<std::string> outputsMadeCaches;
-  /// Inputs of caches that hold rows as attention reads them, where the exported model has rows
-  /// that those are computed of: `cache-attended-rows` did that, or the model's manifest says so.
-  llvm::StringSet<> attendedPasts;
-  /// By the input of a cache, the caches of the exported model that it is kept instead of:
-  /// `compress-caches` or `cache-attended-rows` wrote it, or the model's manifest says so.
-  targets::ReplacedCaches replacedCaches;
-  /// Of caches whose rows `narrow-caches` rounded, or the model's manifest says are rounded.
-  targets::ExportedDtypes exportedDtypes;
+  /// What the caches were in the exported model, as far as passes have changed them or the model's
+  /// manifest says so.
+  analysis::CacheHistory history;
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;
@@ -120,8 +113,6 @@ struct PassContext {
   std::optional<FreedExtents> freed;
   /// Set by `detect-sites`.
   analysis::SiteList sites;
-  /// Set by `split-caches`, and by `restore-caches` from the model's manifest.
-  analysis::CacheParts parts;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
   std::optional<ir::Manifest> manifest;
   /// What drove it before.

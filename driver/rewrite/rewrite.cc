@@ -189,7 +189,7 @@ public:
       return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
     if (request.oneBranch && passes->statistics["specialise-branch"]["branches"] == 0)
       return refusal(fmt::format("{}: no If selects between the first step and later ones", path));
-    if (request.compressCaches && passes->replacedCaches.empty())
+    if (request.compressCaches && !passes->history.hasReplacements())
       return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
                                  "see: kvopt explain {} --to latent",
                                  path, path));

@@ -86,7 +86,7 @@ ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manif
   if (!rotations)
     return NotShown{recovered->context->shiftFailure->str(),
                     recovered->context->shiftFailure->code == ReasonCode::PositionAbsolute};
-  llvm::StringSet<> unattended = recovered->context->attendedPasts;
+  llvm::StringSet<> unattended = recovered->context->history.attendedPasts();
   for (const ManifestCache& cache : manifest.caches)
     if (cache.holdsAttendedRows)
       unattended.erase(cache.past);

@@ -3,15 +3,12 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "passes/analysis/cache/cache_parts.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/interface/interface_facts.h"
 #include "passes/analysis/rotation/context_rotations.h"
 #include "passes/pattern/rewriter.h"
 
 #include "llvm/ADT/StringSet.h"
-
-#include <map>
 
 namespace kvopt::targets {
 
@@ -146,32 +143,6 @@ void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& man
 /// Says of the input that picks batch rows of the caches, which no node reads any more, what it is;
 /// an empty name is none.
 void addReorder(const ir::Graph& graph, const std::string& input, ir::Manifest& manifest);
-
-/// Says in the manifest of which caches the outputs with these names give the new rows only.
-void noteNewRows(const llvm::StringSet<>& presents, ir::Manifest& manifest);
-
-/// Says in the manifest that the caches with these inputs hold rows as attention reads them.
-void noteAttendedRows(const llvm::StringSet<>& pasts, ir::Manifest& manifest);
-
-/// By the input of a cache, the caches of the exported model that it is kept instead of, alone or
-/// with others.
-using ReplacedCaches = std::map<std::string, std::vector<ir::ManifestCache>>;
-/// By the input of a cache, its element type in the exported model, which is a wider one.
-using ExportedDtypes = std::map<std::string, ir::ElementType>;
-/// Says in the manifest which rows are rounded.
-void noteExportedDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
-/// The manifest of the exported model, from that of the model in which rows are rounded.
-void restoreDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
-
-/// Notes that the cache with the input `past` is kept instead of `originals`, or of what those are
-/// kept instead of.
-void replaceCaches(const std::string& past, llvm::ArrayRef<ir::ManifestCache> originals,
-                   ReplacedCaches& replaced);
-/// Says in the manifest what its caches are kept instead of: whole caches of the exported model.
-void noteReplaced(const ReplacedCaches& replaced, const analysis::CacheParts& parts,
-                  ir::Manifest& manifest);
-/// The manifest of the exported model, from that of the model in which caches were replaced.
-void restoreReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
 
 /// Says in the manifest how cached rows can be moved to other positions; nothing where that is not
 /// known. Caches that the model keeps as rows before a function of them, by their inputs in

@@ -55,7 +55,7 @@ bool keepCache(Graph& graph, const AttendedCache& cache, PassContext& context) {
   if (rewriter.replace({{attended.value, read}, {&cache.join->result(), &joined}}))
     return false;
   eraseDeadChains({rewriter.outdated().begin(), rewriter.outdated().end()}, [](Node&) {});
-  context.attendedPasts.insert(cache.input->name());
+  context.history.addAttendedRows(cache.input->name());
   return true;
 }
 
@@ -91,8 +91,8 @@ public:
     replaceOutput(joined);
     removeCaches({cache.input}, {output, cache.join}, rewriter);
     for (const Value* past : pasts) {
-      context.attendedPasts.insert(past->name());
-      targets::replaceCaches(past->name().str(), original, context.replacedCaches);
+      context.history.addAttendedRows(past->name());
+      context.history.addReplacement(past->name(), original);
     }
     return true;
   }

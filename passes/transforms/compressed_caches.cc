@@ -39,7 +39,7 @@ llvm::Error compressCaches(Model& model, PassContext& context) {
     const Value* past = compressed(site, context.journal);
     if (!past)
       continue;
-    targets::replaceCaches(past->name().str(), originals, context.replacedCaches);
+    context.history.addReplacement(past->name(), originals);
     ++count;
   }
   if (count == 0)

@@ -487,7 +487,7 @@ bool split(Graph& graph, Value& whole, CacheOrigins& origins, PassContext& conte
     if (inputs.empty())
       continue;
     isChanged = true;
-    context.parts.erase(name);
+    context.history.parts.erase(name);
     for (size_t i = 0; i < inputs.size(); ++i) {
       PartOfWhole inner = place;
       const unsigned axis = place.axes[cut.cutAxis()];
@@ -497,7 +497,7 @@ bool split(Graph& graph, Value& whole, CacheOrigins& origins, PassContext& conte
         llvm::sort(inner.part.dropped);
         inner.axes.erase(inner.axes.begin() + cut.cutAxis());
       }
-      context.parts[inputs[i]->name().str()] = {inner.part, place.whole};
+      context.history.parts[inputs[i]->name().str()] = {inner.part, place.whole};
       pending.emplace_back(inputs[i], std::move(inner));
     }
     context.count(splitCachesName, "parts", static_cast<int64_t>(inputs.size()));
@@ -526,7 +526,7 @@ llvm::Error cutCaches(Model& model, PassContext& context) {
   bool isChanged = false;
   for (const auto* inputs : {&moved, &computed})
     for (const Value* input : *inputs)
-      if (!context.parts.count(input->name().str()))
+      if (!context.history.parts.count(input->name().str()))
         isChanged |= split(graph, *graph.findValue(input->name()), origins, context,
                            /*keepsOperands=*/inputs == &computed);
   if (!isChanged)

@@ -98,7 +98,7 @@ public:
       graph.rename(rows, graph.freshName(name + "_rows"));
       graph.rename(join->result(), name);
       graph.setOutput(slot, join->result());
-      context.newRowPresents.insert(name);
+      context.history.addNewRows(name);
     }
     if (joins.empty())
       return llvm::Error::success();

@@ -133,11 +133,7 @@ public:
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);
-    // By the names of parts, which those of whole caches replace.
-    restoreDtypes(context.exportedDtypes, *context.exported);
-    restoreReplaced(context.replacedCaches, *context.exported);
-    joinParts(context.parts, *context.exported);
-    noteNewRows(context.newRowPresents, *context.exported);
+    context.history.undo(*context.exported);
     if (context.hiddenRowsUndefined)
       if (auto failure = carriedHiddenRows(model.graph(), context.sites))
         return refuseAll(std::move(*failure), chosen);
@@ -161,10 +157,7 @@ public:
       return refuseReorder(context, chosen);
     addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
-    noteParts(context.parts, *manifest);
-    noteAttendedRows(context.attendedPasts, *manifest);
-    noteReplaced(context.replacedCaches, context.parts, *manifest);
-    noteExportedDtypes(context.exportedDtypes, *manifest);
+    context.history.writeTo(*manifest);
     noteRotations(rotations, {}, *manifest);
     manifest->reorder = context.reorder;
     model.setMetadata(manifestKey, manifest->json());

@@ -83,7 +83,7 @@ private:
     for (Use& use : llvm::make_early_inc_range(present.uses()))
       use.user().setOperand(use.operandIndex(), use.user().is("Shape") ? &joined : &read);
     present.replaceAllUsesWith(joined); // the output
-    context.exportedDtypes.insert({cache.past->name().str(), ElementType::Float});
+    context.history.addRounding(cache.past->name(), ElementType::Float);
   }
 
   ElementType narrow;

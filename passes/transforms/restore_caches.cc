@@ -325,21 +325,7 @@ public:
       return stored.takeError();
     if (!*stored)
       return llvm::Error::success();
-    for (const ManifestCache& cache : (*stored)->caches)
-      if (cache.part)
-        context.parts[cache.past] = {*cache.part, {}};
-    for (const ManifestCache& cache : (*stored)->caches)
-      if (cache.holdsAttendedRows)
-        context.attendedPasts.insert(cache.past);
-    for (const ManifestCache& cache : (*stored)->caches)
-      if (cache.exportedDtype != ElementType::Undefined)
-        context.exportedDtypes[cache.past] = cache.exportedDtype;
-    for (const ManifestCache& cache : (*stored)->caches)
-      for (const ManifestReplacement& replaced : cache.replaces) {
-        ManifestCache& original = context.replacedCaches[cache.past].emplace_back();
-        original.past = replaced.past;
-        original.present = replaced.present;
-      }
+    context.history.read(**stored);
     context.reorder = (*stored)->reorder;
     context.interface.countsTokens = (*stored)->padsRight;
     context.unpaddedMasks.insert((*stored)->unpadded.begin(), (*stored)->unpadded.end());

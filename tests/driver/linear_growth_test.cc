@@ -191,7 +191,7 @@ TEST_F(LinearGrowth, OfCachesThatAreSplit) {
     const std::string path = folder.path("packed.onnx");
     EXPECT_FALSE(llvm::errorToBool(exportModel(*model, path)));
     auto recovered = valueOrThrow(recoverModel(path, toolkit));
-    EXPECT_EQ(recovered.context->parts.size(), static_cast<size_t>(2 * layers));
+    EXPECT_EQ(recovered.context->history.parts.size(), static_cast<size_t>(2 * layers));
     return recovered.model->context().visits();
   });
 }

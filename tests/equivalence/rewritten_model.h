@@ -54,7 +54,7 @@ inline DrivenModel raised(const std::string& path, const driver::Toolkit& toolki
   driver::RecoveredModel recovered = valueOrThrow(driver::recoverModel(path, toolkit));
   ir::Manifest manifest = targets::exportedManifest(
       recovered.model->graph(), recovered.context->sites, recovered.context->interface);
-  targets::noteAttendedRows(recovered.context->attendedPasts, manifest);
+  recovered.context->history.writeTo(manifest);
   return {std::move(recovered.model), std::move(manifest)};
 }
 

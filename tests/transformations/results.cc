@@ -105,8 +105,7 @@ llvm::Expected<Manifest> manifestFor(const Model& model, const Toolkit& toolkit)
     return raised.takeError();
   Manifest manifest =
       exportedManifest(raised->model->graph(), raised->context->sites, raised->context->interface);
-  restoreReplaced(raised->context->replacedCaches, manifest);
-  joinParts(raised->context->parts, manifest);
+  raised->context->history.undo(manifest);
   addReorder(raised->model->graph(), raised->context->reorder, manifest);
   return manifest;
 }

@@ -200,7 +200,7 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
     line += site.failure ? " missed: " + reasonName(site.failure->code).str() : " matched";
     for (const auto& update : {site.key, site.value})
       if (update)
-        line += cacheWords(*update, raised.context->parts, words);
+        line += cacheWords(*update, raised.context->history.parts, words);
     const OrderedJson facts = factsJson(site);
     for (const auto& [key, value] : facts.items())
       // Other types have other neighbors of a number.

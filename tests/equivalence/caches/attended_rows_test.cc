@@ -262,7 +262,7 @@ TEST_F(AttendedRows, AreNoFunctionsOfAnythingElse) {
         attendedText("[B, 2, P, 4]", std::string(joinedHeadsFirst) + other.text), toolkit, folder);
     RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
     ASSERT_EQ(recovered.context->sites.size(), 1U);
-    EXPECT_TRUE(recovered.context->attendedPasts.empty());
+    EXPECT_TRUE(recovered.context->history.attendedPasts().empty());
     const targets::Target* target = toolkit.targets.find("kvopt");
     const auto failures = targets::refusals(*target, recovered.context->sites, *recovered.model);
     ASSERT_TRUE(failures[0].has_value());

@@ -174,7 +174,7 @@ TEST_F(NewRowCaches, AreNotSeenInOtherOutputs) {
     RecoveredModel recovered =
         valueOrThrow(recoverModel(writtenModel(text, toolkit, folder), toolkit));
     ASSERT_EQ(recovered.context->sites.size(), 1U);
-    EXPECT_FALSE(recovered.context->newRowPresents.contains("new_k"));
+    EXPECT_FALSE(recovered.context->history.hasNewRows("new_k"));
     const targets::Target* target = toolkit.targets.find("kvopt");
     const auto failures = targets::refusals(*target, recovered.context->sites, *recovered.model);
     EXPECT_TRUE(failures[0].has_value());

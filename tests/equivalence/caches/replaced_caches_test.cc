@@ -337,8 +337,8 @@ TEST_F(ReplacedCaches, AreNoFunctionsOfAnythingElse) {
     const std::string path = writtenModel(rowsText(other.past, other.text), toolkit, folder);
     RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
     ASSERT_EQ(recovered.context->sites.size(), 1U);
-    EXPECT_TRUE(recovered.context->attendedPasts.empty());
-    EXPECT_TRUE(recovered.context->replacedCaches.empty());
+    EXPECT_TRUE(recovered.context->history.attendedPasts().empty());
+    EXPECT_FALSE(recovered.context->history.hasReplacements());
     EXPECT_NE(recovered.model->graph().findValue("past"), nullptr);
     const targets::Target* target = toolkit.targets.find("kvopt");
     EXPECT_TRUE(targets::refusals(*target, recovered.context->sites, *recovered.model)[0]);

@@ -271,7 +271,7 @@ TEST_F(SplitCaches, AreLeftWholeWhereAPartIsNotItsOwn) {
     SCOPED_TRACE(miss.name);
     const std::string path = writtenModel(splitText(miss.past, miss.text), toolkit, folder);
     const RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
-    EXPECT_TRUE(recovered.context->parts.empty());
+    EXPECT_TRUE(recovered.context->history.parts.empty());
     EXPECT_NE(recovered.model->graph().findValue("past"), nullptr);
     const auto refused = targets::refusals(*toolkit.targets.find("kvopt"), recovered.context->sites,
                                            *recovered.model);
@@ -295,7 +295,7 @@ decoder (float[2, 2, S, 4] q, float[2, 2, 1, S, 4] kv, float[2, 2, 1, P, 4] past
 })";
   const RecoveredModel recovered =
       valueOrThrow(recoverModel(writtenModel(text, toolkit, folder), toolkit));
-  EXPECT_TRUE(recovered.context->parts.empty());
+  EXPECT_TRUE(recovered.context->history.parts.empty());
   EXPECT_NE(recovered.model->graph().findValue("past"), nullptr);
 }
 
