@@ -44,10 +44,6 @@ int64_t maskStride(const TensorView& mask, unsigned axis) {
   return axis < missing || mask.shape[axis - missing] == 1 ? 0 : mask.strides[axis - missing];
 }
 
-RowStrides rowStrides(const TensorView& tensor) {
-  return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
-}
-
 double productsOf(const AttentionView& view) {
   const double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *
                        static_cast<double>(view.queryRows) * static_cast<double>(view.totalLength);
@@ -81,6 +77,34 @@ llvm::Error checkMask(const KernelContext& context, const AttentionOperands& ope
 }
 
 } // namespace
+
+RowStrides rowStrides(const TensorView& tensor) {
+  return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+}
+
+llvm::Expected<std::span<KeyValueSegment>> scratchSegments(KernelContext& context, size_t count) {
+  auto memory = context.scratch(count * sizeof(KeyValueSegment));
+  if (!memory)
+    return memory.takeError();
+  return std::span(new (memory->data()) KeyValueSegment[count], count);
+}
+
+llvm::Expected<AttentionOperands> attentionOperands(const KernelContext& context, unsigned mask,
+                                                    unsigned sinks) {
+  const Node& node = context.node();
+  AttentionOperands operands;
+  operands.query = context.in(0);
+  operands.mask = context.input(mask);
+  operands.sinks = context.input(sinks);
+  bool isBoolean = operands.mask && operands.mask->element == ElementType::Bool;
+  if (operands.mask && isBoolean != (node.intAttr("mask_boolean", 0) != 0))
+    return context.error("mask_boolean does not agree with the mask's element type");
+  operands.scale = node.floatAttr("scale", 1.0f);
+  operands.causal = node.intAttr("causal", 0) != 0;
+  operands.window = node.intAttr("window", 0);
+  operands.softcap = node.floatAttr("softcap", 0.0f);
+  return operands;
+}
 
 void readBytesAsNumbers(AttentionOperands& operands) {
   if (operands.key.element != ElementType::Int8 || operands.value.element != ElementType::Int8)

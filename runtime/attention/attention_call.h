@@ -43,6 +43,18 @@ struct AttentionOperands {
   float softcap = 0.0f;
 };
 
+/// The attributes and optional operands that kvopt's operators have in common; fails where
+/// mask_boolean contradicts the mask.
+llvm::Expected<AttentionOperands> attentionOperands(const KernelContext& context, unsigned mask,
+                                                    unsigned sinks);
+
+/// Distances in a tensor of rank 4, without those within rows.
+simd::RowStrides rowStrides(const TensorView& tensor);
+
+/// `count` segments in scratch memory.
+llvm::Expected<std::span<simd::KeyValueSegment>> scratchSegments(KernelContext& context,
+                                                                 size_t count);
+
 /// Where keys and values are int8, makes them the numbers that they are: rows with scales of 1.
 void readBytesAsNumbers(AttentionOperands& operands);
 

@@ -100,6 +100,19 @@ llvm::Expected<TensorView> outputOrScratch(KernelContext& context, unsigned resu
   return scratchTensor(context, element, shape);
 }
 
+llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned result,
+                                          unsigned operand) {
+  if (context.wants(result))
+    return context.outputInPlace(result, operand);
+  const TensorView& past = context.in(operand);
+  auto memory = context.scratch(static_cast<size_t>(past.byteSize()));
+  if (!memory)
+    return memory.takeError();
+  if (!memory->empty())
+    std::memcpy(memory->data(), past.data, memory->size());
+  return TensorView::contiguous(past.element, past.shape, memory->data());
+}
+
 llvm::Expected<TensorView> presentOf(KernelContext& context, unsigned result,
                                      const TensorView* past, const TensorView& fresh) {
   if (!past && !context.wants(result))

@@ -30,6 +30,11 @@ llvm::Expected<TensorView> outputOrScratch(KernelContext& context, unsigned resu
 llvm::Expected<TensorView> scratchTensor(KernelContext& context, ir::ElementType element,
                                          llvm::ArrayRef<int64_t> shape);
 
+/// The storage of a present: the past's own where it may be overwritten. One that nobody reads
+/// still has to be attended over, so it gets temporary memory.
+llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned result,
+                                          unsigned operand);
+
 /// [B,G,P+S,D]: the rows of `past` [B,G,P,D] (null: none), then those of `fresh` [B,G,S,D], as
 /// result `result`. Where nobody wants the result and there is no past, `fresh` itself.
 llvm::Expected<TensorView> presentOf(KernelContext& context, unsigned result,

@@ -1,18 +1,30 @@
-// Finding the rows of blocks.
-#include "runtime/attention/block_attention.h"
-
+// Attention over caches in blocks, none of which is copied:
+//
+//   output = Sdpa over the rows of block 0, block 1, …, and then the new rows
+//
+// The sums are those of attention over one piece: how many rows a block holds changes no bit. Only
+// the scales of codes are copied, into one piece.
 #include "runtime/attention/attention_heads.h"
-#include "runtime/attention/block_rows.h"
-#include "runtime/attention/in_place_cache.h"
-#include "runtime/exec/input_binding.h"
+#include "runtime/attention/cache_stores.h"
 #include "runtime/memory/buffer.h"
 #include "support/format.h"
 
 namespace kvopt::runtime {
 using namespace ir;
-using namespace kernels;
 
 namespace {
+
+/// The tensor or, where the elements of its rows lie apart, a copy in scratch memory.
+llvm::Expected<TensorView> withContiguousRows(KernelContext& context, const TensorView& view) {
+  if (view.shape.back() <= 1 || view.strides.back() == 1)
+    return view;
+  auto memory = context.scratch(static_cast<size_t>(view.byteSize()));
+  if (!memory)
+    return memory.takeError();
+  TensorView packed = TensorView::contiguous(view.element, view.shape, memory->data());
+  copyElements(view, packed);
+  return packed;
+}
 
 TensorView withLastAxesSwapped(TensorView view) {
   std::swap(view.shape[2], view.shape[3]);
@@ -20,174 +32,188 @@ TensorView withLastAxesSwapped(TensorView view) {
   return view;
 }
 
-/// Keys or values.
-struct Side {
-  const char* name;
-  unsigned fresh; ///< operand
-  unsigned firstBlock;
-  const char* axisName;
-  unsigned freshScale = 0;
-  unsigned firstScale = 0;
-
-  llvm::Expected<InPlaceCache> block(const KernelContext& context, unsigned index) const {
-    return InPlaceCache::create(context, {name, fresh, firstBlock + index, 0, axisName});
-  }
-};
-
 class BlockAttention {
 public:
-  BlockAttention(KernelContext& nodeContext, const BlockOperands& given, unsigned blockCount)
-      : context(nodeContext), hasScales(given.hasScales),
-        blocks(blockCount), key{"keys",     1, given.firstBlock,
-                                "key_axis", 5, given.firstBlock + 2 * blocks},
-        value{"values",     2, given.firstBlock + blocks,
-              "value_axis", 6, given.firstBlock + 3 * blocks} {}
+  BlockAttention(KernelContext& nodeContext, const CacheOperator& which, unsigned blockCount)
+      : context(nodeContext), op(which), blocks(blockCount) {}
 
   llvm::Error run() {
-    auto given = attentionOperands(context, 3, 4);
+    auto given = attentionOperands(context, op.mask(), op.sinks());
     if (!given)
       return given.takeError();
     operands = std::move(*given);
-    for (const TensorView* rows : {&context.in(0), &context.in(1), &context.in(2)})
-      if (rows->rank() != 4)
-        return context.error("query and new rows must have rank 4");
-    if (hasScales &&
-        (context.in(1).element != ElementType::Int8 || context.in(2).element != ElementType::Int8))
-      return context.error("new rows must be int8 codes");
-    auto query = withContiguousRows(context, context.in(0));
-    if (!query)
-      return query.takeError();
-    operands.query = std::move(*query);
-    operands.keyTransposed = context.node().intAttr("key_axis", 2) == 3;
-    if (llvm::Error error = findSegments())
+    if (llvm::Error error = checkNewRows())
       return error;
-    if (hasScales)
-      if (llvm::Error error = joinScales())
+    auto valueColumns = ValueColumns::of(context, op, fresh(op.sides() - 1).shape[3]);
+    if (!valueColumns)
+      return valueColumns.takeError();
+    columns = *valueColumns;
+    if (llvm::Error error = prepare())
+      return error;
+    for (unsigned i = 0; i < blocks; ++i)
+      if (llvm::Error error = addBlock(i))
         return error;
-    return attentionResult(context, operands, 0);
+    if (llvm::Error error = addNewRows())
+      return error;
+    return attentionResult(context, operands, CacheOperator::output);
   }
 
 private:
-  llvm::Error findSegments() {
-    auto segments = scratchSegments(context, blocks + 1);
-    if (!segments)
-      return segments.takeError();
-    int64_t total = 0;
-    for (unsigned i = 0; i < blocks; ++i) {
-      auto keys = key.block(context, i);
-      if (!keys)
-        return keys.takeError();
-      auto values = value.block(context, i);
-      if (!values)
-        return values.takeError();
-      operands.keyTransposed = keys->isTransposed();
-      if (values->isTransposed())
-        return context.error("values with the sequence on the last axis are not supported");
-      if (keys->capacity() != values->capacity())
-        return context.error(fmt::format("block {} has {} rows of keys and {} of values", i,
-                                         keys->capacity(), values->capacity()));
-      auto keyRows = withContiguousRows(context, keys->pastSlots());
-      if (!keyRows)
-        return keyRows.takeError();
-      auto valueRows = withContiguousRows(context, values->pastSlots());
-      if (!valueRows)
-        return valueRows.takeError();
-      (*segments)[i] = {total, keyRows->data, valueRows->data, rowStridesOf(*keyRows),
-                        rowStridesOf(*valueRows)};
-      total += keys->capacity();
+  const TensorView& fresh(unsigned side) const { return context.in(CacheOperator::fresh(side)); }
+
+  llvm::Error checkNewRows() const {
+    bool areRows = operands.query.rank() == 4, areCodes = true;
+    for (unsigned side = 0; side < op.sides(); ++side) {
+      areRows &= fresh(side).rank() == 4;
+      areCodes &= fresh(side).element == ElementType::Int8;
     }
-    auto newKeys = withContiguousRows(
-        context, operands.keyTransposed ? withLastAxesSwapped(context.in(1)) : context.in(1));
-    if (!newKeys)
-      return newKeys.takeError();
-    auto newValues = withContiguousRows(context, context.in(2));
-    if (!newValues)
-      return newValues.takeError();
-    if (context.in(1).shape[2] != operands.query.shape[2])
-      return context.error(fmt::format("{} new key rows and {} query rows", context.in(1).shape[2],
+    if (!areRows)
+      return context.error("query and new rows must have rank 4");
+    if (op.hasCodes() && !areCodes)
+      return context.error("new rows must be int8 codes");
+    if (fresh(0).shape[2] != operands.query.shape[2])
+      return context.error(fmt::format("{} new key rows and {} query rows", fresh(0).shape[2],
                                        operands.query.shape[2]));
-    (*segments)[blocks] = {total, newKeys->data, newValues->data, rowStridesOf(*newKeys),
-                           rowStridesOf(*newValues)};
-    operands.key = std::move(*newKeys);
-    operands.value = std::move(*newValues);
-    operands.segments = *segments;
-    operands.segmentTokens = total + context.in(1).shape[2];
     return llvm::Error::success();
   }
 
-  llvm::Error joinScales() {
-    auto ofKeys = joinedScales(key);
-    if (!ofKeys)
-      return ofKeys.takeError();
-    auto ofValues = joinedScales(value);
-    if (!ofValues)
-      return ofValues.takeError();
-    operands.keyScales = std::move(*ofKeys);
-    operands.valueScales = std::move(*ofValues);
-    return llvm::Error::success();
-  }
-
-  /// The scales of all rows of one side: [B,G,T].
-  llvm::Expected<TensorView> joinedScales(const Side& side) {
-    const Extents& fresh = context.in(side.fresh).shape;
-    auto joined =
-        scratchTensor(context, ElementType::Float, {fresh[0], fresh[1], operands.segmentTokens});
-    if (!joined)
-      return joined;
-    int64_t first = 0;
-    auto append = [&](const TensorView& scales) {
-      TensorView to = *joined;
-      to.shape = scales.shape;
-      to.strides.push_back(1);
-      to.data += first * static_cast<int64_t>(sizeof(float));
-      copyElements(scales, to);
-      first += scales.shape[2];
-    };
+  /// The tokens of all blocks, without those of a block that `addBlock` refuses for its rank.
+  int64_t cachedTokens() const {
+    const int64_t axis = context.node().intAttr(CacheOperator::axisName(0), 2);
+    int64_t tokens = 0;
     for (unsigned i = 0; i < blocks; ++i) {
-      auto block = side.block(context, i);
-      if (!block)
-        return block.takeError();
-      const TensorView& scales = context.in(side.firstScale + i);
-      Extents expected = context.in(side.firstBlock + i).shape;
-      expected[block->cacheLayout().columnAxis()] = 1;
-      if (scales.element != ElementType::Float || scales.shape != expected)
-        return wrongScales(side, scales, expected);
-      const TensorView slots = block->slots(scales);
-      append(block->isTransposed() ? withLastAxesSwapped(slots) : slots);
+      const TensorView& block = context.in(op.block(0, blocks) + i);
+      if (axis >= 0 && axis < int64_t{block.rank()})
+        tokens += block.shape[static_cast<unsigned>(axis)];
     }
-    const TensorView& scales = context.in(side.freshScale);
-    const Extents expected{fresh[0], fresh[1], fresh[2], 1};
-    if (scales.element != ElementType::Float || scales.shape != expected)
-      return wrongScales(side, scales, expected);
-    append(scales);
-    return joined;
+    return tokens;
   }
 
-  llvm::Error wrongScales(const Side& side, const TensorView& scales,
-                          const Extents& expected) const {
-    return context.error(fmt::format("scales of the {} are {} {}, they should be float {}",
-                                     side.name, onnxName(scales.element), extentsText(scales.shape),
-                                     extentsText(expected)));
+  llvm::Error prepare() {
+    auto query = withContiguousRows(context, operands.query);
+    if (!query)
+      return query.takeError();
+    operands.query = std::move(*query);
+    operands.keyTransposed = context.node().intAttr(CacheOperator::axisName(0), 2) == 3;
+    operands.segmentTokens = cachedTokens() + fresh(0).shape[2];
+    auto memory = scratchSegments(context, blocks + 1);
+    if (!memory)
+      return memory.takeError();
+    segments = *memory;
+    operands.segments = segments;
+    for (unsigned side = 0; side < op.sides() && op.hasCodes(); ++side) {
+      auto joined =
+          scratchTensor(context, ElementType::Float,
+                        {fresh(side).shape[0], fresh(side).shape[1], operands.segmentTokens});
+      if (!joined)
+        return joined.takeError();
+      (side == 0 ? operands.keyScales : operands.valueScales) = std::move(*joined);
+    }
+    if (op.isLatent())
+      operands.valueScales = operands.keyScales;
+    return llvm::Error::success();
+  }
+
+  /// Puts scales [B,G,n] where those of the next rows are.
+  void addScales(unsigned side, const TensorView& scales) {
+    const TensorView& joined = side == 0 ? *operands.keyScales : *operands.valueScales;
+    copyElements(scales, slicedAxis(joined, 2, tokens, scales.shape[2]));
+  }
+
+  bool isOfValues(unsigned side) const { return side + 1 == op.sides(); }
+
+  /// Makes `rows` the keys, the values, or both of a segment.
+  void setRows(unsigned segment, unsigned side, const TensorView& rows) {
+    segments[segment].begin = tokens;
+    if (side == 0) {
+      segments[segment].key = rows.data;
+      segments[segment].keyStrides = rowStrides(rows);
+    }
+    if (isOfValues(side)) {
+      segments[segment].value = columns.beginIn(rows);
+      segments[segment].valueStrides = rowStrides(rows);
+    }
+  }
+
+  llvm::Error addBlock(unsigned index) {
+    int64_t count = 0;
+    for (unsigned side = 0; side < op.sides(); ++side) {
+      auto store = RowStore::ofBlock(context, op, side, index, blocks);
+      if (!store)
+        return store.takeError();
+      if (isOfValues(side) && store->isTransposed())
+        return context.error(fmt::format("{} with the sequence on the last axis are not supported",
+                                         op.isLatent() ? "rows" : "values"));
+      if (side == 0) {
+        count = store->capacity();
+        operands.keyTransposed = store->isTransposed();
+      }
+      if (store->capacity() != count)
+        return context.error(fmt::format("block {} has {} rows of keys and {} of values", index,
+                                         count, store->capacity()));
+      const CacheSlots slots = store->pastSlots();
+      auto rows = withContiguousRows(context, slots.rows);
+      if (!rows)
+        return rows.takeError();
+      setRows(index, side, *rows);
+      if (slots.scales)
+        addScales(side, *slots.scales);
+    }
+    tokens += count;
+    return llvm::Error::success();
+  }
+
+  llvm::Error addNewRows() {
+    for (unsigned side = 0; side < op.sides(); ++side) {
+      auto rows = side == 0 && operands.keyTransposed
+                      ? withContiguousRows(context, withLastAxesSwapped(fresh(side)))
+                      : withContiguousRows(context, fresh(side));
+      if (!rows)
+        return rows.takeError();
+      setRows(blocks, side, *rows);
+      if (side == 0)
+        operands.key = *rows;
+      if (isOfValues(side)) {
+        operands.value = std::move(*rows);
+        columns.narrow(operands.value);
+      }
+      if (op.hasCodes())
+        if (llvm::Error error = addNewScales(side))
+          return error;
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error addNewScales(unsigned side) {
+    TensorView scales = context.in(op.freshScale(side));
+    const Extents& shape = fresh(side).shape;
+    if (llvm::Error error = checkScales(context, side == 0 ? "keys" : "values", scales,
+                                        {shape[0], shape[1], shape[2], 1}))
+      return error;
+    scales.shape.pop_back();
+    scales.strides.pop_back();
+    addScales(side, scales);
+    return llvm::Error::success();
   }
 
   KernelContext& context;
-  bool hasScales;
-  unsigned blocks;
-  Side key;
-  Side value;
+  CacheOperator op;
+  unsigned blocks; ///< of each list
+  ValueColumns columns{};
   AttentionOperands operands;
+  std::span<simd::KeyValueSegment> segments;
+  int64_t tokens = 0; ///< of the segments so far
 };
 
 } // namespace
 
-llvm::Error attendToBlocks(KernelContext& context, const BlockOperands& given) {
+llvm::Error attendInBlocks(KernelContext& context, const CacheOperator& op) {
   const unsigned count =
-      context.inputCount() > given.firstBlock ? context.inputCount() - given.firstBlock : 0;
-  const unsigned groups = given.hasScales ? 4 : 2;
-  if (count % groups != 0)
+      context.inputCount() > op.firstBlock() ? context.inputCount() - op.firstBlock() : 0;
+  if (count % op.blockLists() != 0)
     return context.error(fmt::format("{} blocks are not as many of keys as of values{}", count,
-                                     given.hasScales ? ", and as many of scales" : ""));
-  return BlockAttention(context, given, count / groups).run();
+                                     op.hasCodes() ? ", and as many of scales" : ""));
+  return BlockAttention(context, op, count / op.blockLists()).run();
 }
 
 } // namespace kvopt::runtime

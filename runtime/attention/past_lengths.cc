@@ -36,4 +36,22 @@ llvm::Expected<IntegerList> totalLengths(KernelContext& context, unsigned operan
   return lengths;
 }
 
+llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned operand, int64_t batches,
+                                          int64_t rows, int64_t capacity) {
+  auto before = pastLengths(context, operand, batches);
+  if (!before)
+    return before.takeError();
+  auto after = scratchIntegers(context, before->size());
+  if (!after)
+    return after.takeError();
+  for (size_t i = 0; i < before->size(); ++i) {
+    int64_t length = (*before)[i];
+    if (length < 0 || __builtin_add_overflow(length, rows, &(*after)[i]) || (*after)[i] > capacity)
+      return context.error(fmt::format("past length {} and {} new rows exceed the capacity of {} "
+                                       "rows",
+                                       length, rows, capacity));
+  }
+  return CacheLengths{*before, *after};
+}
+
 } // namespace kvopt::runtime

@@ -15,4 +15,14 @@ llvm::Expected<kernels::IntegerList> pastLengths(KernelContext& context, unsigne
 llvm::Expected<kernels::IntegerList> totalLengths(KernelContext& context, unsigned operand,
                                                   int64_t batches, int64_t rows, int64_t keys);
 
+/// What each batch row holds before and after the new rows, in scratch memory.
+struct CacheLengths {
+  kernels::IntegerList before;
+  kernels::IntegerList after;
+};
+
+/// Reads past_length (int64, [1] or [B]); fails where the new rows exceed the capacity.
+llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned operand, int64_t batches,
+                                          int64_t rows, int64_t capacity);
+
 } // namespace kvopt::runtime

@@ -17,12 +17,13 @@
 // is row j of batch row floor(b/beams)*beams + cache_indirection[b,j].
 //
 // Keys where mask_index [B,T] is not positive get mask_filter_value added.
+#include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
-#include "runtime/attention/in_place_cache.h"
 #include "runtime/attention/padding_mask.h"
 #include "runtime/attention/projection_bias.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/kernels/support/float_operand.h"
+#include "runtime/kernels/support/integer_input.h"
 #include "support/format.h"
 
 #include <algorithm>

@@ -14,12 +14,12 @@
 // All new rows are written before any is read. Blocks may be shared and in any order; the sums are
 // those of attention over contiguous rows, bit for bit. Everything is checked before the first byte
 // is written. ONNX Runtime documents float16 and bfloat16; float is computed as well.
+#include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
-#include "runtime/attention/block_rows.h"
 #include "runtime/attention/head_normalization.h"
-#include "runtime/attention/in_place_cache.h"
 #include "runtime/attention/rotary.h"
 #include "runtime/kernels/support/float_operand.h"
+#include "runtime/kernels/support/integer_input.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"

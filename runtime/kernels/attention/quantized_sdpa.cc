@@ -1,6 +1,6 @@
 // ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention has appended to.
 // The sums are those of ai.kvopt::InPlaceQuantizedKvSdpa over the same rows.
-#include "runtime/attention/in_place_cache.h"
+#include "runtime/attention/attention_call.h"
 #include "runtime/attention/past_lengths.h"
 
 namespace kvopt::kernels {
