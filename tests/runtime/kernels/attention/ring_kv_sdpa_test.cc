@@ -104,6 +104,33 @@ TEST(RingKvSdpa, WritesNothingButTheNewRowsOfAToken) {
   EXPECT_FALSE(problem.presentKey.sameBytes(problem.pastKey));
 }
 
+TEST(RingKvSdpa, RowsOfInt8AreTheNumbersThatTheyAre) {
+  for (const int64_t rows : {1, 3, 20}) {
+    SCOPED_TRACE(fmt::format("{} rows", rows));
+    auto codes = [](int64_t count, int64_t width, unsigned seed) {
+      return randomTensor(ElementType::Int8, {2, 2, count, width}, seed, 127);
+    };
+    const TestTensor query = randomTensor(ElementType::Float, {2, 4, rows, 8}, 1);
+    const TestTensor caches[] = {codes(rows, 8, 2), codes(rows, 5, 3), codes(6, 8, 4),
+                                 codes(6, 5, 5)};
+    auto call = [&](ElementType element) {
+      KernelCall result("ai.kvopt::RingKvSdpa");
+      result.in(query);
+      for (const TestTensor& cache : caches)
+        result.in(TestTensor(element, cache.shape(), cache.values()));
+      return result.in(int64s({9})).attr("scale", 0.01).attr("causal", 1).results(3).run();
+    };
+    const KernelResult numbers = call(ElementType::Float), bytes = call(ElementType::Int8);
+    ASSERT_EQ(numbers.error, "");
+    // The weights of numbers up to 128.
+    expectTensor(bytes, {2, 4, rows, 5}, numbers.outputs[0].values(), 128 * 1e-5);
+    for (unsigned i : {1u, 2u}) {
+      EXPECT_EQ(bytes.outputs[i].element(), ElementType::Int8);
+      EXPECT_EQ(bytes.outputs[i].values(), numbers.outputs[i].values());
+    }
+  }
+}
+
 TEST(RingKvSdpa, RefusesWhatDoesNotFit) {
   auto errorOf = [](llvm::function_ref<void(RingProblem&)> change) {
     RingProblem problem(ringCase(2, 3), 4);

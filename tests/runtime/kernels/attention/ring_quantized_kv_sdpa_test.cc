@@ -11,7 +11,7 @@ using namespace runtime;
 namespace {
 
 /// Output within the bound, presents exact: slots that hold no row must neither be read nor change.
-void expectByDefinition(const AttentionCase& c, int64_t slots, unsigned threads = 1) {
+void expectQuantizedRingByDefinition(const AttentionCase& c, int64_t slots, unsigned threads = 1) {
   const QuantizedRingProblem problem(c, slots);
   const KernelResult result = problem.call().threads(threads).run();
   expectTensor(result, {c.batches, c.heads(), c.rows, c.valueWidth}, problem.expected(),
@@ -34,7 +34,7 @@ TEST(RingQuantizedKvSdpa, AgreesWithTheDefinition) {
           c.window = slots;
           SCOPED_TRACE(fmt::format("{}, {} slots, {} rows, past {}", onnxName(element).str(), slots,
                                    rows, past));
-          expectByDefinition(c, slots, rows == 7 ? 3 : 1);
+          expectQuantizedRingByDefinition(c, slots, rows == 7 ? 3 : 1);
         }
 }
 
@@ -51,7 +51,7 @@ TEST(RingQuantizedKvSdpa, OptionsAgreeWithTheDefinition) {
           c.keyTransposed = options & 4;
           c.sinks = options & 8;
           SCOPED_TRACE(fmt::format("options {} rows {} past {}", options, rows, past));
-          expectByDefinition(c, 5);
+          expectQuantizedRingByDefinition(c, 5);
         }
 }
 
@@ -60,7 +60,7 @@ TEST(RingQuantizedKvSdpa, ManyRowsOnSeveralThreads) {
   c.width = c.valueWidth = 64;
   c.causal = true;
   c.window = 128;
-  expectByDefinition(c, 128, 3);
+  expectQuantizedRingByDefinition(c, 128, 3);
 }
 
 /// A ring of rows that are packed four bits each gives what a buffer of all of them gives.
