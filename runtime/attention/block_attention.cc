@@ -146,7 +146,12 @@ private:
                                          op.isLatent() ? "rows" : "values"));
       if (side == 0) {
         count = store->capacity();
-        operands.keyTransposed = store->isTransposed();
+        if (index == 0)
+          operands.keyTransposed = store->isTransposed();
+        if (operands.keyTransposed != store->isTransposed())
+          return context.error(fmt::format("only one of blocks {} and {} of the keys has the "
+                                           "sequence on the last axis",
+                                           index - 1, index));
       }
       if (store->capacity() != count)
         return context.error(fmt::format("block {} has {} rows of keys and {} of values", index,

@@ -158,6 +158,8 @@ TEST(BlockKvSdpa, WhatDoesNotFitIsAnError) {
   expectError(
       start().attr("value_axis", 3).in(keys).in(blockTransposed(values, {0, 1, 3, 2})).run(),
       "last axis");
+  expectError(start().in(keys).in(laidOut(keys, {3, 2})).in(values).in(values).run(),
+              "only one of blocks 0 and 1 of the keys has the sequence on the last axis");
   KernelCall unequal("ai.kvopt::BlockKvSdpa");
   unequal.in(p.query).in(keys).in(values);
   p.attributes(unequal);
