@@ -1,6 +1,8 @@
 // OpDef and OpRegistry.
 #include "ir/op.h"
 
+#include "ir/node.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::ir {
@@ -41,6 +43,17 @@ const FormalAttribute* OpDef::findAttribute(llvm::StringRef attribute) const {
     if (formal.name == attribute)
       return &formal;
   return nullptr;
+}
+
+bool hasUnknownOperands(const Node& node) {
+  const OpDef* definition = node.definition();
+  const bool isVersioned = node.op().domain() != "com.microsoft";
+  if (!definition || isVersioned)
+    return false;
+  const auto operands = definition->maxOperands();
+  const auto results = definition->maxResults();
+  return (operands && node.operands().size() > *operands) ||
+         (results && node.results().size() > *results);
 }
 
 OpDefBuilder::OpDefBuilder(OpRegistry& registry, OpName name, int64_t since)
@@ -91,6 +104,11 @@ OpDefBuilder& OpDefBuilder::shape(ShapeRule rule) {
 
 OpDefBuilder& OpDefBuilder::moves(MovementKind kind, MovementRule rule, unsigned data) {
   definition.movement = OpMovement{kind, rule, data};
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::elementwise(ElementFunction function) {
+  definition.elementFunction = function;
   return *this;
 }
 

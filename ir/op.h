@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/attribute.h"
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "ir/op_name.h"
 
@@ -72,6 +73,8 @@ struct OpDef {
   ShapeRule inferShapes = nullptr;
   /// Set for an operator that only moves data.
   std::optional<OpMovement> movement;
+  /// Set for an operator that computes each element from those at the same place.
+  std::optional<ElementFunction> elementFunction;
   std::vector<Alias> aliases;
   /// Set for an operator that kvopt writes together with a function body, which engines run.
   BodyRule checkBody = nullptr;
@@ -103,6 +106,9 @@ public:
   OpDefBuilder& shape(ShapeRule rule);
   /// The operator only moves elements of operand `data`, as `rule` says in detail.
   OpDefBuilder& moves(MovementKind kind, MovementRule rule = nullptr, unsigned data = 0);
+  /// The operator computes each element of its one result from those at the same place of its
+  /// operands, which broadcast.
+  OpDefBuilder& elementwise(ElementFunction function);
   OpDefBuilder& view(unsigned result = 0, unsigned operand = 0);
   OpDefBuilder& inPlace(unsigned result, unsigned operand);
   OpDefBuilder& reuse(unsigned result, unsigned operand);
@@ -132,6 +138,11 @@ private:
   std::deque<OpDef> definitions;
   llvm::DenseMap<OpName, llvm::SmallVector<OpDef*, 2>> byName;
 };
+
+/// Whether the node has operands or results beyond those of its operator's definition. Operators in
+/// ONNX Runtime's domain gain some without a new version, so such a node is valid, but what it
+/// computes is not known.
+bool hasUnknownOperands(const Node& node);
 
 inline OpDefBuilder define(OpRegistry& registry, OpName name, int64_t since) {
   return OpDefBuilder(registry, name, since);

@@ -21,7 +21,6 @@ ALLOWED = {
     r"isJson": SIGNALS,
     r"jsonCommand": SIGNALS,
     r"ShapeContext::type\(unsigned int\) const::absent": TABLE,
-    r"isElementwise\(.*\)::names": TABLE,
     r"IndexSpace::rowLength\(\)::symbol": TABLE,
     r"IndexSpace::variable\(.*\)::symbols": TABLE,
     r"table<.*>\(\)::numbers": TABLE,

@@ -27,21 +27,39 @@ llvm::Error inferMatrixSoftmax(ShapeContext& context) {
 } // namespace
 
 void register_activation(OpRegistry& registry) {
-  for (const char* name : {"Erf", "Gelu", "Tanh", "Sigmoid", "Relu"}) {
-    bool isErf = llvm::StringRef(name) == "Erf";
-    bool isGelu = llvm::StringRef(name) == "Gelu";
-    OpDefBuilder builder = define(registry, name, isErf ? 9 : isGelu ? 20 : 6);
-    builder.in(isErf || name[0] == 'T' ? "input" : "X").out(isErf ? "output" : "Y");
-    builder.shape(inferSameAsFirst);
-    if (isGelu)
-      builder.attr("approximate", "none");
-  }
-  define(registry, "Swish", 24).in("X").out("Y").attr("alpha", 1.0f).shape(inferSameAsFirst);
+  const auto activation = [&](const char* name, int64_t since, const char* operand = "X",
+                              const char* result = "Y") {
+    return define(registry, name, since)
+        .in(operand)
+        .out(result)
+        .elementwise(ElementFunction::Nonlinear)
+        .shape(inferSameAsFirst);
+  };
+  activation("Erf", 9, "input", "output");
+  activation("Tanh", 6, "input", "output");
+  activation("Sigmoid", 6);
+  activation("Relu", 6);
+  activation("HardSwish", 14);
+  activation("Mish", 18);
+  activation("Softsign", 1, "input", "output");
+  activation("Gelu", 20).attr("approximate", "none");
+  activation("Swish", 24).attr("alpha", 1.0f);
+  activation("Celu", 12).attr("alpha", 1.0f);
+  activation("Elu", 6).attr("alpha", 1.0f);
+  activation("LeakyRelu", 6).attr("alpha", 0.01f);
+  activation("ThresholdedRelu", 10).attr("alpha", 1.0f);
+  activation("HardSigmoid", 6).attr("alpha", 0.2f).attr("beta", 0.5f);
+  activation("Selu", 6)
+      .attr("alpha", 1.67326319217681884765625f)
+      .attr("gamma", 1.05070102214813232421875f);
+  activation("Shrink", 9, "input", "output").attr("bias", 0.0f).attr("lambd", 0.5f);
+  activation("PRelu", 7).in("slope");
   define(registry, "SwiGLU", 28)
       .in("A")
       .in("B")
       .out("Y")
       .attr("alpha", 1.0f)
+      .elementwise(ElementFunction::Nonlinear)
       .shape(inferSameAsFirst);
   for (const char* name : {"Softmax", "LogSoftmax"}) {
     define(registry, name, 1)

@@ -90,35 +90,72 @@ llvm::Error inferAbs(ShapeContext& context) {
 } // namespace
 
 void register_arithmetic(OpRegistry& registry) {
-  define(registry, "Add", 7).in("A").in("B").out("C").shape(inferArithmetic<sum>);
-  define(registry, "Sub", 7).in("A").in("B").out("C").shape(inferArithmetic<difference>);
-  define(registry, "Mul", 7).in("A").in("B").out("C").shape(inferArithmetic<product>);
-  define(registry, "Div", 7).in("A").in("B").out("C").shape(inferArithmetic<quotient>);
-  define(registry, "Pow", 7).in("X").in("Y").out("Z").shape(inferBroadcast);
-  define(registry, "Mod", 10).in("A").in("B").out("C").attr("fmod", int64_t{0}).shape(inferMod);
-  define(registry, "Min", 8).in("data_0+").out("min").shape(inferArithmetic<smaller>);
-  define(registry, "Max", 8).in("data_0+").out("max").shape(inferArithmetic<larger>);
-  define(registry, "Neg", 6).in("X").out("Y").shape(inferNeg);
-  define(registry, "Abs", 6).in("X").out("Y").shape(inferAbs);
-  for (const char* name : {"Sqrt", "Reciprocal", "Exp", "Floor", "Ceil"})
-    define(registry, name, 6).in("X").out("Y").shape(inferSameAsFirst);
-  define(registry, "Log", 6).in("input").out("output").shape(inferSameAsFirst);
-  for (const char* name : {"Sin", "Cos"})
-    define(registry, name, 7).in("input").out("output").shape(inferSameAsFirst);
-  define(registry, "Softplus", 1).in("X").out("Y").shape(inferSameAsFirst);
-  define(registry, "Round", 11).in("X").out("Y").shape(inferSameAsFirst);
-  define(registry, "Sign", 9).in("input").out("output").shape(inferSameAsFirst);
+  using Function = ElementFunction;
+  const auto pair = [&](const char* name, Function function, ShapeRule rule) {
+    define(registry, name, 7).in("A").in("B").out("C").elementwise(function).shape(rule);
+  };
+  pair("Add", Function::Sum, inferArithmetic<sum>);
+  pair("Sub", Function::Sum, inferArithmetic<difference>);
+  pair("Mul", Function::Product, inferArithmetic<product>);
+  pair("Div", Function::Quotient, inferArithmetic<quotient>);
+  define(registry, "Pow", 7)
+      .in("X")
+      .in("Y")
+      .out("Z")
+      .elementwise(Function::Nonlinear)
+      .shape(inferBroadcast);
+  define(registry, "Mod", 10)
+      .in("A")
+      .in("B")
+      .out("C")
+      .attr("fmod", int64_t{0})
+      .elementwise(Function::Quotient)
+      .shape(inferMod);
+  const auto any = [&](const char* name, const char* result, int64_t since, Function function,
+                       ShapeRule rule) {
+    define(registry, name, since).in("data_0+").out(result).elementwise(function).shape(rule);
+  };
+  any("Min", "min", 8, Function::Bound, inferArithmetic<smaller>);
+  any("Max", "max", 8, Function::Bound, inferArithmetic<larger>);
+  any("Sum", "sum", 6, Function::Sum, inferBroadcast);
+  any("Mean", "mean", 6, Function::Sum, inferBroadcast);
+  const auto ofOne = [&](const char* name, int64_t since, Function function, ShapeRule rule) {
+    define(registry, name, since).in("X").out("Y").elementwise(function).shape(rule);
+  };
+  ofOne("Neg", 6, Function::Sum, inferNeg);
+  ofOne("Abs", 6, Function::Nonlinear, inferAbs);
+  for (const char* name : {"Sqrt", "Reciprocal", "Exp"})
+    ofOne(name, 6, Function::Nonlinear, inferSameAsFirst);
+  ofOne("Floor", 6, Function::Rounding, inferSameAsFirst);
+  ofOne("Ceil", 6, Function::Rounding, inferSameAsFirst);
+  ofOne("Round", 11, Function::Rounding, inferSameAsFirst);
+  ofOne("Softplus", 1, Function::Nonlinear, inferSameAsFirst);
+  struct Named {
+    const char* name;
+    int64_t since;
+  };
+  for (const auto& [name, since] :
+       {Named{"Log", 6}, Named{"Sin", 7}, Named{"Cos", 7}, Named{"Tan", 7}, Named{"Asin", 7},
+        Named{"Acos", 7}, Named{"Atan", 7}, Named{"Sinh", 9}, Named{"Cosh", 9}, Named{"Asinh", 9},
+        Named{"Acosh", 9}, Named{"Atanh", 9}, Named{"Sign", 9}})
+    define(registry, name, since)
+        .in("input")
+        .out("output")
+        .elementwise(Function::Nonlinear)
+        .shape(inferSameAsFirst);
   define(registry, "Clip", 6)
       .in("input")
       .out("output")
       .attr("min", std::numeric_limits<float>::lowest())
       .attr("max", std::numeric_limits<float>::max())
+      .elementwise(Function::Bound)
       .shape(inferSameAsFirst);
   define(registry, "Clip", 11)
       .in("input")
       .in("min?")
       .in("max?")
       .out("output")
+      .elementwise(Function::Bound)
       .shape(inferSameAsFirst);
 }
 

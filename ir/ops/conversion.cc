@@ -248,6 +248,7 @@ void register_conversion(OpRegistry& registry) {
       .in("input")
       .out("output")
       .requiredAttr("to", AttributeKind::Int)
+      .elementwise(ElementFunction::Bits)
       .shape(inferBitCast);
   define(registry, "CastLike", 15)
       .in("input")

@@ -121,27 +121,51 @@ llvm::Error inferWhere(ShapeContext& context) {
 } // namespace
 
 void register_logic(OpRegistry& registry) {
-  define(registry, "Equal", 7).in("A").in("B").out("C").shape(inferPredicate<equal>);
-  define(registry, "Less", 7).in("A").in("B").out("C").shape(inferPredicate<less>);
-  define(registry, "LessOrEqual", 12).in("A").in("B").out("C").shape(inferPredicate<lessOrEqual>);
-  define(registry, "Greater", 7).in("A").in("B").out("C").shape(inferPredicate<greater>);
-  define(registry, "GreaterOrEqual", 12)
-      .in("A")
-      .in("B")
-      .out("C")
-      .shape(inferPredicate<greaterOrEqual>);
-  define(registry, "And", 7).in("A").in("B").out("C").shape(inferPredicate<both>);
-  define(registry, "Or", 7).in("A").in("B").out("C").shape(inferPredicate<either>);
-  define(registry, "Xor", 7).in("A").in("B").out("C").shape(inferPredicate<exactlyOne>);
-  define(registry, "Not", 1).in("X").out("Y").shape(inferNot);
-  define(registry, "IsNaN", 9).in("X").out("Y").shape(inferIsNumber);
+  const auto pair = [&](const char* name, int64_t since, ElementFunction function, ShapeRule rule) {
+    define(registry, name, since).in("A").in("B").out("C").elementwise(function).shape(rule);
+  };
+  pair("Equal", 7, ElementFunction::Comparison, inferPredicate<equal>);
+  pair("Less", 7, ElementFunction::Comparison, inferPredicate<less>);
+  pair("LessOrEqual", 12, ElementFunction::Comparison, inferPredicate<lessOrEqual>);
+  pair("Greater", 7, ElementFunction::Comparison, inferPredicate<greater>);
+  pair("GreaterOrEqual", 12, ElementFunction::Comparison, inferPredicate<greaterOrEqual>);
+  pair("And", 7, ElementFunction::Logic, inferPredicate<both>);
+  pair("Or", 7, ElementFunction::Logic, inferPredicate<either>);
+  pair("Xor", 7, ElementFunction::Logic, inferPredicate<exactlyOne>);
+  for (const char* name : {"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+    pair(name, 18, ElementFunction::Bits, inferBroadcast);
+  define(registry, "BitwiseNot", 18)
+      .in("X")
+      .out("Y")
+      .elementwise(ElementFunction::Bits)
+      .shape(inferSameAsFirst);
+  define(registry, "BitShift", 11)
+      .in("X")
+      .in("Y")
+      .out("Z")
+      .requiredAttr("direction", AttributeKind::String)
+      .elementwise(ElementFunction::Bits)
+      .shape(inferBroadcast);
+  define(registry, "Not", 1).in("X").out("Y").elementwise(ElementFunction::Logic).shape(inferNot);
+  define(registry, "IsNaN", 9)
+      .in("X")
+      .out("Y")
+      .elementwise(ElementFunction::Test)
+      .shape(inferIsNumber);
   define(registry, "IsInf", 10)
       .in("X")
       .out("Y")
       .attr("detect_negative", int64_t{1})
       .attr("detect_positive", int64_t{1})
+      .elementwise(ElementFunction::Test)
       .shape(inferIsNumber);
-  define(registry, "Where", 9).in("condition").in("X").in("Y").out("output").shape(inferWhere);
+  define(registry, "Where", 9)
+      .in("condition")
+      .in("X")
+      .in("Y")
+      .out("output")
+      .elementwise(ElementFunction::Choice)
+      .shape(inferWhere);
 }
 
 } // namespace kvopt::ir

@@ -11,14 +11,11 @@
 namespace kvopt::ir {
 namespace {
 
-/// Whether versions of the operator's domain say what operands there are.
-bool isVersioned(const Node& node) { return node.op().domain() != "com.microsoft"; }
-
 llvm::Error checkOperands(const Node& node, const OpDef& definition) {
   const size_t count = node.operands().size();
   if (count < definition.minOperands())
     return invalid("has {} operands, needs {}", count, definition.minOperands());
-  if (auto most = definition.maxOperands(); most && count > *most && isVersioned(node))
+  if (auto most = definition.maxOperands(); most && count > *most && !hasUnknownOperands(node))
     return invalid("has {} operands, takes at most {}", count, *most);
   for (size_t i = 0; i < count; ++i) {
     // The last formal stands for all operands that follow it.
@@ -33,7 +30,7 @@ llvm::Error checkResults(const Node& node, const OpDef& definition) {
   const size_t count = node.results().size();
   if (count < definition.minResults())
     return invalid("has {} results, needs {}", count, definition.minResults());
-  if (auto most = definition.maxResults(); most && count > *most && isVersioned(node))
+  if (auto most = definition.maxResults(); most && count > *most && !hasUnknownOperands(node))
     return invalid("has {} results, gives at most {}", count, *most);
   return llvm::Error::success();
 }
@@ -81,16 +78,6 @@ llvm::Error checkInterface(const Graph* body, llvm::StringRef name, size_t input
 }
 
 } // namespace
-
-bool hasUnknownOperands(const Node& node) {
-  const OpDef* definition = node.definition();
-  if (!definition || isVersioned(node))
-    return false;
-  const auto operands = definition->maxOperands();
-  const auto results = definition->maxResults();
-  return (operands && node.operands().size() > *operands) ||
-         (results && node.results().size() > *results);
-}
 
 llvm::Error checkDefinition(const Node& node) {
   const OpDef* definition = node.definition();

@@ -13,11 +13,6 @@ class Node;
 /// as many as it likes. The error does not name the node.
 llvm::Error checkDefinition(const Node& node);
 
-/// Whether the node has operands or results beyond those of its operator's definition. Operators in
-/// ONNX Runtime's domain gain some without a new version, so such a node is valid, but what it
-/// computes is not known.
-bool hasUnknownOperands(const Node& node);
-
 /// Checks that the bodies of If, Loop and Scan have the inputs and outputs that the node's operands
 /// and results call for. The error does not name the node.
 llvm::Error checkBodies(const Node& node);

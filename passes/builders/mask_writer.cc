@@ -88,19 +88,16 @@ std::optional<ElementType> typeOf(ExprRef expression) {
   return std::nullopt;
 }
 
-/// The ONNX operator of a function, empty for one that is not written.
+/// The ONNX operator of a function, empty for one that is not written. Those that the reader leaves
+/// uninterpreted have the operator's name.
 llvm::StringRef operatorOf(llvm::StringRef function) {
   return llvm::StringSwitch<llvm::StringRef>(function)
-      .Cases("Abs", "Log", "Exp", "Sqrt", "Floor", function)
-      .Cases("Ceil", "Round", "Sign", "Tanh", "Reciprocal", function)
-      .Cases("Sigmoid", "Erf", "Sin", "Cos", function)
-      .Cases("Mul", "Div", "Min", "Max", function)
-      .Cases("Less", "LessOrEqual", "Equal", function)
-      .Cases("Cast", "ToFloat", "CastFloat", "NonZero", "Cast")
+      .Cases("ToFloat", "CastFloat", "NonZero", "Cast")
       .Case("IntDiv", "Div")
       .Case("IntMod", "Mod")
       .Case("Wrap", "Where")
-      .Default({});
+      .Cases("Broadcast", "IsNaN", "Mod", {})
+      .Default(function);
 }
 
 bool isTable(const Value& value) {

@@ -1,12 +1,12 @@
 // Frees operators that say extents by numbers: shapes, ranges, broadcast constants.
 #include "passes/extents/freed_nodes.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/mask/mask_meaning.h"
 #include "passes/analysis/movement/aligned_reshape.h"
 #include "passes/analysis/movement/uniform_value.h"
-#include "passes/analysis/tokens/row_operators.h"
 #include "passes/extents/freed_numbers.h"
 #include "passes/extents/freed_tables.h"
 #include "support/diagnostic.h"
@@ -86,7 +86,7 @@ private:
   void adapt(Node& node) {
     if (node.is("Range"))
       numbers.freesConstants(node);
-    if (isPointwise(node) || node.is("MatMul"))
+    if (elementFunction(node) || node.is("MatMul"))
       return adaptBroadcast(node);
     const std::optional<MovementKind> kind = movementKind(node);
     if (!kind || !movedOperand(node))
@@ -153,7 +153,7 @@ private:
           continue;
         }
         const llvm::ArrayRef<Dim> from = next->type().shape();
-        const bool keepsAxis = isPointwise(reader) || movement;
+        const bool keepsAxis = elementFunction(reader) || movement;
         if (!keepsAxis || to.rank() <= place ||
             (to.rank() != from.size() &&
              !std::equal(from.begin(), from.begin() + place, to.shape().begin())))

@@ -1,6 +1,7 @@
 // Finds numbers that count, and what is made of them.
 #include "passes/extents/freed_numbers.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "passes/extents/freed_tables.h"
@@ -45,7 +46,7 @@ std::optional<std::pair<int64_t, int64_t>> countedBy(const TensorData& tensor) {
 /// others is none.
 bool readsNumbers(const Use& use) {
   const Node& reader = use.user();
-  return isMoved(use) || isPointwise(reader) || isRowProduct(reader) ||
+  return isMoved(use) || elementFunction(reader) || isRowProduct(reader) ||
          (reader.is("Gather") && use.operandIndex() == 1);
 }
 
@@ -70,11 +71,9 @@ bool leadsOnlyTo(const Use& use, llvm::function_ref<bool(const Use&)> ends) {
   return true;
 }
 
-/// Whether integers say who sees whom.
+/// Whether integers say who sees whom: places that are equal do not.
 bool isCompared(const Use& use) {
-  const Node& reader = use.user();
-  return reader.is("Less") || reader.is("LessOrEqual") || reader.is("Greater") ||
-         reader.is("GreaterOrEqual");
+  return elementFunction(use.user()) == ElementFunction::Comparison && !use.user().is("Equal");
 }
 
 /// Whether integers are places in an input.

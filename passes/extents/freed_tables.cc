@@ -1,10 +1,10 @@
 // Finds tables of keys, and writes them as comparisons and grids of places.
 #include "passes/extents/freed_tables.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/mask/constant_table.h"
 #include "passes/analysis/movement/uniform_value.h"
-#include "passes/analysis/tokens/row_operators.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -45,7 +45,7 @@ std::optional<SeenKeys> seenKeys(const ConstantTable& table, unsigned rank) {
 }
 
 bool isMaskReader(const Use& use) {
-  return isPointwise(use.user()) || isMoved(use) ||
+  return elementFunction(use.user()) || isMoved(use) ||
          (use.operandIndex() == 3 && use.user().op().type() == "Attention");
 }
 

@@ -3,7 +3,6 @@
 
 #include "ir/node.h"
 #include "ir/op.h"
-#include "ir/verify/node_check.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"

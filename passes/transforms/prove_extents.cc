@@ -7,10 +7,10 @@
 //
 //   before   o[B, H, 1, D] = ai.kvopt.Sdpa(q, present_key, present_value, padding)
 //   after    o[B, H, S, D] = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value, padding)
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/interface/input_readers.h"
 #include "passes/analysis/movement/uniform_value.h"
-#include "passes/analysis/tokens/row_operators.h"
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/pass.h"
 #include "support/format.h"
@@ -134,7 +134,7 @@ private:
         return false;
       if (!node) {
         isTold |= hasTokensAndKeys(value->type());
-      } else if (isPointwise(*node)) {
+      } else if (elementFunction(*node)) {
         for (const Use& use : node->operands())
           pending.push_back(use.value());
       } else if (movementKind(*node) && !node->is("Concat")) {

@@ -9,10 +9,10 @@
 // An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
 // would also take 1: that no caller relies on this is an assumption, which is noted. So is what the
 // interface of a decoder says of inputs whose extents have names of their own.
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/interface/interface_extents.h"
-#include "passes/analysis/scores/score_region.h"
 #include "passes/extents/unequal_extents.h"
 #include "passes/pass.h"
 

@@ -2,7 +2,6 @@
 #include "runtime/exec/known_attributes.h"
 
 #include "ir/op.h"
-#include "ir/verify/node_check.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::runtime {

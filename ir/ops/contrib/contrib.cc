@@ -292,16 +292,22 @@ void register_contrib(OpRegistry& registry) {
       .attr("accuracy_level", int64_t{0})
       .attr("weight_prepacked", int64_t{0})
       .shape(inferMatMulNBits);
-  define(registry, OpName(contribDomain, "Gelu"), 1).in("X").out("Y").shape(inferSameAsFirst);
+  define(registry, OpName(contribDomain, "Gelu"), 1)
+      .in("X")
+      .out("Y")
+      .elementwise(ElementFunction::Nonlinear)
+      .shape(inferSameAsFirst);
   define(registry, OpName(contribDomain, "FastGelu"), 1)
       .in("X")
       .in("bias?")
       .out("Y")
+      .elementwise(ElementFunction::Nonlinear)
       .shape(inferSameAsFirst);
   define(registry, OpName(contribDomain, "BiasGelu"), 1)
       .in("A")
       .in("B")
       .out("C")
+      .elementwise(ElementFunction::Nonlinear)
       .shape(inferSameAsFirst);
   define(registry, OpName(contribDomain, "BiasSoftmax"), 1)
       .in("data")

@@ -1,6 +1,7 @@
 // The forward walk.
 #include "passes/analysis/cache/cache_origins.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 
@@ -19,13 +20,14 @@ bool endsRows(const Node& node) {
     return false;
   if (!node.op().isOnnx())
     return !movementKind(node);
+  if (elementFunction(node) == ElementFunction::Comparison)
+    return true;
   return llvm::StringSwitch<bool>(node.op().type())
       .Cases("Shape", "Size", "Softmax", "LogSoftmax", "Attention", "Einsum", "Gemm", true)
       .Cases("Conv", "ConvTranspose", "If", "Loop", "Scan", "CumSum", "TopK", true)
       .Cases("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", true)
       .Cases("MaxPool", "AveragePool", "GlobalAveragePool", "LSTM", "GRU", "RNN", true)
-      .Cases("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "ArgMax", true)
-      .Case("ConstantOfShape", true)
+      .Cases("ArgMax", "ConstantOfShape", true)
       .Default(false);
 }
 

@@ -1,6 +1,7 @@
 // Evaluates integer tensors of equal elements, with ones for masks.
 #include "passes/analysis/cache/unpadded_length.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 
@@ -61,9 +62,9 @@ private:
       return *kind == MovementKind::Concat ? Dim::unknown() : read(*movedOperand(node), depth + 1);
     if (node.operands().size() != 2 || !node.operand(0) || !node.operand(1))
       return Dim::unknown();
-    const bool isKnownNode =
-        node.is("Add") || node.is("Sub") || node.is("Mul") || node.is("Max") || node.is("Min");
-    if (!isKnownNode)
+    const std::optional<ElementFunction> function = elementFunction(node);
+    if (function != ElementFunction::Sum && function != ElementFunction::Product &&
+        function != ElementFunction::Bound)
       return Dim::unknown();
     const Dim a = read(*node.operand(0), depth + 1);
     const Dim b = read(*node.operand(1), depth + 1);
@@ -74,6 +75,8 @@ private:
     if (node.is("Mul"))
       return a * b;
     const bool isMax = node.is("Max");
+    if (!isMax && !node.is("Min"))
+      return Dim::unknown();
     if (a.isKnownLessEqual(b))
       return isMax ? b : a;
     if (b.isKnownLessEqual(a))

@@ -1,6 +1,7 @@
 // Numbers that are affine in extents, and between which breakpoints.
 #include "passes/analysis/evaluation/affine_numbers.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/evaluation/affine_movements.h"
 #include "passes/analysis/evaluation/affine_order.h"
@@ -501,7 +502,7 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
   }
   const std::optional<NumberKind> kind = value.resultIndex() == 0 ? kindOf(node) : std::nullopt;
   // Any function of one number for all elements is one number, too.
-  if (!kind && isElementwiseOnNumbers(node) &&
+  if (!kind && elementFunction(node) &&
       llvm::all_of(operands, [](const NumberBounds& bounds) { return bounds.isUniform(); })) {
     NumberBounds bounds = boundsOf(value);
     bounds.isFixed = false;

@@ -1,6 +1,7 @@
 // From a softmax to its products.
 #include "passes/analysis/evaluation/attention_operands.h"
 
+#include "ir/elementwise.h"
 #include "passes/analysis/evaluation/number_operators.h"
 #include "passes/analysis/evaluation/selection.h"
 #include "passes/analysis/evaluation/traced_operators.h"
@@ -23,7 +24,7 @@ std::optional<ProductElements> productOfData(const Node& node, Evaluation& evalu
   return isOfData ? std::move(product) : std::nullopt;
 }
 
-bool keepsPlaces(const Node& node) { return isSelecting(node) || isElementwiseOnNumbers(node); }
+bool keepsPlaces(const Node& node) { return isSelecting(node) || elementFunction(node); }
 
 Node* productBefore(Node& softmax, Evaluation& evaluation) {
   llvm::SetVector<Value*> searched;

@@ -1,6 +1,7 @@
 // Evaluation on demand.
 #include "passes/analysis/evaluation/evaluation.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/evaluation/number_operators.h"
 #include "passes/analysis/evaluation/selection.h"
@@ -122,7 +123,7 @@ bool isWeight(const TensorData& constant) {
 
 /// Whether the operator sums products with weights, so that its result depends on no element alone.
 bool multipliesWeights(const Node& node) {
-  if (isSelecting(node) || isElementwiseOnNumbers(node) || isReduction(node))
+  if (isSelecting(node) || elementFunction(node) || isReduction(node))
     return false;
   return llvm::any_of(node.operands(), [](const Use& use) {
     const TensorData* constant = constantBehind(use.value());

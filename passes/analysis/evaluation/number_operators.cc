@@ -507,15 +507,6 @@ std::unique_ptr<NumberTensor> numbersFrom(const Node& node, Evaluation& evaluati
   return product(operands);
 }
 
-bool isElementwiseOnNumbers(const Node& node) {
-  if (!node.op().isOnnx())
-    return false;
-  const llvm::StringRef name = node.op().type();
-  const auto named = [&](const auto& entry) { return name == entry.name; };
-  return llvm::any_of(unaryOperators, named) || llvm::any_of(binaryOperators, named) ||
-         name == "Clip";
-}
-
 bool isReduction(const Node& node) {
   return node.op().isOnnx() && llvm::any_of(reductions, [&](const Reduction& entry) {
            return node.op().type() == entry.name;

@@ -9,10 +9,6 @@ namespace kvopt::analysis {
 /// in the table, where an operand is unknown, and where the result would be too large or not exact.
 std::unique_ptr<NumberTensor> numbersFrom(const ir::Node& node, Evaluation& evaluation);
 
-/// Whether each element of the result is a function of those at its place, after broadcasting, by
-/// the table of functions of one and two numbers.
-bool isElementwiseOnNumbers(const ir::Node& node);
-
 /// Whether the operator combines the elements along axes (ReduceSum and its like).
 bool isReduction(const ir::Node& node);
 

@@ -1,7 +1,7 @@
 // Collects the equations operator by operator, and solves one for a symbol.
 #include "passes/analysis/interface/extent_equations.h"
 
-#include "passes/analysis/scores/score_region.h"
+#include "ir/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 

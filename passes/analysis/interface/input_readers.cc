@@ -1,6 +1,7 @@
 // The forward walk from one input.
 #include "passes/analysis/interface/input_readers.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/mask/constant_table.h"
 #include "passes/analysis/movement/uniform_value.h"
@@ -37,12 +38,6 @@ bool keepsElements(const Use& use) {
                                 .Cases("Clip", "Trilu", "Dropout", "GatherElements", "Pad", true)
                                 .Default(false);
   return isMoved(use) || (isChanged && use.operandIndex() == 0);
-}
-
-bool isComparison(llvm::StringRef type) {
-  return llvm::StringSwitch<bool>(type)
-      .Cases("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", true)
-      .Default(false);
 }
 
 /// The number that all elements of an operand are known to be.
@@ -196,11 +191,12 @@ private:
       return pushResults(node, path);
     if (!node.op().isOnnx())
       return;
+    const std::optional<ElementFunction> function = elementFunction(node);
     if (type == "Not")
       return pushResults(node, truth(!path.isComplemented));
     if (type == "And" || type == "Or")
       return pushResults(node, truth(path.isComplemented));
-    if (isComparison(type))
+    if (function == ElementFunction::Comparison)
       return visitComparison(node, operand, path);
     if (type == "Where")
       return visitWhere(node, operand, path);

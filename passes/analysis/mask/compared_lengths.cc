@@ -1,6 +1,7 @@
 // Follows extents and integer inputs forward to the constants that they are compared with.
 #include "passes/analysis/mask/compared_lengths.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/pattern/explain.h"
@@ -21,27 +22,24 @@ namespace {
 /// No sequence is as long; "to the end" and "nothing" are spelled by such numbers.
 constexpr double largestLength = 1 << 30;
 
-/// `i - j < 4` is also spelled `i < j + 4`.
-constexpr const char* comparisons[] = {
-    "Add",  "Clip",        "Div", "Equal", "Greater", "GreaterOrEqual",
-    "Less", "LessOrEqual", "Max", "Min",   "Mod",     "Sub"};
-/// Other operators than those that move data.
-constexpr const char* carriers[] = {
-    "Abs",       "And",       "ArgMax",    "Ceil",  "ConstantOfShape",
-    "CumSum",    "Floor",     "Log",       "Mul",   "Neg",
-    "NonZero",   "Not",       "Or",        "Pad",   "Range",
-    "ReduceMax", "ReduceMin", "ReduceSum", "Round", "Sign",
-    "Sub",       "Trilu",     "Where"};
+/// Operators that neither are elementwise nor only move data.
+constexpr const char* carriers[] = {"ArgMax", "ConstantOfShape", "CumSum",    "NonZero",   "Pad",
+                                    "Range",  "ReduceMax",       "ReduceMin", "ReduceSum", "Trilu"};
 
+/// `i - j < 4` is also spelled `i < j + 4`. Factors are no lengths.
 bool comparesItsOperands(const Node& node) {
-  return llvm::is_contained(comparisons, node.op().type());
+  const std::optional<ElementFunction> function = elementFunction(node);
+  return function == ElementFunction::Comparison || function == ElementFunction::Sum ||
+         function == ElementFunction::Quotient || function == ElementFunction::Bound;
 }
 
 /// Whether elements of the results are still positions, lengths or mask entries where those of an
-/// operand are.
+/// operand are. Angles of positions are not, but logarithms of distances are put in buckets.
 bool keepsLengths(const Node& node) {
-  return comparesItsOperands(node) || movementKind(node) ||
-         llvm::is_contained(carriers, node.op().type());
+  const std::optional<ElementFunction> function = elementFunction(node);
+  if (function == ElementFunction::Nonlinear)
+    return node.is("Abs") || node.is("Log") || node.is("Sign");
+  return function || movementKind(node) || llvm::is_contained(carriers, node.op().type());
 }
 
 /// Whether shape inference knows every element: the extents of heads and features.

@@ -1,6 +1,9 @@
 // Reading of masks, operator by operator.
 #include "passes/analysis/mask/mask_reader.h"
 
+#include "ir/elementwise.h"
+#include "ir/op.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -16,13 +19,17 @@ namespace {
 constexpr unsigned maxNesting = 250;
 constexpr unsigned maxWork = 200000;
 
-/// Elementwise functions of one operand, without attributes, that are left uninterpreted.
-llvm::StringRef opaqueFunction(llvm::StringRef op) {
-  for (const char* name : {"Abs", "Log", "Exp", "Sqrt", "Floor", "Ceil", "Round", "Sign", "Tanh",
-                           "Reciprocal", "Sigmoid", "Erf", "IsNaN", "Sin", "Cos"})
-    if (op == name)
-      return name;
-  return {};
+/// The name of an elementwise function of one operand, without attributes, that is left
+/// uninterpreted; empty for other operators.
+llvm::StringRef opaqueFunction(const Node& node) {
+  const std::optional<ElementFunction> function = elementFunction(node);
+  const bool isOpaque = function == ElementFunction::Nonlinear ||
+                        function == ElementFunction::Rounding || function == ElementFunction::Test;
+  const OpDef* definition = node.definition();
+  return isOpaque && node.op().isOnnx() && definition->operands.size() == 1 &&
+                 definition->attributes.empty()
+             ? definition->name.type() // of the registry, which outlives models
+             : llvm::StringRef();
 }
 
 /// The function of numbers whose results no element type rounds.
@@ -228,7 +235,7 @@ ExprRef MaskReader::elementwise(const Place& place) {
 
 ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
   bool isInterpreted = op == "Not" || op == "Neg";
-  llvm::StringRef function = opaqueFunction(op);
+  llvm::StringRef function = opaqueFunction(*place.node);
   bool isVariadic = op == "Min" || op == "Max" || op == "Sum";
   if (!isInterpreted && function.empty() && !isVariadic)
     return nullptr;
@@ -974,13 +981,7 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     auto step = integerAt(node->operand(2), 0);
     return start && limit && step && isOne(*step) ? *limit - *start : declared;
   }
-  bool isElementwise = llvm::StringSwitch<bool>(op)
-                           .Cases("Where", "And", "Or", "Not", "Cast", "Add", "Sub", "Mul", true)
-                           .Cases("Identity", "Neg", "Xor", "Max", "Min", "Div", true)
-                           .Cases("Equal", "Less", "LessOrEqual", "Greater", true)
-                           .Cases("GreaterOrEqual", "Clip", "Pow", true)
-                           .Default(false);
-  if (!isElementwise && opaqueFunction(op).empty())
+  if (!isElementwise(*node))
     return declared;
   Dim extent = Dim::fixed(1);
   bool isCommon = true;

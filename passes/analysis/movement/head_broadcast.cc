@@ -1,6 +1,8 @@
 // Walks back from keys or values through data movement and elementwise changes.
 #include "passes/analysis/movement/head_broadcast.h"
 
+#include "ir/elementwise.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::analysis {
@@ -11,6 +13,7 @@ namespace {
 
 constexpr unsigned maxBroadcastNodes = 16;
 constexpr unsigned broadcastAxis = 1;
+constexpr unsigned headsRank = 4;
 
 bool isIdentity(llvm::ArrayRef<unsigned> perm) {
   for (unsigned axis = 0; axis < perm.size(); ++axis)
@@ -22,23 +25,21 @@ bool isIdentity(llvm::ArrayRef<unsigned> perm) {
 } // namespace
 
 Value* pointwiseOperand(const Node& node) {
-  if (!node.op().isOnnx() || node.results().size() != 1)
+  // Operators of other domains broadcast to some ranks only.
+  if (!node.op().isOnnx() || !isElementwise(node))
     return nullptr;
-  if (node.is("Cast") || node.is("Neg"))
-    return node.operand(0);
-  if (!node.is("Mul") && !node.is("Div"))
-    return nullptr;
-  for (unsigned data : {0u, 1u}) {
-    Value* operand = node.operand(data);
-    const Value* scalar = node.operand(1 - data);
-    const TensorData* constant = scalar ? scalar->constant() : nullptr;
-    if (!operand || !constant || (node.is("Div") && data == 1))
+  Value* changed = nullptr;
+  for (const Use& use : node.operands()) {
+    const TensorData* constant = use.value() ? use.value()->constant() : nullptr;
+    const bool isNumber =
+        constant && constant->elementCount() == 1 && constant->shape().size() <= headsRank;
+    if (!use.value() || isNumber)
       continue;
-    if (constant->elementCount() == 1 && operand->type().hasRank() &&
-        constant->shape().size() <= operand->type().rank())
-      return operand;
+    if (changed)
+      return nullptr;
+    changed = use.value();
   }
-  return nullptr;
+  return changed;
 }
 
 bool HeadSource::isDirect() const { return shape.perm && isIdentity(*shape.perm); }
@@ -46,7 +47,7 @@ bool HeadSource::isDirect() const { return shape.perm && isIdentity(*shape.perm)
 std::vector<HeadSource> headSources(Value& heads, bool& interleaved) {
   std::vector<HeadSource> sources;
   const TensorType& type = heads.type();
-  if (!type.hasRank() || type.rank() != 4)
+  if (!type.hasRank() || type.rank() != headsRank)
     return sources;
   IndexMap map = IndexMap::identity(type.shape());
   llvm::SmallVector<Node*, 2> pointwise;

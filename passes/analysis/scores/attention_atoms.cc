@@ -1,6 +1,7 @@
 // Which extents a flattened axis is the product of, read off the values nearby.
 #include "passes/analysis/scores/attention_atoms.h"
 
+#include "ir/elementwise.h"
 #include "passes/analysis/movement/index_map.h"
 
 #include "llvm/ADT/STLExtras.h"

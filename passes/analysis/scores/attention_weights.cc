@@ -1,6 +1,7 @@
 // Walks between the products around attention's weights.
 #include "passes/analysis/scores/attention_weights.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/analysis/scores/attention_like.h"
@@ -10,7 +11,6 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -90,24 +90,6 @@ MatchFailure notSoftmax(const Node& at, std::string found) {
           std::move(found), ""};
 }
 
-/// The name of a function that weighs scores by itself; empty for arithmetic around it.
-llvm::StringRef weighingFunction(const Node& node) {
-  return llvm::StringSwitch<llvm::StringRef>(node.op().type())
-      .Case("Sigmoid", "Sigmoid")
-      .Case("HardSigmoid", "HardSigmoid")
-      .Case("Relu", "Relu")
-      .Case("LeakyRelu", "LeakyRelu")
-      .Case("Elu", "Elu")
-      .Case("Gelu", "Gelu")
-      .Case("Softplus", "Softplus")
-      .Case("Tanh", "Tanh")
-      .Case("Exp", "Exp")
-      .Case("Erf", "Erf")
-      .Case("Pow", "Pow")
-      .Case("Abs", "Abs")
-      .Default("");
-}
-
 bool isSumOverKeys(const Node& node) {
   return node.op().isOnnx() && (node.is("ReduceSum") || node.is("ReduceL1") ||
                                 node.is("ReduceL2") || node.is("ReduceMean"));
@@ -153,12 +135,9 @@ bool readsProductOfKeysAndValues(const Node& reading) {
 /// Whether a reader of probabilities changes them from key to key: a guard does not, nor does a
 /// factor for a whole row.
 bool changesWeights(const Node& reader) {
-  if (!reader.op().isOnnx())
-    return false;
+  const std::optional<ElementFunction> function = elementFunction(reader);
   if (!reader.is("Mul") && !reader.is("Div"))
-    return llvm::StringSwitch<bool>(reader.op().type())
-        .Cases("Pow", "Clip", "Max", "Min", "Sqrt", "Exp", "Relu", true)
-        .Default(false);
+    return function == ElementFunction::Nonlinear || function == ElementFunction::Bound;
   return llvm::all_of(reader.operands(), [](const Use& use) {
     return use.value() && !use.value()->type().elementCount().isKnownEqual(Dim::fixed(1)) &&
            use.value()->type().hasRank() && use.value()->type().dim(-1).value() != 1;
@@ -263,9 +242,8 @@ std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing) {
       scores = node;
       continue;
     }
-    bool isFunction = node->op().isOnnx() && !weighingFunction(*node).empty();
-    if (isSoftmax(*node) ||
-        !(isElementwise(*node) || isReshaping(*node) || isFunction || isSumOverKeys(*node)))
+    bool isFunction = elementFunction(*node) == ElementFunction::Nonlinear;
+    if (isSoftmax(*node) || !(isElementwise(*node) || isReshaping(*node) || isSumOverKeys(*node)))
       continue;
     if (isFunction && !function)
       function = node;
@@ -284,7 +262,7 @@ std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing) {
                         "a softmax in several operators", ""};
   return notSoftmax(function ? *function : weighing,
                     "scores weighed by " +
-                        (function ? weighingFunction(*function).str()
+                        (function ? function->op().type().str()
                                   : std::string(isMasked ? "a factor" : "nothing at all")));
 }
 

@@ -1,10 +1,10 @@
 // Scores that are joined before one softmax.
 #include "passes/analysis/scores/keys_in_parts.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/analysis/scores/quantized_products.h"
-#include "passes/analysis/scores/score_region.h"
 #include "passes/pattern/explain.h"
 #include "support/format.h"
 

@@ -1,9 +1,9 @@
 // Bounded walks from a matrix product back to a softmax, and from there to the scores.
 #include "passes/analysis/scores/score_region.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -86,15 +86,6 @@ Node* scoresOf(const Node& softmax, const Ancestors& ancestors) {
 }
 
 } // namespace
-
-bool isElementwise(const Node& node) {
-  static const llvm::DenseSet<llvm::StringRef> names = {
-      "Add",      "Sub",  "Mul",   "Div",   "Where",       "Cast",    "Neg",
-      "Tanh",     "Max",  "Min",   "IsNaN", "And",         "Or",      "Not",
-      "Equal",    "Less", "Clip",  "Abs",   "Exp",         "Pow",     "Sqrt",
-      "Identity", "Xor",  "IsInf", "Sign",  "LessOrEqual", "Greater", "GreaterOrEqual"};
-  return node.op().isOnnx() && node.results().size() == 1 && names.contains(node.op().type());
-}
 
 bool isReshaping(const Node& node) {
   std::optional<MovementKind> kind = movementKind(node);

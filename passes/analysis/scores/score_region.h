@@ -7,8 +7,6 @@
 
 namespace kvopt::analysis {
 
-/// Works element by element on operands that broadcast, in ONNX's own domain.
-bool isElementwise(const ir::Node& node);
 /// Gives operand 0 another shape and keeps the order of its elements.
 bool isReshaping(const ir::Node& node);
 

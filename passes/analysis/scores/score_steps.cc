@@ -1,6 +1,7 @@
 // The walk from the softmax back to the matrix product.
 #include "passes/analysis/scores/score_steps.h"
 
+#include "ir/elementwise.h"
 #include "passes/analysis/mask/truth_value.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/scores/quantized_products.h"
@@ -80,8 +81,9 @@ public:
                       value.type().str());
       return walkInto(*node, 0, {ScoreStep::Kind::Pass, node});
     }
-    return refuse(isFunction(*node) ? ReasonCode::ScoreFunction : ReasonCode::PatternMismatch,
-                  value, "MatMul of queries and keys, or a scale, soft cap or mask of it",
+    const bool isFunction = elementFunction(*node) == ElementFunction::Nonlinear;
+    return refuse(isFunction ? ReasonCode::ScoreFunction : ReasonCode::PatternMismatch, value,
+                  "MatMul of queries and keys, or a scale, soft cap or mask of it",
                   describe(value));
   }
 
@@ -112,15 +114,6 @@ private:
         return producer;
     }
     return nullptr;
-  }
-
-  /// Whether a node changes each score by itself.
-  static bool isFunction(const Node& node) {
-    static constexpr llvm::StringLiteral names[] = {
-        "Abs",       "Celu",    "Elu",  "Erf",      "Exp",      "Gelu",       "HardSigmoid",
-        "LeakyRelu", "Log",     "Mish", "Pow",      "PRelu",    "Reciprocal", "Relu",
-        "Selu",      "Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt",       "Swish"};
-    return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
   }
 
   bool takeProduct(Node& node) {

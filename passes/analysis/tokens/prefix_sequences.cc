@@ -1,8 +1,8 @@
 // Following sequences of all tokens.
 #include "passes/analysis/tokens/prefix_sequences.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
-#include "passes/analysis/tokens/row_operators.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -52,11 +52,11 @@ public:
       isCounted |= sequence->second.isCounted;
     }
     const std::optional<unsigned> axis = fromEnd ? axisOf(node.result()) : std::nullopt;
-    if (!axis || (isPointwise(node) && *axis + *fromEnd != node.result().type().rank()))
+    if (!axis || (elementFunction(node) && *axis + *fromEnd != node.result().type().rank()))
       return;
     if (isPrefixSum(node))
       isCounted = true;
-    else if (!isPointwise(node) && !keepsTokens(node))
+    else if (!elementFunction(node) && !keepsTokens(node))
       return;
     found[&node.result()] = {*axis, isCounted};
   }
@@ -110,7 +110,7 @@ std::optional<llvm::SmallVector<const Value*, 2>> prefixInputs(const Value& valu
       continue;
     }
     if (!node || seen.size() > mostValues ||
-        (!isPointwise(*node) && !isPrefixSum(*node) && !keepsTokens(*node)))
+        (!elementFunction(*node) && !isPrefixSum(*node) && !keepsTokens(*node)))
       return std::nullopt;
     for (const Use& use : node->operands())
       if (use.value() && seen.insert(use.value()).second)

@@ -1,8 +1,9 @@
 // Following the results of attention forward.
 #include "passes/analysis/tokens/row_carriers.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
-#include "ir/verify/node_check.h"
+#include "ir/op.h"
 #include "passes/analysis/tokens/row_axes.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "support/format.h"
@@ -234,7 +235,7 @@ private:
       return visitConcat(node);
     if (const std::optional<MovementKind> kind = movementKind(node))
       return visitMovement(node, *kind);
-    if (isPointwise(node))
+    if (elementFunction(node))
       return visitPointwise(node);
     if (isRowProduct(node) || isGemm(node) || node.is("com.microsoft::FusedMatMul"))
       return visitProduct(node);

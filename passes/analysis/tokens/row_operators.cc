@@ -2,32 +2,14 @@
 #include "passes/analysis/tokens/row_operators.h"
 
 #include "ir/movement.h"
-#include "ir/verify/node_check.h"
+#include "ir/op.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <array>
 
 namespace kvopt::analysis {
 using namespace ir;
-
-bool isPointwise(const Node& node) {
-  if (node.op().isOnnx())
-    return llvm::StringSwitch<bool>(node.op().type())
-        .Cases("Abs", "Add", "And", "BitwiseAnd", "Ceil", "Celu", "Clip", "Cos", "Div", true)
-        .Cases("Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater", "GreaterOrEqual", true)
-        .Cases("HardSigmoid", "HardSwish", "IsInf", "IsNaN", "LeakyRelu", "Less", true)
-        .Cases("LessOrEqual", "Log", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", true)
-        .Cases("Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", true)
-        .Cases("Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", true)
-        .Cases("Swish", "Tanh", "Tan", "ThresholdedRelu", "Where", "Xor", true)
-        .Default(false);
-  return node.op().domain() == "com.microsoft" && !hasUnknownOperands(node) &&
-         llvm::StringSwitch<bool>(node.op().type())
-             .Cases("BiasGelu", "FastGelu", "Gelu", "QuickGelu", true)
-             .Default(false);
-}
 
 std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int64_t rank) {
   if (hasUnknownOperands(node))

@@ -7,10 +7,6 @@
 
 namespace kvopt::analysis {
 
-/// Whether the results are functions of the elements at the same place, or at one that is broadcast
-/// to it.
-bool isPointwise(const ir::Node& node);
-
 /// The axes whose elements an operator on a tensor of that rank combines: some of the last, or one.
 /// nullopt for other operators, and where that is not known.
 std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const ir::Node& node, int64_t rank);

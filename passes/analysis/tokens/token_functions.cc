@@ -1,8 +1,9 @@
 // Following tokens through a graph.
 #include "passes/analysis/tokens/token_functions.h"
 
+#include "ir/elementwise.h"
 #include "ir/movement.h"
-#include "ir/verify/node_check.h"
+#include "ir/op.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "support/format.h"
@@ -629,7 +630,7 @@ private:
       return visitConcat(node);
     if (std::optional<MovementKind> kind = movementKind(node))
       return visitMovement(node, *kind);
-    if (isPointwise(node))
+    if (elementFunction(node))
       return visitElementwise(node);
     if (isRowProduct(node) || isGemm(node) || isScaledProduct(node))
       return visitProduct(node);

@@ -7,12 +7,12 @@
 //
 // All parts are products with one query, scaled alike. A part may have a mask that others lack:
 // those hide no key, or add 0. Parts that are no products, such as sinks, are left as they are.
+#include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/analysis/movement/equal_values.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/scores/probability_columns.h"
-#include "passes/analysis/scores/score_region.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 #include "passes/pattern/shape_builder.h"

@@ -7,7 +7,7 @@
 // Exporters read the numbers of queries and keys where they are needed, after the product.
 // Attention that is one operator has no scores, and a product that stays for its shape reads the
 // whole cache.
-#include "passes/analysis/scores/score_region.h"
+#include "ir/elementwise.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 #include "passes/pattern/shape_builder.h"

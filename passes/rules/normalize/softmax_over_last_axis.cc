@@ -6,7 +6,7 @@
 // mt is m with its last two axes exchanged. Whatever works element by element between the product
 // and the softmax is made anew.
 #include "ir/attribute.h"
-#include "passes/analysis/scores/score_region.h"
+#include "ir/elementwise.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 

@@ -6,8 +6,8 @@
 // Row n*S + s of group g is row s of head g*N + n. With one group the rows may also stand as
 // s*N + n, q being [B,S,N,D]. The mask has to be the same for all n, which its index map shows, or
 // to have rows for each of them.
+#include "ir/elementwise.h"
 #include "passes/analysis/movement/head_broadcast.h"
-#include "passes/analysis/scores/score_region.h"
 #include "passes/pattern/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
