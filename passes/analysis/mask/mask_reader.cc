@@ -5,7 +5,6 @@
 #include "ir/op.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <limits>
 
@@ -207,6 +206,8 @@ ExprRef MaskReader::operand(const Place& place, unsigned number) {
 }
 
 ExprRef MaskReader::elementwise(const Place& place) {
+  if (!elementFunction(*place.node))
+    return nullptr;
   llvm::StringRef op = place.node->op().type();
   size_t operands = place.node->operands().size();
   if (op == "Where" && operands == 3) {
@@ -236,7 +237,7 @@ ExprRef MaskReader::elementwise(const Place& place) {
 ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
   bool isInterpreted = op == "Not" || op == "Neg";
   llvm::StringRef function = opaqueFunction(*place.node);
-  bool isVariadic = op == "Min" || op == "Max" || op == "Sum";
+  bool isVariadic = !place.node->definition()->maxOperands();
   if (!isInterpreted && function.empty() && !isVariadic)
     return nullptr;
   ExprRef element = operand(place, 0);
@@ -266,90 +267,45 @@ ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
 }
 
 ExprRef MaskReader::binary(const Place& place, llvm::StringRef op) {
-  enum class Code {
-    None,
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-    Min,
-    Max,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    And,
-    Or,
-    Xor
-  };
-  auto code = llvm::StringSwitch<Code>(op)
-                  .Cases("Add", "Sum", Code::Add)
-                  .Case("Sub", Code::Sub)
-                  .Case("Mul", Code::Mul)
-                  .Case("Div", Code::Div)
-                  .Case("Mod", Code::Mod)
-                  .Case("Min", Code::Min)
-                  .Case("Max", Code::Max)
-                  .Case("Less", Code::Less)
-                  .Case("LessOrEqual", Code::LessOrEqual)
-                  .Case("Greater", Code::Greater)
-                  .Case("GreaterOrEqual", Code::GreaterOrEqual)
-                  .Case("Equal", Code::Equal)
-                  .Cases("And", "BitwiseAnd", Code::And)
-                  .Cases("Or", "BitwiseOr", Code::Or)
-                  .Case("Xor", Code::Xor)
-                  .Default(Code::None);
-  if (code == Code::None)
+  const ElementFunction function = *elementFunction(*place.node);
+  const bool isLogic = function == ElementFunction::Logic || function == ElementFunction::Bits;
+  if (function == ElementFunction::Nonlinear || op == "Mean")
     return nullptr;
   ExprRef a = operand(place, 0);
   ExprRef b = operand(place, 1);
   if (!a || !b || a->isBoolean != b->isBoolean)
     return nullptr;
-  bool isLogic = code == Code::And || code == Code::Or || code == Code::Xor;
-  if (isLogic ? !a->isBoolean : a->isBoolean && code != Code::Equal)
+  if (isLogic ? !a->isBoolean : a->isBoolean && op != "Equal")
     return nullptr;
   ElementType type = place.node->operand(0)->type().elementType();
   bool isFloat = isFloatingPoint(type);
   // Unsigned and narrow integers wrap where polynomials do not.
   if (!a->isBoolean && !isFloat && !holdsIndices(type))
     return nullptr;
-  switch (code) {
-  case Code::Add:
-    return made.add(a, b, type);
-  case Code::Sub:
-    return made.subtract(a, b, type);
-  case Code::Mul:
+  switch (function) {
+  case ElementFunction::Sum:
+    return op == "Sub" ? made.subtract(a, b, type) : made.add(a, b, type);
+  case ElementFunction::Product:
     return made.multiply(a, b, type);
-  case Code::Div:
-    return made.divide(a, b, type);
-  case Code::Mod:
+  case ElementFunction::Quotient:
+    if (op == "Div")
+      return made.divide(a, b, type);
     return place.node->intAttr("fmod", 0) == 0 && !isFloat ? made.remainder(a, b, type) : nullptr;
-  case Code::Min:
-    return made.smaller(a, b, type);
-  case Code::Max:
-    return made.larger(a, b, type);
-  case Code::Less:
-    return made.less(a, b);
-  case Code::LessOrEqual:
-    return made.lessOrEqual(a, b);
-  case Code::Greater:
-    return made.less(b, a);
-  case Code::GreaterOrEqual:
-    return made.lessOrEqual(b, a);
-  case Code::Equal:
-    return made.equal(a, b);
-  case Code::And:
-    return made.both(a, b);
-  case Code::Or:
-    return made.either(a, b);
-  case Code::Xor:
-    return made.negate(made.equal(a, b));
-  case Code::None:
-    break;
+  case ElementFunction::Bound:
+    return op == "Min" ? made.smaller(a, b, type) : made.larger(a, b, type);
+  case ElementFunction::Comparison:
+    if (op == "Equal")
+      return made.equal(a, b);
+    if (op == "Greater" || op == "GreaterOrEqual")
+      std::swap(a, b);
+    return op == "Less" || op == "Greater" ? made.less(a, b) : made.lessOrEqual(a, b);
+  default:
+    if (op == "Xor")
+      return made.negate(made.equal(a, b));
+    if (op == "And" || op == "BitwiseAnd")
+      return made.both(a, b);
+    return op == "Or" || op == "BitwiseOr" ? made.either(a, b) : nullptr;
   }
-  return nullptr;
 }
 
 ExprRef MaskReader::readAt(const Value* value, ExprList index) {
