@@ -1,4 +1,5 @@
 // Elementwise activations and softmax.
+#include "ir/elementwise_definition.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
@@ -29,11 +30,8 @@ llvm::Error inferMatrixSoftmax(ShapeContext& context) {
 void register_activation(OpRegistry& registry) {
   const auto activation = [&](const char* name, int64_t since, const char* operand = "X",
                               const char* result = "Y") {
-    return define(registry, name, since)
-        .in(operand)
-        .out(result)
-        .elementwise(ElementFunction::Nonlinear)
-        .shape(inferSameAsFirst);
+    return defineElementwise(registry, name, since, {operand}, result, ElementFunction::Nonlinear,
+                             inferSameAsFirst);
   };
   activation("Erf", 9, "input", "output");
   activation("Tanh", 6, "input", "output");
@@ -54,13 +52,9 @@ void register_activation(OpRegistry& registry) {
       .attr("gamma", 1.05070102214813232421875f);
   activation("Shrink", 9, "input", "output").attr("bias", 0.0f).attr("lambd", 0.5f);
   activation("PRelu", 7).in("slope");
-  define(registry, "SwiGLU", 28)
-      .in("A")
-      .in("B")
-      .out("Y")
-      .attr("alpha", 1.0f)
-      .elementwise(ElementFunction::Nonlinear)
-      .shape(inferSameAsFirst);
+  defineElementwise(registry, "SwiGLU", 28, {"A", "B"}, "Y", ElementFunction::Nonlinear,
+                    inferSameAsFirst)
+      .attr("alpha", 1.0f);
   for (const char* name : {"Softmax", "LogSoftmax"}) {
     define(registry, name, 1)
         .in("input")

@@ -1,4 +1,5 @@
 // Elementwise arithmetic, with the integer arithmetic that computes shapes.
+#include "ir/elementwise_definition.h"
 #include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
@@ -90,73 +91,39 @@ llvm::Error inferAbs(ShapeContext& context) {
 } // namespace
 
 void register_arithmetic(OpRegistry& registry) {
-  using Function = ElementFunction;
-  const auto pair = [&](const char* name, Function function, ShapeRule rule) {
-    define(registry, name, 7).in("A").in("B").out("C").elementwise(function).shape(rule);
-  };
-  pair("Add", Function::Sum, inferArithmetic<sum>);
-  pair("Sub", Function::Sum, inferArithmetic<difference>);
-  pair("Mul", Function::Product, inferArithmetic<product>);
-  pair("Div", Function::Quotient, inferArithmetic<quotient>);
-  define(registry, "Pow", 7)
-      .in("X")
-      .in("Y")
-      .out("Z")
-      .elementwise(Function::Nonlinear)
-      .shape(inferBroadcast);
-  define(registry, "Mod", 10)
-      .in("A")
-      .in("B")
-      .out("C")
-      .attr("fmod", int64_t{0})
-      .elementwise(Function::Quotient)
-      .shape(inferMod);
-  const auto any = [&](const char* name, const char* result, int64_t since, Function function,
-                       ShapeRule rule) {
-    define(registry, name, since).in("data_0+").out(result).elementwise(function).shape(rule);
-  };
-  any("Min", "min", 8, Function::Bound, inferArithmetic<smaller>);
-  any("Max", "max", 8, Function::Bound, inferArithmetic<larger>);
-  any("Sum", "sum", 6, Function::Sum, inferBroadcast);
-  any("Mean", "mean", 6, Function::Sum, inferBroadcast);
-  const auto ofOne = [&](const char* name, int64_t since, Function function, ShapeRule rule) {
-    define(registry, name, since).in("X").out("Y").elementwise(function).shape(rule);
-  };
-  ofOne("Neg", 6, Function::Sum, inferNeg);
-  ofOne("Abs", 6, Function::Nonlinear, inferAbs);
+  using enum ElementFunction;
+  defineElementwise(registry, "Add", 7, {"A", "B"}, "C", Sum, inferArithmetic<sum>);
+  defineElementwise(registry, "Sub", 7, {"A", "B"}, "C", Sum, inferArithmetic<difference>);
+  defineElementwise(registry, "Mul", 7, {"A", "B"}, "C", Product, inferArithmetic<product>);
+  defineElementwise(registry, "Div", 7, {"A", "B"}, "C", Quotient, inferArithmetic<quotient>);
+  defineElementwise(registry, "Pow", 7, {"X", "Y"}, "Z", Nonlinear, inferBroadcast);
+  defineElementwise(registry, "Mod", 10, {"A", "B"}, "C", Quotient, inferMod)
+      .attr("fmod", int64_t{0});
+  defineElementwise(registry, "Min", 8, {"data_0+"}, "min", Bound, inferArithmetic<smaller>);
+  defineElementwise(registry, "Max", 8, {"data_0+"}, "max", Bound, inferArithmetic<larger>);
+  defineElementwise(registry, "Sum", 6, {"data_0+"}, "sum", Sum, inferBroadcast);
+  defineElementwise(registry, "Mean", 6, {"data_0+"}, "mean", Sum, inferBroadcast);
+  defineElementwise(registry, "Neg", 6, {"X"}, "Y", Sum, inferNeg);
+  defineElementwise(registry, "Abs", 6, {"X"}, "Y", Nonlinear, inferAbs);
+  defineElementwise(registry, "Floor", 6, {"X"}, "Y", Rounding, inferSameAsFirst);
+  defineElementwise(registry, "Ceil", 6, {"X"}, "Y", Rounding, inferSameAsFirst);
+  defineElementwise(registry, "Round", 11, {"X"}, "Y", Rounding, inferSameAsFirst);
+  defineElementwise(registry, "Softplus", 1, {"X"}, "Y", Nonlinear, inferSameAsFirst);
   for (const char* name : {"Sqrt", "Reciprocal", "Exp"})
-    ofOne(name, 6, Function::Nonlinear, inferSameAsFirst);
-  ofOne("Floor", 6, Function::Rounding, inferSameAsFirst);
-  ofOne("Ceil", 6, Function::Rounding, inferSameAsFirst);
-  ofOne("Round", 11, Function::Rounding, inferSameAsFirst);
-  ofOne("Softplus", 1, Function::Nonlinear, inferSameAsFirst);
-  struct Named {
-    const char* name;
-    int64_t since;
+    defineElementwise(registry, name, 6, {"X"}, "Y", Nonlinear, inferSameAsFirst);
+  const auto function = [&](const char* name, int64_t since) {
+    defineElementwise(registry, name, since, {"input"}, "output", Nonlinear, inferSameAsFirst);
   };
-  for (const auto& [name, since] :
-       {Named{"Log", 6}, Named{"Sin", 7}, Named{"Cos", 7}, Named{"Tan", 7}, Named{"Asin", 7},
-        Named{"Acos", 7}, Named{"Atan", 7}, Named{"Sinh", 9}, Named{"Cosh", 9}, Named{"Asinh", 9},
-        Named{"Acosh", 9}, Named{"Atanh", 9}, Named{"Sign", 9}})
-    define(registry, name, since)
-        .in("input")
-        .out("output")
-        .elementwise(Function::Nonlinear)
-        .shape(inferSameAsFirst);
-  define(registry, "Clip", 6)
-      .in("input")
-      .out("output")
+  function("Log", 6);
+  for (const char* name : {"Sin", "Cos", "Tan", "Asin", "Acos", "Atan"})
+    function(name, 7);
+  for (const char* name : {"Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sign"})
+    function(name, 9);
+  defineElementwise(registry, "Clip", 6, {"input"}, "output", Bound, inferSameAsFirst)
       .attr("min", std::numeric_limits<float>::lowest())
-      .attr("max", std::numeric_limits<float>::max())
-      .elementwise(Function::Bound)
-      .shape(inferSameAsFirst);
-  define(registry, "Clip", 11)
-      .in("input")
-      .in("min?")
-      .in("max?")
-      .out("output")
-      .elementwise(Function::Bound)
-      .shape(inferSameAsFirst);
+      .attr("max", std::numeric_limits<float>::max());
+  defineElementwise(registry, "Clip", 11, {"input", "min?", "max?"}, "output", Bound,
+                    inferSameAsFirst);
 }
 
 } // namespace kvopt::ir

@@ -1,4 +1,5 @@
 // Comparisons, boolean operators and selection, with what is provable about symbolic extents.
+#include "ir/elementwise_definition.h"
 #include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
@@ -121,51 +122,29 @@ llvm::Error inferWhere(ShapeContext& context) {
 } // namespace
 
 void register_logic(OpRegistry& registry) {
-  const auto pair = [&](const char* name, int64_t since, ElementFunction function, ShapeRule rule) {
-    define(registry, name, since).in("A").in("B").out("C").elementwise(function).shape(rule);
+  using enum ElementFunction;
+  const auto compare = [&](const char* name, int64_t since, ShapeRule rule) {
+    defineElementwise(registry, name, since, {"A", "B"}, "C", Comparison, rule);
   };
-  pair("Equal", 7, ElementFunction::Comparison, inferPredicate<equal>);
-  pair("Less", 7, ElementFunction::Comparison, inferPredicate<less>);
-  pair("LessOrEqual", 12, ElementFunction::Comparison, inferPredicate<lessOrEqual>);
-  pair("Greater", 7, ElementFunction::Comparison, inferPredicate<greater>);
-  pair("GreaterOrEqual", 12, ElementFunction::Comparison, inferPredicate<greaterOrEqual>);
-  pair("And", 7, ElementFunction::Logic, inferPredicate<both>);
-  pair("Or", 7, ElementFunction::Logic, inferPredicate<either>);
-  pair("Xor", 7, ElementFunction::Logic, inferPredicate<exactlyOne>);
+  compare("Equal", 7, inferPredicate<equal>);
+  compare("Less", 7, inferPredicate<less>);
+  compare("LessOrEqual", 12, inferPredicate<lessOrEqual>);
+  compare("Greater", 7, inferPredicate<greater>);
+  compare("GreaterOrEqual", 12, inferPredicate<greaterOrEqual>);
+  defineElementwise(registry, "And", 7, {"A", "B"}, "C", Logic, inferPredicate<both>);
+  defineElementwise(registry, "Or", 7, {"A", "B"}, "C", Logic, inferPredicate<either>);
+  defineElementwise(registry, "Xor", 7, {"A", "B"}, "C", Logic, inferPredicate<exactlyOne>);
+  defineElementwise(registry, "Not", 1, {"X"}, "Y", Logic, inferNot);
   for (const char* name : {"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
-    pair(name, 18, ElementFunction::Bits, inferBroadcast);
-  define(registry, "BitwiseNot", 18)
-      .in("X")
-      .out("Y")
-      .elementwise(ElementFunction::Bits)
-      .shape(inferSameAsFirst);
-  define(registry, "BitShift", 11)
-      .in("X")
-      .in("Y")
-      .out("Z")
-      .requiredAttr("direction", AttributeKind::String)
-      .elementwise(ElementFunction::Bits)
-      .shape(inferBroadcast);
-  define(registry, "Not", 1).in("X").out("Y").elementwise(ElementFunction::Logic).shape(inferNot);
-  define(registry, "IsNaN", 9)
-      .in("X")
-      .out("Y")
-      .elementwise(ElementFunction::Test)
-      .shape(inferIsNumber);
-  define(registry, "IsInf", 10)
-      .in("X")
-      .out("Y")
+    defineElementwise(registry, name, 18, {"A", "B"}, "C", Bits, inferBroadcast);
+  defineElementwise(registry, "BitwiseNot", 18, {"X"}, "Y", Bits, inferSameAsFirst);
+  defineElementwise(registry, "BitShift", 11, {"X", "Y"}, "Z", Bits, inferBroadcast)
+      .requiredAttr("direction", AttributeKind::String);
+  defineElementwise(registry, "IsNaN", 9, {"X"}, "Y", Test, inferIsNumber);
+  defineElementwise(registry, "IsInf", 10, {"X"}, "Y", Test, inferIsNumber)
       .attr("detect_negative", int64_t{1})
-      .attr("detect_positive", int64_t{1})
-      .elementwise(ElementFunction::Test)
-      .shape(inferIsNumber);
-  define(registry, "Where", 9)
-      .in("condition")
-      .in("X")
-      .in("Y")
-      .out("output")
-      .elementwise(ElementFunction::Choice)
-      .shape(inferWhere);
+      .attr("detect_positive", int64_t{1});
+  defineElementwise(registry, "Where", 9, {"condition", "X", "Y"}, "output", Choice, inferWhere);
 }
 
 } // namespace kvopt::ir

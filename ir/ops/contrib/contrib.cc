@@ -1,4 +1,5 @@
 // Operators of ONNX Runtime's domain com.microsoft that fused decoders consist of.
+#include "ir/elementwise_definition.h"
 #include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
 
@@ -292,23 +293,14 @@ void register_contrib(OpRegistry& registry) {
       .attr("accuracy_level", int64_t{0})
       .attr("weight_prepacked", int64_t{0})
       .shape(inferMatMulNBits);
-  define(registry, OpName(contribDomain, "Gelu"), 1)
-      .in("X")
-      .out("Y")
-      .elementwise(ElementFunction::Nonlinear)
-      .shape(inferSameAsFirst);
-  define(registry, OpName(contribDomain, "FastGelu"), 1)
-      .in("X")
-      .in("bias?")
-      .out("Y")
-      .elementwise(ElementFunction::Nonlinear)
-      .shape(inferSameAsFirst);
-  define(registry, OpName(contribDomain, "BiasGelu"), 1)
-      .in("A")
-      .in("B")
-      .out("C")
-      .elementwise(ElementFunction::Nonlinear)
-      .shape(inferSameAsFirst);
+  const auto gelu = [&](const char* name, std::initializer_list<const char*> operands,
+                        const char* result) {
+    defineElementwise(registry, OpName(contribDomain, name), 1, operands, result,
+                      ElementFunction::Nonlinear, inferSameAsFirst);
+  };
+  gelu("Gelu", {"X"}, "Y");
+  gelu("FastGelu", {"X", "bias?"}, "Y");
+  gelu("BiasGelu", {"A", "B"}, "C");
   define(registry, OpName(contribDomain, "BiasSoftmax"), 1)
       .in("data")
       .in("bias")
