@@ -144,6 +144,20 @@ TEST_F(AddedMasks, AddNumbersToScores) {
   mask = Add (hiding, by_head))"));
 }
 
+TEST_F(AddedMasks, AddFunctionsOfDistances) {
+  for (const char* function : {"Softplus", "Relu", "Sqrt"}) {
+    const std::string mask = fmt::format(R"({}
+  distance = Sub (i, j)
+  back = Max (distance, zero)
+  as_float = Cast <to = 1> (back)
+  bent = {} (as_float)
+  lowered = Neg (bent)
+  mask = Add (hiding, lowered))",
+                                         padded, function);
+    expectEqual(maskedText(mask));
+  }
+}
+
 TEST_F(AddedMasks, HideKeysByPlace) {
   const char* conditions[] = {
       "  distance = Sub (i, j)\n  near = Less (distance, three)",

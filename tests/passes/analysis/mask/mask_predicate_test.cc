@@ -152,6 +152,14 @@ const MaskCase cases[] = {
      "  f = Cast <to = 1> (j)\n  slope = Constant <value = float {0.5}> ()\n"
      "  b = Mul (f, slope)\n  c = Where (causal, none, never)\n  mask = Add (b, c)",
      "j <= i + P; plus a bias of (j*0.5)", Proof::Proved, 0, other, "float"},
+    {"FunctionOfKeys",
+     "  f = Cast <to = 1> (j)\n  b = Softsign (f)\n  c = Where (causal, none, never)\n"
+     "  mask = Add (b, c)",
+     "j <= i + P; plus a bias of Softsign(j, 1)", Proof::Proved, 0, other, "float"},
+    {"FunctionWithAnAttribute",
+     "  f = Cast <to = 1> (j)\n  b = LeakyRelu <alpha = 0.5> (f)\n"
+     "  c = Where (causal, none, never)\n  mask = Add (b, c)",
+     "j <= i + P; plus a bias of b[0, 0, 0, j]", Proof::Proved, 0, other, "float"},
     {"LargeNumbersCancel",
      "  big = Neg (low)\n  c = Where (causal, none, low)\n  d = Where (pad, none, big)\n"
      "  mask = Add (c, d)",
