@@ -23,14 +23,14 @@ enum class ElementFunction {
   Choice,     ///< one of two elements, chosen by a truth: Where
 };
 
-/// What the node computes of the elements at one place. The definition of its operator says so;
+/// What the node computes from the elements at one place. The definition of its operator says so;
 /// nullopt for operators that are not elementwise, for those that only move elements, and where the
 /// node has operands that its definition does not know.
 std::optional<ElementFunction> elementFunction(const Node& node);
 
-/// Whether each element of the node's one result is computed of the elements at the same place of
+/// Whether each element of the node's one result is computed from the elements at the same place of
 /// its operands, or is that element itself, perhaps converted. All operands broadcast to the
-/// result's shape: CastLike, whose second operand gives a type only, is not one of them.
+/// result's shape. CastLike is not elementwise in this sense: its second operand gives a type only.
 bool isElementwise(const Node& node);
 
 } // namespace kvopt::ir
