@@ -74,11 +74,16 @@ constexpr NamedOperator namedOperators[] = {
     {{CachePlace::Ring, CacheRows::Numbers, CacheSharing::KeysAndValues}, "ai.kvopt::RingKvSdpa"},
     {{CachePlace::Ring, CacheRows::Int8, CacheSharing::KeysAndValues},
      "ai.kvopt::RingQuantizedKvSdpa"},
+    {{CachePlace::Ring, CacheRows::Numbers, CacheSharing::Latent}, "ai.kvopt::RingLatentKvSdpa"},
+    {{CachePlace::Ring, CacheRows::Int8, CacheSharing::Latent},
+     "ai.kvopt::RingQuantizedLatentKvSdpa"},
     {{CachePlace::Blocks, CacheRows::Numbers, CacheSharing::KeysAndValues},
      "ai.kvopt::BlockKvSdpa"},
     {{CachePlace::Blocks, CacheRows::Int8, CacheSharing::KeysAndValues},
      "ai.kvopt::BlockQuantizedKvSdpa"},
     {{CachePlace::Blocks, CacheRows::Numbers, CacheSharing::Latent}, "ai.kvopt::BlockLatentKvSdpa"},
+    {{CachePlace::Blocks, CacheRows::Int8, CacheSharing::Latent},
+     "ai.kvopt::BlockQuantizedLatentKvSdpa"},
 };
 
 constexpr auto cacheOperators = [] {

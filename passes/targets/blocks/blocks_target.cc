@@ -213,14 +213,12 @@ std::optional<MatchFailure> codeBlocksObstacle(const AttentionSite& site) {
     return MatchFailure{code, site.key->past->name().str(), std::move(expected), std::move(found),
                         "--to blocks keeps rows as they are, --to int8 has them in one buffer"};
   };
-  if (site.isLatent())
-    return refuse(ReasonCode::TargetLacksFeature, "a cache of keys and one of values",
-                  "one latent cache");
   if (!site.addsQueryRows())
     return refuse(ReasonCode::ShapeMismatch, "as many new rows as the query has",
                   site.node->operand(1)->type().str());
   for (const auto* cache : {&site.key, &site.value}) {
-    const auto layout = inPlaceLayout((*cache)->layout, cache == &site.key);
+    const bool isTransposable = cache == &site.key && !site.isLatent();
+    const auto layout = inPlaceLayout((*cache)->layout, isTransposable);
     if (!layout || layout->hasFoldedHeads())
       return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
                     (*cache)->layout.text());

@@ -233,9 +233,8 @@ std::optional<MatchFailure> standsInBranch(const AttentionSite& site) {
 }
 
 int64_t ringSlots(const AttentionSite& site) {
-  if (!site.hasCache() || site.sharesCaches() || site.isLatent() || site.pastFlag ||
-      !site.addsQueryRows() || site.node->graph().parentNode() || site.key->pastLength ||
-      site.value->pastLength)
+  if (!site.hasCache() || site.sharesCaches() || site.pastFlag || !site.addsQueryRows() ||
+      site.node->graph().parentNode() || site.key->pastLength || site.value->pastLength)
     return 0;
   int64_t slots = 0;
   if (site.update == CacheUpdate::Grows && site.mask)

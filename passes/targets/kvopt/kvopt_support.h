@@ -21,7 +21,7 @@ std::optional<ir::CacheLayout> attendedLayout(const ir::CacheLayout& layout, boo
 
 /// How many slots a ring needs that takes the place of the site's caches: as many as a query sees
 /// keys, where that is proved, or one more than the model itself keeps. 0 where no ring can: caches
-/// that are shared, latent, or updated in branches, and attention over all rows.
+/// that are shared or updated in branches, and attention over all rows.
 int64_t ringSlots(const analysis::AttentionSite& site);
 
 /// nullopt if KvoptLowering can write the site, otherwise why not. `asRing`: with a ring where

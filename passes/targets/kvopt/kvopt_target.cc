@@ -26,7 +26,7 @@
 //            o = ai.kvopt.Sdpa(q, joined, ...)
 //   after    the same with K + 1 slots; readers of the past's rows get Min(past_length, K)
 //
-// Layers without a window, and caches that a ring cannot hold (shared, latent, in branches), become
+// Layers without a window, and caches that a ring cannot hold (shared, in branches), become
 // what the same target without rings makes of them.
 //
 // `latent` has one compressed row for each token in the place of the keys and values of every head:

@@ -17,7 +17,7 @@ MatchFailure noRing(const AttentionSite& site) {
     return {ReasonCode::TargetLacksFeature, site.key->past->name().str(),
             "keys and values appended to caches of their own, which no other layer reads, as many "
             "rows for each batch row",
-            "caches that are shared, latent, updated in branches, or of lengths by batch row",
+            "caches that are shared, updated in branches, or of lengths by batch row",
             "--padding none gives lengths by batch row one length, where batch rows are never "
             "padded; --to kvopt keeps all rows in one buffer"};
   return {ReasonCode::NoWindow, site.key->past->name().str(),
