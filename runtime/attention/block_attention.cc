@@ -77,9 +77,9 @@ private:
     return llvm::Error::success();
   }
 
-  /// The tokens of all blocks, without those of a block that `addBlock` refuses for its rank.
-  int64_t cachedTokens() const {
-    const int64_t axis = context.node().intAttr(CacheOperator::axisName(0), 2);
+  /// The tokens of all blocks, which lie along `axis` of the keys; without those of a block that
+  /// `addBlock` refuses for its rank.
+  int64_t cachedTokens(int64_t axis) const {
     int64_t tokens = 0;
     for (unsigned i = 0; i < blocks; ++i) {
       const TensorView& block = context.in(op.block(0, blocks) + i);
@@ -94,8 +94,9 @@ private:
     if (!query)
       return query.takeError();
     operands.query = std::move(*query);
-    operands.keyTransposed = context.node().intAttr(CacheOperator::axisName(0), 2) == 3;
-    operands.segmentTokens = cachedTokens() + fresh(0).shape[2];
+    const int64_t keyAxis = context.node().intAttr(CacheOperator::axisName(0), 2);
+    operands.keyTransposed = keyAxis == 3;
+    operands.segmentTokens = cachedTokens(keyAxis) + fresh(0).shape[2];
     auto memory = scratchSegments(context, blocks + 1);
     if (!memory)
       return memory.takeError();
