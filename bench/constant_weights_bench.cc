@@ -6,7 +6,7 @@
 // Eight layers of 2048 x 2048. All forms take a step in turn; a form's ratio is the median of its
 // steps' times over those of plain weights in the same turn.
 #include "bench/measure.h"
-#include "driver/generate/random_tensor.h"
+#include "driver/synthetic/random_tensor.h"
 #include "ir/model.h"
 #include "ir/shapes/shape_inference.h"
 #include "runtime/exec/executor.h"

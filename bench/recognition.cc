@@ -1,7 +1,7 @@
 // How long kvopt takes to recover attention from a decoder and to rewrite it, compared with a plain
 // load and save of the same file with protobuf; and how both grow with the number of nodes.
-#include "driver/generate/decoder.h"
 #include "driver/recover.h"
+#include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "kvopt_onnx.pb.h"

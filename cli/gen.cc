@@ -1,7 +1,7 @@
 // kvopt gen: decoders of any size with random weights.
 #include "cli/report/byte_text.h"
 #include "cli/support/command.h"
-#include "driver/generate/decoder.h"
+#include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
 #include "support/format.h"
 

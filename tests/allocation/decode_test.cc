@@ -1,5 +1,5 @@
 // What decoding asks for once it is under way: nothing. Counted at the allocator and at the heap.
-#include "driver/generate/decoder.h"
+#include "driver/synthetic/decoder.h"
 #include "ir/text/reader.h"
 #include "tests/allocation/counted_session.h"
 

@@ -1,10 +1,10 @@
 // That the work of recovering and rewriting a model grows with its layers and no faster: nodes and
 // readers that passes come to are counted, not time.
-#include "driver/generate/decoder.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/recover.h"
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
+#include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "support/format.h"

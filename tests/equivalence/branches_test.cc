@@ -1,5 +1,5 @@
 // Decoders that are two in one: an If with a branch for the first step.
-#include "driver/generate/decoder.h"
+#include "driver/synthetic/decoder.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/support/temporary_folder.h"
 

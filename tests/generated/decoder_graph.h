@@ -1,7 +1,7 @@
 // A generated decoder while it is built: its sizes, its values, and the spellings chosen for it.
 #pragma once
 
-#include "driver/generate/graph_builder.h"
+#include "driver/synthetic/graph_builder.h"
 
 #include <map>
 #include <random>

@@ -113,7 +113,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "runtime/kernels/control", "runtime/kernels/elementwise", "runtime/kernels/movement",
        "runtime/kernels/products", "runtime/kernels/reduction", "runtime/session",
        "runtime/equivalence"},
-      {"driver", "driver/generate", "driver/diff", "driver/inspect", "driver/explain",
+      {"driver", "driver/synthetic", "driver/diff", "driver/inspect", "driver/explain",
        "driver/verify", "driver/rewrite"},
       {"cli/support", "cli/report", "cli/bench", "cli"},
   };

@@ -1,8 +1,8 @@
 // Manifests that were edited: each claim is proved of what a rewrite wrote, and refused or named
 // where it was changed.
-#include "driver/generate/decoder.h"
 #include "driver/rewrite/proof.h"
 #include "driver/rewrite/rewrite.h"
+#include "driver/synthetic/decoder.h"
 #include "driver/verify/claims.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"

@@ -1,7 +1,7 @@
 // Decoders whose caches hold codes with constant scales, as exported: what a session does with such
 // caches leaves no trace in what the model computes.
-#include "driver/generate/decoder.h"
 #include "driver/rewrite/rewrite.h"
+#include "driver/synthetic/decoder.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
 

@@ -1,6 +1,6 @@
 // Sessions that drop tokens from their middle: the rows of one layer are then those of a session
 // that has never seen them.
-#include "driver/generate/decoder.h"
+#include "driver/synthetic/decoder.h"
 #include "tests/equivalence/caches/rotated_decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 

@@ -2,8 +2,8 @@
 // of rows, that scales are those of what was run, and that what is wrong is found out.
 #include "passes/targets/ort_gqa/code_caches.h"
 
-#include "driver/generate/decoder.h"
 #include "driver/rewrite/calibration.h"
+#include "driver/synthetic/decoder.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
 

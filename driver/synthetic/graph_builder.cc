@@ -1,7 +1,7 @@
 // Nodes, weights, linear layers and norms.
-#include "driver/generate/graph_builder.h"
+#include "driver/synthetic/graph_builder.h"
 
-#include "driver/generate/random_tensor.h"
+#include "driver/synthetic/random_tensor.h"
 #include "support/format.h"
 #include "support/half.h"
 

@@ -1,7 +1,7 @@
 // Whole decoders: interface, layers, merged branches.
-#include "driver/generate/decoder.h"
+#include "driver/synthetic/decoder.h"
 
-#include "driver/generate/decoder_parts.h"
+#include "driver/synthetic/decoder_parts.h"
 #include "ir/op.h"
 #include "support/format.h"
 

@@ -1,7 +1,7 @@
 // GraphBuilder: operators, constants and weights in the habits of one exporter.
 #pragma once
 
-#include "driver/generate/decoder_spec.h"
+#include "driver/synthetic/decoder_spec.h"
 #include "ir/model.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // Attention over caches of keys and values, and over an encoder's.
-#include "driver/generate/decoder_parts.h"
+#include "driver/synthetic/decoder_parts.h"
 
 #include "support/format.h"
 

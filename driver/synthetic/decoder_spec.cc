@@ -1,5 +1,5 @@
 // Defaults of decoders, and what cannot be combined.
-#include "driver/generate/decoder_spec.h"
+#include "driver/synthetic/decoder_spec.h"
 
 #include "support/diagnostic.h"
 

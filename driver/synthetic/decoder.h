@@ -1,7 +1,7 @@
 // Decoders of any size, with the interface and the spelling of exported ones.
 #pragma once
 
-#include "driver/generate/decoder_spec.h"
+#include "driver/synthetic/decoder_spec.h"
 #include "ir/model.h"
 
 namespace kvopt::driver {

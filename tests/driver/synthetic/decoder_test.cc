@@ -1,6 +1,6 @@
 // Generated decoders as functions: one function however it is spelled, attention that is far from
 // even, activations of one size through all layers.
-#include "driver/generate/decoder.h"
+#include "driver/synthetic/decoder.h"
 
 #include "driver/recover.h"
 #include "support/half.h"

@@ -1,5 +1,5 @@
 // Gated short convolutions, whose state does not grow.
-#include "driver/generate/decoder_parts.h"
+#include "driver/synthetic/decoder_parts.h"
 
 #include "support/format.h"
 

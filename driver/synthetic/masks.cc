@@ -1,5 +1,5 @@
 // Lengths of a step, and masks as exporters derive them from positions and padding.
-#include "driver/generate/decoder_parts.h"
+#include "driver/synthetic/decoder_parts.h"
 
 #include "support/half.h"
 

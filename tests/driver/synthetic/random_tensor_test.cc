@@ -1,5 +1,5 @@
 // Random weights: the published sequence, one rounding for 16-bit types, pieces that fit together.
-#include "driver/generate/random_tensor.h"
+#include "driver/synthetic/random_tensor.h"
 
 #include "support/half.h"
 

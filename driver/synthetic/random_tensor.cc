@@ -1,5 +1,5 @@
 // SplitMix64 by position, and the two kinds of contents.
-#include "driver/generate/random_tensor.h"
+#include "driver/synthetic/random_tensor.h"
 
 #include "support/half.h"
 

@@ -1,7 +1,7 @@
 // The parts of generated decoders: lengths and masks, rotation, attention of every kind.
 #pragma once
 
-#include "driver/generate/graph_builder.h"
+#include "driver/synthetic/graph_builder.h"
 
 namespace kvopt::driver {
 

@@ -1,5 +1,5 @@
 // Rotary positions in every spelling.
-#include "driver/generate/decoder_parts.h"
+#include "driver/synthetic/decoder_parts.h"
 
 #include <cmath>
 #include <limits>

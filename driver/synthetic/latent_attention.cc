@@ -1,6 +1,6 @@
 // Latent attention: keys and values are linear in a row of few columns, which is cached expanded or
 // as it is.
-#include "driver/generate/decoder_parts.h"
+#include "driver/synthetic/decoder_parts.h"
 
 #include "support/format.h"
 
