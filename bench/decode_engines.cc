@@ -208,9 +208,10 @@ llvm::Expected<double> SessionEngine::step() {
 TensorView SessionEngine::logits() const { return result.outputs.front().tensor.view; }
 
 std::optional<TensorView> SessionEngine::cache(llvm::StringRef past) const {
+  // The caches that are compared with an engine's are not in blocks.
   for (size_t i = 0; i < session->cacheCount(); ++i)
     if (session->cacheInfo(i).past == past)
-      return session->cacheView(i);
+      return session->caches().set().view(i);
   return std::nullopt;
 }
 

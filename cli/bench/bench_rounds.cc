@@ -169,13 +169,16 @@ private:
       times.push_back(*seconds * 1e3);
     }
     // Nothing reads faster than it can: whatever is slower was disturbed.
-    double floor = entry.subject->readFloor() * 1e3;
+    auto rows = entry.subject->cacheRows();
+    if (!rows)
+      return rows.takeError();
+    double floor = entry.subject->readFloor(*rows) * 1e3;
     for (int i = 1; i < floorReadings; ++i)
-      floor = std::min(floor, entry.subject->readFloor() * 1e3);
+      floor = std::min(floor, entry.subject->readFloor(*rows) * 1e3);
     samples.steps.insert(samples.steps.end(), times.begin(), times.end());
     samples.roundSteps.push_back(medianOf(std::move(times)));
     samples.roundFloors.push_back(floor);
-    samples.cacheBytes += static_cast<double>(entry.subject->cacheBytes());
+    samples.cacheBytes += static_cast<double>(rows->bytes());
     samples.temporaryBytes = std::max(samples.temporaryBytes, entry.subject->temporaryBytes());
     return llvm::Error::success();
   }

@@ -165,8 +165,7 @@ llvm::Error BenchSubject::bringTo(int64_t depth) {
   return llvm::Error::success();
 }
 
-double BenchSubject::readFloor() const {
-  MemorySpans rows = cacheSpans(*session);
+double BenchSubject::readFloor(const MemorySpans& rows) const {
   return readSeconds({&weights.spans, &rows}, *pool);
 }
 

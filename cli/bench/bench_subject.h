@@ -44,12 +44,12 @@ public:
   /// One token a row, after `length()` earlier ones; seconds.
   llvm::Expected<double> decode() { return step(1); }
   /// Reads once what such a step has to read; seconds.
-  double readFloor() const;
+  double readFloor(const runtime::MemorySpans& rows) const;
 
   int64_t length() const;
   int64_t weightBytes() const { return weights.spans.bytes(); }
-  /// Of the valid rows.
-  int64_t cacheBytes() const { return runtime::cacheSpans(*session).bytes(); }
+  /// The valid rows of the caches.
+  llvm::Expected<runtime::MemorySpans> cacheRows() const { return runtime::cacheSpans(*session); }
   /// That the latest step needed beside weights and caches.
   int64_t temporaryBytes() const;
 

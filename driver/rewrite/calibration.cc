@@ -95,7 +95,10 @@ private:
     const Session& session = reader.state();
     for (size_t i = 0; i < session.cacheCount(); ++i) {
       const ManifestCache& cache = session.cacheInfo(i);
-      const TensorView view = session.cacheView(i);
+      auto rows = session.cacheRows(i);
+      if (!rows)
+        return rows.takeError();
+      const TensorView& view = rows->view;
       if (!cache.oneBuffer || view.rank() != 4 || !storageOf(view.element))
         continue;
       std::vector<float>& magnitudes = largest[cache.past];

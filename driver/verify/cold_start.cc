@@ -28,7 +28,10 @@ llvm::Expected<StepResult> firstStep(Session& session, const EquivalencePlan& pl
   std::vector<Tensor> rows;
   std::vector<NamedView> seeds;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
-    auto copy = Tensor::copyOf(session.allocator(), session.exportedCacheView(i));
+    auto held = session.exportedCacheRows(i);
+    if (!held)
+      return held.takeError();
+    auto copy = Tensor::copyOf(session.allocator(), held->view);
     if (!copy)
       return copy.takeError();
     if (copy->view.element == ElementType::Float)

@@ -65,7 +65,10 @@ private:
         return invalid("the manifest does not describe '{}'", site.presents[i]);
       const auto axis = static_cast<unsigned>(defined.cacheInfo(*cache).sequenceAxis);
       // The valid rows of a buffer, all slots of a ring.
-      const TensorView held = defined.cacheView(*cache);
+      auto rows = defined.cacheRows(*cache);
+      if (!rows)
+        return rows.takeError();
+      const TensorView& held = rows->view;
       auto compared = compareTensors(held, sliceAxis(present->view, axis, 0, held.shape[axis]));
       if (!compared)
         return compared.takeError();
@@ -79,7 +82,10 @@ private:
       const std::optional<size_t> scales = cacheOf(site.valueScale);
       if (!scales)
         return invalid("the manifest does not describe '{}'", site.valueScale);
-      largestScale = largestMagnitude(defined.cacheView(*scales));
+      auto rows = defined.cacheRows(*scales);
+      if (!rows)
+        return rows.takeError();
+      largestScale = largestMagnitude(rows->view);
     }
     const Tensor* output = result.find(site.output);
     const Tensor* expected = result.find(site.definedOutput);
@@ -135,7 +141,7 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   if (plan.pastRows > 0) {
     if (llvm::Error error = (*first)->preset(plan.pastRows))
       return withFile(std::move(error), original.path);
-    if (llvm::Error error = seedQuantized(**second, **first))
+    if (llvm::Error error = seedQuantized((*second)->caches(), (*first)->caches()))
       return withFile(std::move(error), quantized.path);
   }
   QuantizationReport report;

@@ -6,6 +6,7 @@
 #include "llvm/Support/Error.h"
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,7 @@ struct CacheFileEntry {
 struct StoredCache {
   CacheFileEntry entry;
   llvm::SmallVector<TensorView, 1> parts;
+  std::shared_ptr<const void> owner; ///< of parts that are a copy
 };
 
 struct CacheFileContents {

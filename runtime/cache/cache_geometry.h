@@ -45,6 +45,8 @@ struct CacheGeometry {
   Extents shape(int64_t rows) const;
   /// Row i along the sequence axis belongs to token i, and rows beyond the last token mean nothing.
   bool hasRowPerToken() const { return update == ir::CacheUpdate::Grows || isInBlocks(); }
+  /// One buffer of fixed extents in which the row of position p is in slot p mod C.
+  bool isFixedRing() const { return isOverwritten && update == ir::CacheUpdate::Ring; }
   /// Its rows lie in the blocks of a pool.
   bool isInBlocks() const { return update == ir::CacheUpdate::Blocks; }
   /// The part of a tensor of this geometry that is one batch row's. The batch axis must be known,

@@ -111,16 +111,20 @@ const CacheGeometry* CacheSet::evenOnly() const {
 
 TensorView CacheSet::view(size_t index) const {
   const CacheGeometry& geometry = geometries[index];
-  if (!geometry.hasRowPerToken())
-    return tensors[index].view;
-  if (!geometry.isInBlocks())
-    return sliceAxis(tensors[index].view, geometry.sequenceAxis(), 0, longest);
-  llvm::Expected<Tensor> rows = joinedRows(index);
-  if (!rows)
-    llvm::report_bad_alloc_error("no memory for the rows of a cache");
-  joined.resize(size());
-  joined[index] = std::move(*rows);
-  return joined[index].view;
+  assert(!geometry.isInBlocks());
+  return geometry.hasRowPerToken()
+             ? sliceAxis(tensors[index].view, geometry.sequenceAxis(), 0, longest)
+             : tensors[index].view;
+}
+
+llvm::Expected<Tensor> CacheSet::rows(size_t index) const {
+  if (inBlocks(index))
+    return joinedRows(index);
+  return Tensor{nullptr, view(index)};
+}
+
+llvm::Expected<Tensor> CacheSet::copyOfRows(size_t index) const {
+  return inBlocks(index) ? joinedRows(index) : Tensor::copyOf(options.allocator, view(index));
 }
 
 void CacheSet::setLengths(llvm::ArrayRef<int64_t> values) {
@@ -482,7 +486,6 @@ llvm::Error CacheSet::freeze() {
     if (llvm::Error error = table->pack())
       return error;
     table->manager().trim();
-    joined.clear();
   }
   tensors = std::move(packed);
   options.room = longest;
@@ -842,7 +845,7 @@ llvm::Error checkScales(const CacheFileContents::Cache& stored) {
 
 } // namespace
 
-std::vector<StoredCache> CacheSet::stored() const {
+llvm::Expected<std::vector<StoredCache>> CacheSet::stored() const {
   std::vector<StoredCache> result;
   bool apart = isRagged();
   for (size_t i = 0; i < size(); ++i) {
@@ -851,7 +854,11 @@ std::vector<StoredCache> CacheSet::stored() const {
     cache.entry.name = geometry.name;
     cache.entry.element = geometry.element;
     cache.entry.sequenceAxis = geometry.sequenceAxis();
-    TensorView valid = view(i);
+    llvm::Expected<Tensor> held = rows(i);
+    if (!held)
+      return held.takeError();
+    cache.owner = std::move(held->owner);
+    TensorView valid = std::move(held->view);
     if (geometry.update == CacheUpdate::Static)
       valid = withoutZeroRows(valid, geometry.sequenceAxis(), longest);
     cache.entry.shape = valid.shape;

@@ -76,8 +76,12 @@ public:
   const CacheGeometry& geometry(size_t index) const { return geometries[index]; }
   const TensorView& buffer(size_t index) const { return tensors[index].view; }
   /// The valid rows of a cache with a row per token, as many as the longest batch row has; all of
-  /// any other. Of a cache in blocks a copy of its rows, which lives until the next one is made.
+  /// any other. Requires a cache that is not in blocks, whose rows have no one place.
   TensorView view(size_t index) const;
+  /// The same rows of any cache: the view, or a copy of rows that are in blocks.
+  llvm::Expected<Tensor> rows(size_t index) const;
+  /// A copy of them.
+  llvm::Expected<Tensor> copyOfRows(size_t index) const;
   /// Bytes that the caches have room for, whether pages stand behind them or not; of blocks, with
   /// those of all who share the pool.
   int64_t bytes() const;
@@ -131,7 +135,7 @@ public:
   llvm::Error thaw(int64_t room);
 
   /// What a file of this set holds: valid rows.
-  std::vector<StoredCache> stored() const;
+  llvm::Expected<std::vector<StoredCache>> stored() const;
   /// Takes over what a file holds, which must fit: other caches, extents or batch sizes are an
   /// error. Shared buffers with less than `room` rows are replaced.
   llvm::Error restore(const CacheFileContents& contents, int64_t room);
@@ -172,8 +176,7 @@ private:
   std::vector<CacheGeometry> geometries;
   std::vector<Tensor> tensors; ///< of caches in blocks: without rows
   std::optional<BlockTable> table;
-  std::vector<size_t> partOf; ///< which part of a block a cache is
-  mutable std::vector<Tensor> joined;
+  std::vector<size_t> partOf;              ///< which part of a block a cache is
   mutable std::vector<Tensor> emptyBlocks; ///< zeros, where `wholeBlock` needed some
   llvm::SmallVector<int64_t, 4> tokens;
   int64_t longest = 0;

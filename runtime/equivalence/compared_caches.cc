@@ -42,14 +42,12 @@ std::vector<CachePair> pairCaches(const Session& a, const Session& b) {
 llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
                                         std::optional<int64_t> count, const ManifestCache& other,
                                         Tensor& storage) {
-  TensorView view = session.exportedCacheView(index);
-  if (count) {
-    auto taken = lastRowsInOrder(session, index, *count);
-    if (!taken)
-      return taken.takeError();
-    storage = std::move(*taken);
-    view = storage.view;
-  }
+  auto taken =
+      count ? lastRowsInOrder(session.caches(), index, *count) : session.exportedCacheRows(index);
+  if (!taken)
+    return taken.takeError();
+  storage = std::move(*taken);
+  const TensorView& view = storage.view;
   if (!isPartOf(other, session.cacheInfo(index)))
     return view;
   auto part = viewOfPart(view, other);
@@ -100,14 +98,20 @@ llvm::Error presetAlike(Session& a, Session& b, int64_t tokens) {
   if (areNamedAlike)
     return parts.preset(tokens);
   std::vector<NamedView> rows;
+  std::vector<Tensor> kept; // what those are views of
   llvm::StringSet<> known;
   for (const CachePair& pair : pairs) {
     const size_t whole = isSplitInA ? pair.second : pair.first;
     const ManifestCache& part = parts.cacheInfo(isSplitInA ? pair.first : pair.second);
     const bool isPart = isPartOf(part, wholes.cacheInfo(whole));
     const std::string& name = isPart ? part.part->past : part.past;
-    if (known.insert(name).second)
-      rows.push_back({name, wholes.exportedCacheView(whole)});
+    if (!known.insert(name).second)
+      continue;
+    auto exported = wholes.exportedCacheRows(whole);
+    if (!exported)
+      return exported.takeError();
+    rows.push_back({name, exported->view});
+    kept.push_back(std::move(*exported));
   }
   return parts.seed(rows, tokens);
 }

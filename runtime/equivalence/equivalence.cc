@@ -87,7 +87,8 @@ int64_t tokensOf(const DecoderStep& step) {
 
 /// The rows that a ring holds; nullopt for any other cache.
 std::optional<int64_t> rowsOfRing(const Session& session, size_t index) {
-  return isRing(session, index) ? std::optional<int64_t>(heldRows(session, index)) : std::nullopt;
+  const CacheState& caches = session.caches();
+  return isRing(caches, index) ? std::optional<int64_t>(heldRows(caches, index)) : std::nullopt;
 }
 
 class SideBySide {
@@ -449,10 +450,9 @@ private:
         axes = TokenAxes{*batch, narrow.exportedSequenceAxis(index), 0};
       // A ring and a cache that is none have some last rows in common.
       std::optional<int64_t> common;
-      if (a.exportedCacheView(first).shape[a.exportedSequenceAxis(first)] !=
-              b.exportedCacheView(second).shape[b.exportedSequenceAxis(second)] &&
-          (isRing(a, first) || isRing(b, second))) {
-        common = std::min(heldRows(a, first), heldRows(b, second));
+      if (slotCount(a.caches(), first) != slotCount(b.caches(), second) &&
+          (isRing(a.caches(), first) || isRing(b.caches(), second))) {
+        common = std::min(heldRows(a.caches(), first), heldRows(b.caches(), second));
         if (axes)
           axes->firstPosition = a.length() - *common;
       }

@@ -108,11 +108,16 @@ llvm::Expected<WeightSpans> weightSpans(const Graph& graph) {
   return weights;
 }
 
-MemorySpans cacheSpans(const Session& session) {
+llvm::Expected<MemorySpans> cacheSpans(const Session& session) {
   MemorySpans spans;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
     const ManifestCache& cache = session.cacheInfo(i);
-    TensorView view = session.cacheView(i);
+    llvm::Expected<Tensor> rows = session.cacheRows(i);
+    if (!rows)
+      return rows.takeError();
+    if (rows->owner)
+      spans.owners.push_back(rows->owner);
+    const TensorView& view = rows->view;
     const auto axis = static_cast<unsigned>(cache.sequenceAxis);
     int64_t end = std::min(view.shape[axis], session.length());
     int64_t begin = cache.window > 0 ? std::max<int64_t>(0, end - cache.window) : 0;

@@ -5,6 +5,7 @@
 #include "runtime/threads/thread_pool.h"
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace kvopt::runtime {
 /// Pieces of memory that do not overlap.
 struct MemorySpans {
   std::vector<std::span<const std::byte>> pieces;
+  std::vector<std::shared_ptr<const void>> owners; ///< of pieces that are copies
   int64_t bytes() const;
 };
 
@@ -29,7 +31,8 @@ llvm::Expected<WeightSpans> weightSpans(const ir::Graph& graph);
 
 /// The valid rows of a session's caches, as they lie in memory: of a window its latest rows only,
 /// of a cache of static capacity the rows up to the session's length. Valid until the next step.
-MemorySpans cacheSpans(const Session& session);
+/// Rows that are in blocks are copied.
+llvm::Expected<MemorySpans> cacheSpans(const Session& session);
 
 /// Reads all of it once, spread over the pool's threads in pieces of equal size. Seconds.
 double readSeconds(llvm::ArrayRef<const MemorySpans*> spans, ThreadPool& pool);

@@ -285,28 +285,35 @@ private:
     TensorView theirs = *part;
     // Recordings are of what a model computes, not of codes.
     Tensor numbers;
-    const std::optional<size_t> scales = scalesOf(session, cache);
+    const std::optional<size_t> scales = session.caches().scalesOf(cache);
     if (scales) {
-      auto dequantized = dequantizedCache(session, cache, *scales, theirs.element);
+      auto dequantized = dequantizedCache(session.caches(), cache, *scales, theirs.element);
       if (!dequantized)
         return dequantized.takeError();
       numbers = std::move(*dequantized);
     }
     // What codes with constant scales stand for is not told by caches.
-    const ElementType code = session.cacheView(cache).element;
+    const ElementType code = session.cacheBuffer(cache).element;
     if (!numbers.owner && (code == ElementType::Int8 || code == ElementType::UInt8) &&
         theirs.element != code)
       return llvm::Error::success();
     const unsigned sequence = session.exportedSequenceAxis(cache);
-    TensorView ours = numbers.owner ? numbers.view : session.exportedCacheView(cache);
+    if (!numbers.owner) {
+      auto exported = session.exportedCacheRows(cache);
+      if (!exported)
+        return exported.takeError();
+      numbers = std::move(*exported);
+    }
+    TensorView ours = numbers.view;
     int64_t first = 0;
     // A ring and a cache that is none have some last rows in common, and so has a cache of which
     // the model gave the rows of each step only.
-    const bool hasLastRows = theirs.rank() == ours.rank() &&
-                             (isRing(session, cache) || theirs.shape[sequence] == result.tokens);
+    const bool hasLastRows =
+        theirs.rank() == ours.rank() &&
+        (isRing(session.caches(), cache) || theirs.shape[sequence] == result.tokens);
     if (hasLastRows && theirs.shape[sequence] != ours.shape[sequence]) {
       const int64_t recordedRows = theirs.shape[sequence];
-      const int64_t rows = std::min(recordedRows, heldRows(session, cache));
+      const int64_t rows = std::min(recordedRows, heldRows(session.caches(), cache));
       auto held = lastNumbers(cache, scales, rows, theirs.element);
       if (!held)
         return held.takeError();
@@ -325,13 +332,13 @@ private:
   /// What the last rows of a cache are or, where it has scales, stand for.
   llvm::Expected<Tensor> lastNumbers(size_t cache, std::optional<size_t> scales, int64_t rows,
                                      ElementType element) const {
-    auto held = lastRowsInOrder(session, cache, rows);
+    auto held = lastRowsInOrder(session.caches(), cache, rows);
     if (!held || !scales)
       return held;
-    auto factors = lastRowsInOrder(session, *scales, rows);
+    auto factors = lastRowsInOrder(session.caches(), *scales, rows);
     if (!factors)
       return factors;
-    return dequantizedRows(session, cache, held->view, factors->view, element);
+    return dequantizedRows(session.caches(), cache, held->view, factors->view, element);
   }
 
   Session& session;
@@ -365,9 +372,13 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
     for (const NamedTensor& output : computed->outputs)
       if (llvm::Error error = record(output.name, output.tensor.view))
         return error;
-    for (size_t i = 0; i < session.cacheCount(); ++i)
-      if (llvm::Error error = record(session.cacheInfo(i).present, session.exportedCacheView(i)))
+    for (size_t i = 0; i < session.cacheCount(); ++i) {
+      auto rows = session.exportedCacheRows(i);
+      if (!rows)
+        return rows.takeError();
+      if (llvm::Error error = record(session.cacheInfo(i).present, rows->view))
         return error;
+    }
     own.push_back(std::move(recorded));
   }
   return own;

@@ -9,7 +9,7 @@
 namespace kvopt::runtime {
 
 /// Of a tensor laid out as the cache that `cache` is a part of, that part, laid out as
-/// Session::exportedCacheView, with all rows of the sequence. nullopt where the tensor has other
+/// CacheState::exportedRows, with all rows of the sequence. nullopt where the tensor has other
 /// axes, or ends before the part does.
 std::optional<TensorView> viewOfPart(const TensorView& whole, const ir::ManifestCache& cache);
 

@@ -9,29 +9,17 @@
 namespace kvopt::runtime {
 using namespace ir;
 
-std::optional<size_t> scalesOf(const Session& session, size_t cache) {
-  const ManifestCache& codes = session.cacheInfo(cache);
-  if ((codes.dtype != ElementType::Int8 && codes.codeColumns == 0) || isScale(codes.role))
-    return std::nullopt;
-  for (size_t i = 0; i < session.cacheCount(); ++i) {
-    const ManifestCache& other = session.cacheInfo(i);
-    if (other.layer == codes.layer && other.role == scaleRole(codes.role))
-      return i;
-  }
-  return std::nullopt;
-}
-
 namespace {
 
 /// The products of four-bit codes and multipliers, contiguous, as int8.
-llvm::Expected<Tensor> unpackedCodes(const Session& session, const TensorView& packed,
+llvm::Expected<Tensor> unpackedCodes(const CacheState& caches, const TensorView& packed,
                                      const ManifestCache& info) {
   Extents shape = packed.shape;
   const std::optional<CacheLayout> layout = info.layout();
   if (!layout || layout->columnAxis() + 1 != packed.rank())
     return invalid("the columns of cache '{}' are not side by side", info.past);
   shape.back() = info.codeColumns;
-  auto result = Tensor::create(session.allocator(), ElementType::Int8, shape);
+  auto result = Tensor::create(caches.allocator(), ElementType::Int8, shape);
   if (!result)
     return result;
   Extents index(packed.rank(), 0);
@@ -50,18 +38,24 @@ llvm::Expected<Tensor> unpackedCodes(const Session& session, const TensorView& p
 
 } // namespace
 
-llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, size_t scales,
+llvm::Expected<Tensor> dequantizedCache(const CacheState& caches, size_t cache, size_t scales,
                                         ElementType element) {
-  return dequantizedRows(session, cache, session.cacheView(cache), session.cacheView(scales),
-                         element);
+  auto codes = caches.rows(cache);
+  if (!codes)
+    return codes;
+  auto factors = caches.rows(scales);
+  if (!factors)
+    return factors;
+  return dequantizedRows(caches, cache, codes->view, factors->view, element);
 }
 
-llvm::Expected<Tensor> dequantizedRows(const Session& session, size_t cache, const TensorView& rows,
-                                       const TensorView& scales, ElementType element) {
+llvm::Expected<Tensor> dequantizedRows(const CacheState& caches, size_t cache,
+                                       const TensorView& rows, const TensorView& scales,
+                                       ElementType element) {
   TensorView codes = rows;
   Tensor unpacked;
-  if (session.cacheInfo(cache).codeColumns != 0) {
-    auto products = unpackedCodes(session, codes, session.cacheInfo(cache));
+  if (caches.info(cache).codeColumns != 0) {
+    auto products = unpackedCodes(caches, codes, caches.info(cache));
     if (!products)
       return products.takeError();
     unpacked = std::move(*products);
@@ -70,14 +64,14 @@ llvm::Expected<Tensor> dequantizedRows(const Session& session, size_t cache, con
   TensorView factors = scales;
   if (!storageOf(element) || factors.element != ElementType::Float ||
       factors.rank() != codes.rank())
-    return invalid("the scales of cache '{}' do not fit it", session.cacheInfo(cache).past);
+    return invalid("the scales of cache '{}' do not fit it", caches.info(cache).past);
   for (unsigned axis = 0; axis < codes.rank(); ++axis) {
     if (factors.shape[axis] == 1)
       factors.strides[axis] = 0;
     else if (factors.shape[axis] != codes.shape[axis])
-      return invalid("the scales of cache '{}' do not fit it", session.cacheInfo(cache).past);
+      return invalid("the scales of cache '{}' do not fit it", caches.info(cache).past);
   }
-  auto result = Tensor::create(session.allocator(), element, codes.shape);
+  auto result = Tensor::create(caches.allocator(), element, codes.shape);
   if (!result)
     return result;
   Extents index(codes.rank(), 0);

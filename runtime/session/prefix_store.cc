@@ -22,17 +22,28 @@ struct PrefixStore::Block {
 
 namespace {
 
-llvm::Error checkSession(const Session& session) {
-  if (session.batch() != 1)
-    return usageError("prefixes are of single sequences, not of a batch of {}", session.batch());
-  for (size_t i = 0; i < session.cacheCount(); ++i) {
-    const ManifestCache& cache = session.cacheInfo(i);
+llvm::Error checkCaches(const CacheState& caches) {
+  if (caches.batch() != 1)
+    return usageError("prefixes are of single sequences, not of a batch of {}", caches.batch());
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const ManifestCache& cache = caches.info(i);
     if (cache.update != CacheUpdate::Grows && cache.update != CacheUpdate::Blocks)
       return usageError("cache '{}' does not hold a row for each token", cache.past);
   }
-  if (session.cacheCount() == 0)
+  if (caches.size() == 0)
     return usageError("the model has no caches");
   return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<Tensor>> exportedRowsOf(const CacheState& caches) {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    auto rows = caches.exportedRows(i);
+    if (!rows)
+      return rows.takeError();
+    all.push_back(std::move(*rows));
+  }
+  return all;
 }
 
 template <typename T> std::span<const std::byte> bytesOf(const T& elements) {
@@ -52,13 +63,13 @@ size_t PrefixStore::PlaceHash::operator()(const Place& place) const {
   return checksum.value();
 }
 
-PrefixStore::Place PrefixStore::placeOf(const Session& session, llvm::ArrayRef<int64_t> tokens,
+PrefixStore::Place PrefixStore::placeOf(const CacheState& caches, llvm::ArrayRef<int64_t> tokens,
                                         size_t index, uint64_t before, uint64_t context) const {
   const auto count = static_cast<size_t>(options.blockTokens);
   Place place;
   place.before = before;
   if (before == 0) {
-    place.model = session.fingerprint();
+    place.model = caches.fingerprint();
     place.context = context;
   }
   place.tokens = tokens.slice(index * count, count).vec();
@@ -66,12 +77,12 @@ PrefixStore::Place PrefixStore::placeOf(const Session& session, llvm::ArrayRef<i
 }
 
 std::vector<std::shared_ptr<const PrefixStore::Block>>
-PrefixStore::find(const Session& session, llvm::ArrayRef<int64_t> tokens, uint64_t context) {
+PrefixStore::find(const CacheState& caches, llvm::ArrayRef<int64_t> tokens, uint64_t context) {
   std::vector<std::shared_ptr<const Block>> found;
   const size_t count = tokens.size() / static_cast<size_t>(options.blockTokens);
   while (found.size() < count) {
     const uint64_t before = found.empty() ? 0 : found.back()->number;
-    const auto known = places.find(placeOf(session, tokens, found.size(), before, context));
+    const auto known = places.find(placeOf(caches, tokens, found.size(), before, context));
     if (known == places.end())
       break;
     found.push_back(*known->second);
@@ -103,34 +114,37 @@ bool PrefixStore::insert(const std::shared_ptr<const Block>& block, const Block*
   return true;
 }
 
-llvm::Error PrefixStore::keep(const Session& session, llvm::ArrayRef<int64_t> tokens,
+llvm::Error PrefixStore::keep(const CacheState& caches, llvm::ArrayRef<int64_t> tokens,
                               uint64_t context) {
-  if (llvm::Error error = checkSession(session))
+  if (llvm::Error error = checkCaches(caches))
     return error;
-  if (static_cast<int64_t>(tokens.size()) > session.length())
+  if (static_cast<int64_t>(tokens.size()) > caches.length())
     return usageError("{} tokens, of which the session has seen {}", tokens.size(),
-                      session.length());
-  if (static_cast<int64_t>(tokens.size()) > session.intactTokens())
+                      caches.length());
+  if (static_cast<int64_t>(tokens.size()) > caches.intactTokens())
     return usageError("{} tokens, of which the session holds {} as it has seen them: others were "
                       "dropped behind those",
-                      tokens.size(), session.intactTokens());
+                      tokens.size(), caches.intactTokens());
   const size_t count = tokens.size() / static_cast<size_t>(options.blockTokens);
-  (void)session.fingerprint(); // computed once, before the lock
+  (void)caches.fingerprint(); // computed once, before the lock
   size_t known = 0;
   {
     const std::lock_guard<std::mutex> lock(guard);
-    known = find(session, tokens, context).size();
+    known = find(caches, tokens, context).size();
   }
   // Rows are copied while others use the store.
   std::vector<std::shared_ptr<Block>> fresh;
+  auto held = known < count ? exportedRowsOf(caches) : std::vector<Tensor>();
+  if (!held)
+    return held.takeError();
   const auto allocator = std::make_shared<Allocator>();
   for (size_t index = known; index < count; ++index) {
     auto block = std::make_shared<Block>();
     const int64_t first = static_cast<int64_t>(index) * options.blockTokens;
-    for (size_t i = 0; i < session.cacheCount(); ++i) {
-      auto rows = Tensor::copyOf(allocator, sliceAxis(session.exportedCacheView(i),
-                                                      session.exportedSequenceAxis(i), first,
-                                                      first + options.blockTokens));
+    for (size_t i = 0; i < caches.size(); ++i) {
+      auto rows =
+          Tensor::copyOf(allocator, sliceAxis((*held)[i].view, caches.exportedSequenceAxis(i),
+                                              first, first + options.blockTokens));
       if (!rows)
         return rows.takeError();
       block->bytes += rows->view.byteSize();
@@ -139,14 +153,14 @@ llvm::Error PrefixStore::keep(const Session& session, llvm::ArrayRef<int64_t> to
     fresh.push_back(std::move(block));
   }
   const std::lock_guard<std::mutex> lock(guard);
-  std::vector<std::shared_ptr<const Block>> chain = find(session, tokens, context);
+  std::vector<std::shared_ptr<const Block>> chain = find(caches, tokens, context);
   // Of the blocks that were there at first, some may be gone by now.
   for (size_t index = chain.size(); index >= known && index < count; ++index) {
     std::shared_ptr<Block>& block = fresh[index - known];
     if (block->bytes > options.mostBytes)
       break;
     const Block* before = chain.empty() ? nullptr : chain.back().get();
-    block->place = placeOf(session, tokens, index, before ? before->number : 0, context);
+    block->place = placeOf(caches, tokens, index, before ? before->number : 0, context);
     block->number = ++lastNumber;
     if (!insert(block, before))
       break;
@@ -155,20 +169,20 @@ llvm::Error PrefixStore::keep(const Session& session, llvm::ArrayRef<int64_t> to
   return llvm::Error::success();
 }
 
-llvm::Expected<int64_t> PrefixStore::restore(Session& session, llvm::ArrayRef<int64_t> tokens,
+llvm::Expected<int64_t> PrefixStore::restore(CacheState& caches, llvm::ArrayRef<int64_t> tokens,
                                              uint64_t context) {
-  if (llvm::Error error = checkSession(session))
+  if (llvm::Error error = checkCaches(caches))
     return error;
-  if (session.length() != 0)
-    return usageError("the session holds {} tokens already", session.length());
+  if (caches.length() != 0)
+    return usageError("the session holds {} tokens already", caches.length());
   if (tokens.empty())
     return 0;
-  (void)session.fingerprint(); // computed once, before the lock
+  (void)caches.fingerprint(); // computed once, before the lock
   std::vector<std::shared_ptr<const Block>> chain;
   {
     const std::lock_guard<std::mutex> lock(guard);
     const llvm::ArrayRef<int64_t> wanted = tokens.drop_back();
-    chain = find(session, wanted, context);
+    chain = find(caches, wanted, context);
     counters.hits += static_cast<int64_t>(chain.size());
     counters.misses += static_cast<int64_t>(wanted.size()) / options.blockTokens -
                        static_cast<int64_t>(chain.size());
@@ -178,12 +192,12 @@ llvm::Expected<int64_t> PrefixStore::restore(Session& session, llvm::ArrayRef<in
   const int64_t count = static_cast<int64_t>(chain.size()) * options.blockTokens;
   std::vector<Tensor> joined;
   std::vector<NamedView> seeds;
-  for (size_t i = 0; i < session.cacheCount(); ++i) {
-    const unsigned axis = session.exportedSequenceAxis(i);
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const unsigned axis = caches.exportedSequenceAxis(i);
     const TensorView& first = chain.front()->rows[i].view;
     Extents shape = first.shape;
     shape[axis] = count;
-    auto rows = Tensor::create(session.allocator(), first.element, shape);
+    auto rows = Tensor::create(caches.allocator(), first.element, shape);
     if (!rows)
       return rows.takeError();
     for (size_t index = 0; index < chain.size(); ++index) {
@@ -192,9 +206,9 @@ llvm::Expected<int64_t> PrefixStore::restore(Session& session, llvm::ArrayRef<in
                    sliceAxis(rows->view, axis, at, at + options.blockTokens));
     }
     joined.push_back(std::move(*rows));
-    seeds.push_back({session.cacheInfo(i).past, joined.back().view});
+    seeds.push_back({caches.info(i).past, joined.back().view});
   }
-  if (llvm::Error error = session.seed(seeds, count, Session::RowOrigin::ThisModel))
+  if (llvm::Error error = caches.seed(seeds, count, RowOrigin::ThisModel))
     return error;
   return count;
 }

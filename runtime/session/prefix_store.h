@@ -1,7 +1,7 @@
 // PrefixStore: rows of caches by the tokens that made them, for sessions that begin alike.
 #pragma once
 
-#include "runtime/session/session.h"
+#include "runtime/session/cache_state.h"
 
 #include <list>
 #include <memory>
@@ -36,12 +36,13 @@ public:
   /// `context` stands for whatever else its rows depend on, as an encoded sequence: prefixes of
   /// different contexts have nothing in common. A usage error for batches, for caches that do
   /// not hold a row for each token, and for tokens from before others were dropped
-  /// (Session::intactTokens).
-  llvm::Error keep(const Session& session, llvm::ArrayRef<int64_t> tokens, uint64_t context = 0);
+  /// (CacheState::intactTokens).
+  llvm::Error keep(const CacheState& caches, llvm::ArrayRef<int64_t> tokens, uint64_t context = 0);
 
   /// Brings an empty session to the longest prefix of `tokens` that was kept, without the last one,
-  /// whose scores are wanted; how many tokens that is. Errors as of `keep`, and of Session::seed.
-  llvm::Expected<int64_t> restore(Session& session, llvm::ArrayRef<int64_t> tokens,
+  /// whose scores are wanted; how many tokens that is. Errors as of `keep`, and of
+  /// CacheState::seed.
+  llvm::Expected<int64_t> restore(CacheState& caches, llvm::ArrayRef<int64_t> tokens,
                                   uint64_t context = 0);
 
   PrefixStoreStatistics statistics() const;
@@ -62,10 +63,10 @@ private:
   };
   using Blocks = std::list<std::shared_ptr<const Block>>;
 
-  Place placeOf(const Session& session, llvm::ArrayRef<int64_t> tokens, size_t index,
+  Place placeOf(const CacheState& caches, llvm::ArrayRef<int64_t> tokens, size_t index,
                 uint64_t before, uint64_t context) const;
   /// The known blocks that `tokens` begin with. The lock is held.
-  std::vector<std::shared_ptr<const Block>> find(const Session& session,
+  std::vector<std::shared_ptr<const Block>> find(const CacheState& caches,
                                                  llvm::ArrayRef<int64_t> tokens, uint64_t context);
   /// Behind `before` in a chain, null for none; false where that is gone. The lock is held.
   bool insert(const std::shared_ptr<const Block>& block, const Block* before);

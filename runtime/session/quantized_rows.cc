@@ -2,7 +2,6 @@
 #include "runtime/session/quantized_rows.h"
 
 #include "runtime/memory/element_storage.h"
-#include "runtime/session/dequantized_cache.h"
 #include "runtime/simd/four_bit_rows.h"
 #include "runtime/simd/quantize_row.h"
 #include "support/diagnostic.h"
@@ -20,24 +19,24 @@ struct QuantizedRows {
   Tensor scales;
 };
 
-llvm::Expected<QuantizedRows> quantizedRows(const Session& session, size_t cache,
+llvm::Expected<QuantizedRows> quantizedRows(const CacheState& caches, size_t cache,
                                             const TensorView& rows) {
-  const ManifestCache& info = session.cacheInfo(cache);
+  const ManifestCache& info = caches.info(cache);
   const auto storage = storageOf(rows.element);
   const std::optional<CacheLayout> layout = info.layout();
   if (!storage || rows.rank() == 0 || !layout || layout->columnAxis() + 1 != rows.rank())
     return unsupported("the columns of cache '{}' are not side by side", info.past);
-  auto packed = Tensor::copyOf(session.allocator(), rows);
+  auto packed = Tensor::copyOf(caches.allocator(), rows);
   if (!packed)
     return packed.takeError();
   const int64_t width = rows.shape.back();
   Extents shape = rows.shape;
   shape.back() = 1;
-  auto scales = Tensor::create(session.allocator(), ElementType::Float, shape);
+  auto scales = Tensor::create(caches.allocator(), ElementType::Float, shape);
   if (!scales)
     return scales.takeError();
   shape.back() = info.codeColumns != 0 ? FourBitRow{width}.bytes() : width;
-  auto codes = Tensor::create(session.allocator(), info.dtype, shape);
+  auto codes = Tensor::create(caches.allocator(), info.dtype, shape);
   if (!codes)
     return codes.takeError();
   const int64_t rowBytes =
@@ -54,28 +53,32 @@ llvm::Expected<QuantizedRows> quantizedRows(const Session& session, size_t cache
   return QuantizedRows{std::move(*codes), std::move(*scales)};
 }
 
-std::optional<size_t> counterpartOf(const ManifestCache& wanted, const Session& exact) {
-  for (size_t i = 0; i < exact.cacheCount(); ++i)
-    if (exact.cacheInfo(i).past == wanted.past)
+std::optional<size_t> counterpartOf(const ManifestCache& wanted, const CacheState& exact) {
+  for (size_t i = 0; i < exact.size(); ++i)
+    if (exact.info(i).past == wanted.past)
       return i;
   return std::nullopt;
 }
 
 } // namespace
 
-llvm::Error seedQuantized(Session& quantized, const Session& exact) {
+llvm::Error seedQuantized(CacheState& quantized, const CacheState& exact) {
   std::vector<QuantizedRows> made;
+  std::vector<Tensor> kept; ///< what views are of
   std::vector<NamedView> rows;
-  made.reserve(quantized.cacheCount()); // views point into it
-  for (size_t i = 0; i < quantized.cacheCount(); ++i) {
-    const ManifestCache& cache = quantized.cacheInfo(i);
+  for (size_t i = 0; i < quantized.size(); ++i) {
+    const ManifestCache& cache = quantized.info(i);
     if (isScale(cache.role))
       continue; // comes with its codes
     const std::optional<size_t> source = counterpartOf(cache, exact);
     if (!source)
       return unsupported("no cache has the rows of '{}'", cache.past);
-    const TensorView view = exact.exportedCacheView(*source);
-    const std::optional<size_t> scales = scalesOf(quantized, i);
+    auto held = exact.exportedRows(*source);
+    if (!held)
+      return held.takeError();
+    kept.push_back(*held);
+    const TensorView& view = held->view;
+    const std::optional<size_t> scales = quantized.scalesOf(i);
     if (!scales) {
       rows.push_back({cache.past, view});
       continue;
@@ -85,9 +88,9 @@ llvm::Error seedQuantized(Session& quantized, const Session& exact) {
       return codes.takeError();
     made.push_back(std::move(*codes));
     rows.push_back({cache.past, made.back().codes.view});
-    rows.push_back({quantized.cacheInfo(*scales).past, made.back().scales.view});
+    rows.push_back({quantized.info(*scales).past, made.back().scales.view});
   }
-  return quantized.seed(rows, exact.length(), Session::RowOrigin::ThisModel);
+  return quantized.seed(rows, exact.length(), RowOrigin::ThisModel);
 }
 
 } // namespace kvopt::runtime

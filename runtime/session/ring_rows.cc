@@ -8,29 +8,33 @@
 namespace kvopt::runtime {
 using namespace ir;
 
-bool isRing(const Session& session, size_t index) {
-  const ManifestCache& cache = session.cacheInfo(index);
-  return cache.oneBuffer && cache.update == CacheUpdate::Ring;
+int64_t slotCount(const CacheState& caches, size_t index) {
+  const CacheGeometry& geometry = caches.set().geometry(index);
+  return geometry.hasRowPerToken() ? caches.length()
+                                   : caches.set().buffer(index).shape[geometry.sequenceAxis()];
 }
 
-int64_t heldRows(const Session& session, size_t index) {
-  const int64_t rows = session.exportedCacheView(index).shape[session.exportedSequenceAxis(index)];
-  return isRing(session, index) ? std::min(rows, session.length()) : rows;
+int64_t heldRows(const CacheState& caches, size_t index) {
+  const int64_t rows = slotCount(caches, index);
+  return isRing(caches, index) ? std::min(rows, caches.length()) : rows;
 }
 
-llvm::Expected<Tensor> lastRowsInOrder(const Session& session, size_t index, int64_t count) {
-  const TensorView view = session.exportedCacheView(index);
-  const unsigned axis = session.exportedSequenceAxis(index);
+llvm::Expected<Tensor> lastRowsInOrder(const CacheState& caches, size_t index, int64_t count) {
+  llvm::Expected<Tensor> held = caches.exportedRows(index);
+  if (!held)
+    return held;
+  const TensorView& view = held->view;
+  const unsigned axis = caches.exportedSequenceAxis(index);
   const int64_t rows = view.shape[axis];
-  assert(count <= heldRows(session, index));
-  if (!isRing(session, index))
-    return Tensor::copyOf(session.allocator(), sliceAxis(view, axis, rows - count, rows));
+  assert(count <= heldRows(caches, index));
+  if (!isRing(caches, index))
+    return Tensor::copyOf(caches.allocator(), sliceAxis(view, axis, rows - count, rows));
   Extents shape = view.shape;
   shape[axis] = count;
-  auto result = Tensor::create(session.allocator(), view.element, shape);
+  auto result = Tensor::create(caches.allocator(), view.element, shape);
   if (!result || count == 0)
     return result;
-  const int64_t first = (session.length() - count) % rows;
+  const int64_t first = (caches.length() - count) % rows;
   const int64_t beforeWrap = std::min(count, rows - first);
   copyElements(sliceAxis(view, axis, first, first + beforeWrap),
                sliceAxis(result->view, axis, 0, beforeWrap));

@@ -62,9 +62,9 @@ TEST_F(PrefixStoreTest, GivesTheRowsOfTheSessionThatKeptThem) {
     PrefixStore store({16});
     auto first = sessionOf(model);
     feed(*first, tokens);
-    successOrThrow(store.keep(*first, tokens));
+    successOrThrow(store.keep(first->caches(), tokens));
     EXPECT_EQ(store.statistics().blocks, 3);
-    successOrThrow(store.keep(*first, tokens)); // what is there already
+    successOrThrow(store.keep(first->caches(), tokens)); // what is there already
     EXPECT_EQ(store.statistics().blocks, 3);
     // The 49 tokens before the last one hold three blocks; 33 hold two, of which one has other
     // tokens.
@@ -72,13 +72,14 @@ TEST_F(PrefixStoreTest, GivesTheRowsOfTheSessionThatKeptThem) {
     other[20] += 1;
     for (const auto& [prompt, found] : {std::pair(tokens, 48), std::pair(other, 16)}) {
       auto second = sessionOf(model);
-      ASSERT_EQ(valueOrThrow(store.restore(*second, prompt)), found);
+      ASSERT_EQ(valueOrThrow(store.restore(second->caches(), prompt)), found);
       EXPECT_EQ(second->length(), found);
       auto third = sessionOf(model);
       feed(*third, tokens);
       successOrThrow(third->crop(found));
       for (size_t i = 0; i < second->cacheCount(); ++i)
-        EXPECT_TRUE(isSame(second->cacheView(i), third->cacheView(i)));
+        EXPECT_TRUE(isSame(valueOrThrow(second->cacheRows(i)).view,
+                           valueOrThrow(third->cacheRows(i)).view));
       const auto rest = llvm::ArrayRef<int64_t>(prompt).drop_front(static_cast<size_t>(found));
       const StepResult ours = feed(*second, rest);
       const StepResult expected = feed(*third, rest);
@@ -96,14 +97,15 @@ TEST_F(PrefixStoreTest, TellsModelsAndContextsApart) {
   PrefixStore store({16});
   auto session = sessionOf(model);
   feed(*session, tokens);
-  successOrThrow(store.keep(*session, tokens, 5));
+  successOrThrow(store.keep(session->caches(), tokens, 5));
   auto same = sessionOf(model);
-  EXPECT_EQ(valueOrThrow(store.restore(*same, tokens, 6)), 0);
+  EXPECT_EQ(valueOrThrow(store.restore(same->caches(), tokens, 6)), 0);
   auto quantized = sessionOf(other);
-  EXPECT_EQ(valueOrThrow(store.restore(*quantized, tokens, 5)), 0);
-  EXPECT_EQ(valueOrThrow(store.restore(*same, llvm::ArrayRef<int64_t>(tokens).take_front(16), 5)),
+  EXPECT_EQ(valueOrThrow(store.restore(quantized->caches(), tokens, 5)), 0);
+  EXPECT_EQ(valueOrThrow(
+                store.restore(same->caches(), llvm::ArrayRef<int64_t>(tokens).take_front(16), 5)),
             0); // the last token is left to the caller
-  EXPECT_EQ(valueOrThrow(store.restore(*same, tokens, 5)), 32);
+  EXPECT_EQ(valueOrThrow(store.restore(same->caches(), tokens, 5)), 32);
 }
 
 TEST_F(PrefixStoreTest, ForgetsWhatWasUsedLongestAgo) {
@@ -111,36 +113,36 @@ TEST_F(PrefixStoreTest, ForgetsWhatWasUsedLongestAgo) {
   auto session = sessionOf(model);
   feed(*session, tokensFrom(1, 8));
   PrefixStore measured({8});
-  successOrThrow(measured.keep(*session, tokensFrom(1, 8)));
+  successOrThrow(measured.keep(session->caches(), tokensFrom(1, 8)));
   const int64_t bytes = measured.statistics().bytes;
   EXPECT_EQ(bytes, 2 * 2 * 2 * 16 * 4 * 8); // layers, sides, heads, width, of eight rows
   PrefixStore store({8, 4 * bytes});
   for (int64_t seed : {1, 2}) {
     auto own = sessionOf(model);
     feed(*own, tokensFrom(seed, 16));
-    successOrThrow(store.keep(*own, tokensFrom(seed, 16)));
+    successOrThrow(store.keep(own->caches(), tokensFrom(seed, 16)));
   }
   EXPECT_EQ(store.statistics().blocks, 4);
   auto again = sessionOf(model);
-  EXPECT_EQ(valueOrThrow(store.restore(*again, tokensFrom(1, 17))), 16);
+  EXPECT_EQ(valueOrThrow(store.restore(again->caches(), tokensFrom(1, 17))), 16);
   auto third = sessionOf(model);
   feed(*third, tokensFrom(3, 8));
-  successOrThrow(store.keep(*third, tokensFrom(3, 8)));
+  successOrThrow(store.keep(third->caches(), tokensFrom(3, 8)));
   EXPECT_EQ(store.statistics().evicted, 1);
   EXPECT_EQ(store.statistics().bytes, 4 * bytes);
   // The end of the second chain went, not its beginning, which would have lost both.
   const std::pair<int64_t, int64_t> left[] = {{1, 16}, {2, 8}, {3, 8}};
   for (const auto& [seed, found] : left) {
     auto own = sessionOf(model);
-    EXPECT_EQ(valueOrThrow(store.restore(*own, tokensFrom(seed, 17))), found) << seed;
+    EXPECT_EQ(valueOrThrow(store.restore(own->caches(), tokensFrom(seed, 17))), found) << seed;
   }
   // A chain that does not fit keeps its beginning.
   auto longer = sessionOf(model);
   feed(*longer, tokensFrom(4, 64));
-  successOrThrow(store.keep(*longer, tokensFrom(4, 64)));
+  successOrThrow(store.keep(longer->caches(), tokensFrom(4, 64)));
   EXPECT_LE(store.statistics().bytes, 4 * bytes);
   auto own = sessionOf(model);
-  EXPECT_EQ(valueOrThrow(store.restore(*own, tokensFrom(4, 64))), 32);
+  EXPECT_EQ(valueOrThrow(store.restore(own->caches(), tokensFrom(4, 64))), 32);
 }
 
 TEST_F(PrefixStoreTest, ServesSessionsInSeveralThreads) {
@@ -148,7 +150,7 @@ TEST_F(PrefixStoreTest, ServesSessionsInSeveralThreads) {
   auto size = sessionOf(model);
   feed(*size, tokensFrom(0, 8));
   PrefixStore measured({8});
-  successOrThrow(measured.keep(*size, tokensFrom(0, 8)));
+  successOrThrow(measured.keep(size->caches(), tokensFrom(0, 8)));
   // With room for less than all of it.
   PrefixStore store({8, 10 * measured.statistics().bytes});
   std::vector<std::unique_ptr<Session>> fresh;
@@ -165,16 +167,17 @@ TEST_F(PrefixStoreTest, ServesSessionsInSeveralThreads) {
         const int64_t seed = (thread + turn) % 4;
         const std::vector<int64_t> tokens = tokensFrom(seed, 40);
         auto session = sessionOf(model);
-        const int64_t count = valueOrThrow(store.restore(*session, tokens));
+        const int64_t count = valueOrThrow(store.restore(session->caches(), tokens));
         found += count;
         for (size_t i = 0; count != 0 && i < session->cacheCount(); ++i)
           different +=
-              !isSame(session->cacheView(i),
-                      sliceAxis(fresh[static_cast<size_t>(seed)]->cacheView(i), 2, 0, count));
+              !isSame(valueOrThrow(session->cacheRows(i)).view,
+                      sliceAxis(valueOrThrow(fresh[static_cast<size_t>(seed)]->cacheRows(i)).view,
+                                2, 0, count));
         if (count < 40) {
           session = sessionOf(model);
           feed(*session, tokens);
-          successOrThrow(store.keep(*session, tokens));
+          successOrThrow(store.keep(session->caches(), tokens));
         }
       }
     });
@@ -194,10 +197,10 @@ TEST_F(PrefixStoreTest, RefusesTokensBehindDroppedOnes) {
   feed(*session, tokens);
   successOrThrow(session->shift(20, 8));
   const llvm::ArrayRef<int64_t> all(tokens);
-  EXPECT_THAT(takeDiagnostic(store.keep(*session, all.take_front(24))).str(),
+  EXPECT_THAT(takeDiagnostic(store.keep(session->caches(), all.take_front(24))).str(),
               testing::HasSubstr("holds 20 as it has seen them"));
   EXPECT_EQ(store.statistics().blocks, 0);
-  successOrThrow(store.keep(*session, all.take_front(20)));
+  successOrThrow(store.keep(session->caches(), all.take_front(20)));
   EXPECT_EQ(store.statistics().blocks, 2);
 }
 
@@ -207,11 +210,12 @@ TEST_F(PrefixStoreTest, RefusesWhatHasNoRowForEachToken) {
   const std::vector<int64_t> tokens = tokensFrom(1, 16);
   auto batch = sessionOf(model, 2);
   const auto textOf = [](llvm::Error error) { return takeDiagnostic(std::move(error)).str(); };
-  EXPECT_THAT(textOf(store.keep(*batch, tokens)), testing::HasSubstr("not of a batch of 2"));
+  EXPECT_THAT(textOf(store.keep(batch->caches(), tokens)),
+              testing::HasSubstr("not of a batch of 2"));
   auto session = sessionOf(model);
-  EXPECT_THAT(textOf(store.keep(*session, tokens)), testing::HasSubstr("has seen 0"));
+  EXPECT_THAT(textOf(store.keep(session->caches(), tokens)), testing::HasSubstr("has seen 0"));
   feed(*session, tokens);
-  EXPECT_THAT(textOf(store.restore(*session, tokens).takeError()),
+  EXPECT_THAT(textOf(store.restore(session->caches(), tokens).takeError()),
               testing::HasSubstr("holds 16 tokens already"));
   TemporaryFolder folder;
   const DrivenModel state = asExported(writtenModel(R"(<ir_version: 8, opset_import: ["" : 17]>
@@ -225,7 +229,8 @@ decoder (int64[B, S] input_ids, float[B, 4, 1] past) => (float[B, S, 1] logits, 
                                                     toolkit, folder),
                                        toolkit);
   auto recurrent = sessionOf(state);
-  EXPECT_THAT(textOf(store.keep(*recurrent, {})), testing::HasSubstr("a row for each token"));
+  EXPECT_THAT(textOf(store.keep(recurrent->caches(), {})),
+              testing::HasSubstr("a row for each token"));
 }
 
 } // namespace

@@ -125,7 +125,8 @@ void checkState(const Session& session) {
                          session.cacheInfo(i).role == CacheRole::ValueScale;
     if (!isScale || session.length() == 0)
       continue;
-    const TensorView scales = session.cacheView(i);
+    const Tensor scalesRows = valueOrThrow(session.cacheRows(i));
+    const TensorView scales = scalesRows.view;
     for (int64_t j = 0; scales.isContiguous() && j < scales.elementCount(); ++j)
       mustHold(std::isfinite(scales.as<float>()[j]) && scales.as<float>()[j] >= 0,
                "a scale that is negative or not finite");

@@ -151,9 +151,12 @@ llvm::Error recordSession(const Model& model, const Manifest& manifest,
       return usageError("the session has no logits");
     run.logits.push_back(recorded("logits", logits->view));
   }
-  for (size_t index = 0; index < (*session)->cacheCount(); ++index)
-    run.caches.push_back(
-        recorded((*session)->cacheInfo(index).past, (*session)->exportedCacheView(index)));
+  for (size_t index = 0; index < (*session)->cacheCount(); ++index) {
+    auto rows = (*session)->exportedCacheRows(index);
+    if (!rows)
+      return rows.takeError();
+    run.caches.push_back(recorded((*session)->cacheInfo(index).past, rows->view));
+  }
   return llvm::Error::success();
 }
 

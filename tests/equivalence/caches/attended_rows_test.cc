@@ -177,7 +177,7 @@ TEST_F(AttendedRows, AreNotTakenFromTheExportedModel) {
   stepAlike(*ours, 5);
   std::vector<NamedView> caches;
   for (size_t i = 0; i < ours->cacheCount(); ++i)
-    caches.push_back({ours->cacheInfo(i).past, ours->exportedCacheView(i)});
+    caches.push_back({ours->cacheInfo(i).past, valueOrThrow(ours->exportedCacheRows(i)).view});
   llvm::Error refused = theirs->seed(caches, 5);
   ASSERT_TRUE(static_cast<bool>(refused));
   EXPECT_NE(takeDiagnostic(std::move(refused)).message.find("as attention reads them"),
@@ -199,8 +199,8 @@ TEST_F(AttendedRows, GoOnFromTheModelsOwnAndFromFewer) {
   auto another = openSession(moved, toolkit.kernels, {});
   std::vector<NamedView> caches;
   for (size_t i = 0; i < theirs->cacheCount(); ++i)
-    caches.push_back({theirs->cacheInfo(i).past, theirs->exportedCacheView(i)});
-  successOrThrow(another->seed(caches, 6, Session::RowOrigin::ThisModel));
+    caches.push_back({theirs->cacheInfo(i).past, valueOrThrow(theirs->exportedCacheRows(i)).view});
+  successOrThrow(another->seed(caches, 6, RowOrigin::ThisModel));
   for (Session* session : {ours.get(), theirs.get(), another.get()})
     successOrThrow(session->crop(4));
   const StepResult expected = stepAlike(*ours, 3);

@@ -60,7 +60,7 @@ protected:
   static std::string contents(const Session& session) {
     std::string bytes;
     for (size_t i = 0; i < session.cacheCount(); ++i)
-      bytes += bytesOf(sliceAxis(session.cacheView(i), 2, 0, session.length()));
+      bytes += bytesOf(sliceAxis(valueOrThrow(session.cacheRows(i)).view, 2, 0, session.length()));
     return bytes;
   }
   /// The outputs of steps of one token up to `length`.
@@ -90,7 +90,7 @@ TEST_P(CodeCaches, AreOfTheirElementType) {
   auto session = open();
   stepsTo(*session, 7);
   for (size_t i = 0; i < session->cacheCount(); ++i)
-    EXPECT_EQ(session->cacheView(i).element, element);
+    EXPECT_EQ(valueOrThrow(session->cacheRows(i)).view.element, element);
 }
 
 /// A chunk attends to the codes of its own rows, as a token that comes later does.

@@ -53,7 +53,8 @@ std::optional<Measured> measure(const Model& model, const Manifest& manifest,
   Measured measured{copied / plan.batch + newRows, session->length()};
   for (size_t i = 0; i < session->cacheCount(); ++i)
     if (session->cacheInfo(i).update == CacheUpdate::Static)
-      measured.length = session->cacheView(i).shape[session->exportedSequenceAxis(i)];
+      measured.length =
+          valueOrThrow(session->cacheRows(i)).view.shape[session->exportedSequenceAxis(i)];
   return measured;
 }
 

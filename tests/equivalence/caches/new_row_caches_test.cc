@@ -111,7 +111,7 @@ TEST_F(NewRowCaches, CanBeSeededAndCropped) {
   stepAlike(*ours, 5);
   std::vector<NamedView> caches;
   for (size_t i = 0; i < ours->cacheCount(); ++i)
-    caches.push_back({ours->cacheInfo(i).past, ours->exportedCacheView(i)});
+    caches.push_back({ours->cacheInfo(i).past, valueOrThrow(ours->exportedCacheRows(i)).view});
   successOrThrow(theirs->seed(caches, 5));
   successOrThrow(ours->crop(3));
   successOrThrow(theirs->crop(3));

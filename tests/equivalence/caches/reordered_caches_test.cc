@@ -123,11 +123,13 @@ TEST_F(ReorderedCaches, AreRearrangedBySessions) {
   DecoderStep step;
   step.tokens = {{1}, {2}, {3}};
   (void)valueOrThrow(stepDecoder(*session, step));
-  const Tensor before = valueOrThrow(Tensor::copyOf(session->allocator(), session->cacheView(0)));
+  const Tensor before =
+      valueOrThrow(Tensor::copyOf(session->allocator(), valueOrThrow(session->cacheRows(0)).view));
   step.pastLength = 1;
   step.batchRows = {2, 0, -2}; // which counts from the end
   (void)valueOrThrow(stepDecoder(*session, step));
-  const TensorView after = sliceAxis(session->cacheView(0), 2, 0, 1);
+  const Tensor afterRows = valueOrThrow(session->cacheRows(0));
+  const TensorView after = sliceAxis(afterRows.view, 2, 0, 1);
   const int64_t from[] = {2, 0, 1};
   for (int64_t row = 0; row < 3; ++row)
     EXPECT_TRUE(valueOrThrow(compareTensors(sliceAxis(after, 0, row, row + 1),

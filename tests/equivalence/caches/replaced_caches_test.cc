@@ -254,7 +254,7 @@ TEST_F(ReplacedCaches, TakeRowsOfThisModelOnly) {
   auto ours = openSession(exported, toolkit.kernels, {});
   auto theirs = openSession(moved, toolkit.kernels, {});
   stepAlike(*ours, 5);
-  llvm::Error refused = theirs->seed({{"past", ours->exportedCacheView(0)}}, 5);
+  llvm::Error refused = theirs->seed({{"past", valueOrThrow(ours->exportedCacheRows(0)).view}}, 5);
   ASSERT_TRUE(static_cast<bool>(refused));
   EXPECT_NE(takeDiagnostic(std::move(refused)).message.find("no cache 'past'"), std::string::npos);
   EXPECT_EQ(theirs->length(), 0);

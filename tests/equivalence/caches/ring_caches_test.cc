@@ -266,10 +266,10 @@ TEST_F(RingCaches, HoldTheWindowAfterTenThousandTokens) {
       ASSERT_TRUE(compared.isWithin()) << compared.maxAbs << " at " << all->length();
     }
     for (size_t i = 0; i < all->cacheCount(); ++i) {
-      EXPECT_EQ(last->cacheView(i).shape[2], slots);
-      const Tensor rows = valueOrThrow(lastRowsInOrder(*last, i, 6));
-      const auto compared = valueOrThrow(
-          compareTensors(sliceAxis(all->cacheView(i), 2, 9994, 10000), rows.view, {1e-5, 0}));
+      EXPECT_EQ(valueOrThrow(last->cacheRows(i)).view.shape[2], slots);
+      const Tensor rows = valueOrThrow(lastRowsInOrder(last->caches(), i, 6));
+      const auto compared = valueOrThrow(compareTensors(
+          sliceAxis(valueOrThrow(all->cacheRows(i)).view, 2, 9994, 10000), rows.view, {1e-5, 0}));
       EXPECT_TRUE(compared.isWithin()) << compared.maxAbs;
       EXPECT_EQ(compared.compared, 6 * 2 * 4);
     }
@@ -289,7 +289,7 @@ TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
     stepAlike(*all, tokens);
     std::vector<NamedView> caches;
     for (size_t i = 0; i < all->cacheCount(); ++i)
-      caches.push_back({all->cacheInfo(i).past, all->exportedCacheView(i)});
+      caches.push_back({all->cacheInfo(i).past, valueOrThrow(all->exportedCacheRows(i)).view});
     successOrThrow(last->seed(caches, tokens));
     for (int64_t count : {1, 1, 3, 1}) {
       const StepResult ours = stepAlike(*all, count);

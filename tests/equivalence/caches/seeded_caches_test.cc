@@ -11,11 +11,18 @@ namespace {
 constexpr int64_t seededTokens = 7;
 
 /// The caches of a session, by the names of their pasts.
-std::vector<NamedView> cachesOf(const Session& session) {
+struct HeldCaches {
   std::vector<NamedView> views;
-  for (size_t i = 0; i < session.cacheCount(); ++i)
-    views.push_back({session.cacheInfo(i).past, session.exportedCacheView(i)});
-  return views;
+  std::vector<Tensor> rows; ///< what those are of
+};
+
+HeldCaches cachesOf(const Session& session) {
+  HeldCaches held;
+  for (size_t i = 0; i < session.cacheCount(); ++i) {
+    held.rows.push_back(valueOrThrow(session.exportedCacheRows(i)));
+    held.views.push_back({session.cacheInfo(i).past, held.rows.back().view});
+  }
+  return held;
 }
 
 std::string errorOf(llvm::Error error) {
@@ -57,11 +64,11 @@ TEST_P(SeededCaches, GoOnFromTheCachesOfTheExportedModel) {
     stepAlike(*before, seededTokens);
     const DrivenModel driven = rewritten(path(), toolkit, "capacity=32", target);
     auto after = opened(driven);
-    ASSERT_EQ(errorOf(after->seed(cachesOf(*before), seededTokens)), "");
+    ASSERT_EQ(errorOf(after->seed(cachesOf(*before).views, seededTokens)), "");
     expectSameFurther(*before, *after);
     // And back.
     auto returned = opened(exported);
-    ASSERT_EQ(errorOf(returned->seed(cachesOf(*after), after->length())), "");
+    ASSERT_EQ(errorOf(returned->seed(cachesOf(*after).views, after->length())), "");
     expectSameFurther(*after, *returned);
   }
 }
@@ -73,7 +80,8 @@ TEST_P(SeededCaches, ReplaceOneCacheOfASessionThatIsAsLong) {
   auto after = opened(inPlace);
   stepAlike(*before, seededTokens);
   stepAlike(*after, seededTokens, 2);
-  for (const NamedView& cache : cachesOf(*before))
+  const HeldCaches held = cachesOf(*before);
+  for (const NamedView& cache : held.views)
     ASSERT_EQ(errorOf(after->seed(cache, seededTokens)), "");
   expectSameFurther(*before, *after);
 }
@@ -82,7 +90,8 @@ TEST_P(SeededCaches, RefuseWhatDoesNotFit) {
   const DrivenModel inPlace = rewritten(path(), toolkit, "capacity=32");
   auto before = opened(inPlace);
   stepAlike(*before, seededTokens);
-  const std::vector<NamedView> all = cachesOf(*before);
+  const HeldCaches held = cachesOf(*before);
+  const std::vector<NamedView>& all = held.views;
   auto refusal = [&](std::vector<NamedView> given, int64_t tokens) {
     auto session = opened(inPlace);
     stepAlike(*session, 3);

@@ -128,7 +128,7 @@ public:
   static std::string contents(const Session& session) {
     std::string bytes;
     for (size_t i = 0; i < session.cacheCount(); ++i)
-      append(bytes, session.cacheView(i));
+      append(bytes, valueOrThrow(session.cacheRows(i)).view);
     return bytes;
   }
 

@@ -63,7 +63,8 @@ void expectSameContext(Session& a, Session& b, int64_t next, double tolerance,
   ASSERT_EQ(a.length(), b.length());
   for (size_t i = 0; i < a.cacheCount(); ++i)
     if (a.cacheInfo(i).dtype != ElementType::Int8 && !isScale(a.cacheInfo(i).role))
-      expectClose(a.cacheView(i), b.cacheView(i), cacheTolerance, a.cacheInfo(i).past);
+      expectClose(valueOrThrow(a.cacheRows(i)).view, valueOrThrow(b.cacheRows(i)).view,
+                  cacheTolerance, a.cacheInfo(i).past);
   for (int64_t count : {1, 2}) {
     const StepResult fromA = feedTokens(a, placesFrom(next, next + count));
     const StepResult fromB = feedTokens(b, placesFrom(next, next + count));
@@ -557,7 +558,8 @@ TEST_P(ShiftedShippedModels, HaveTheFirstLayerOfAPrefill) {
     int seen = 0;
     for (size_t i = 0; i < shifted->cacheCount(); ++i)
       if (shifted->cacheInfo(i).layer == 0) {
-        expectClose(shifted->cacheView(i), fresh->cacheView(i), 1e-3, shifted->cacheInfo(i).past);
+        expectClose(valueOrThrow(shifted->cacheRows(i)).view,
+                    valueOrThrow(fresh->cacheRows(i)).view, 1e-3, shifted->cacheInfo(i).past);
         ++seen;
       }
     EXPECT_EQ(seen, 2);

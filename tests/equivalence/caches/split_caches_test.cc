@@ -182,7 +182,7 @@ protected:
     auto before = openSession(exported, toolkit.kernels, options);
     auto after = openSession(split, toolkit.kernels, options);
     stepAlike(*before, 6);
-    const NamedView whole{"past", before->exportedCacheView(0)};
+    const NamedView whole{"past", valueOrThrow(before->exportedCacheRows(0)).view};
     successOrThrow(after->seed({whole}, 6));
     for (int step = 0; step < 3; ++step) {
       const StepResult ours = stepAlike(*before, 1);

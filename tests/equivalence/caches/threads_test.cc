@@ -29,7 +29,7 @@ Trace traceOf(const DrivenModel& driven, const KernelRegistry& kernels, SessionO
     for (const NamedTensor& output : result.outputs)
       append(trace, output.tensor.view);
     for (size_t i = 0; i < session->cacheCount(); ++i)
-      append(trace, session->cacheView(i));
+      append(trace, valueOrThrow(session->cacheRows(i)).view);
   }
   return trace;
 }

@@ -56,8 +56,10 @@ std::optional<std::string> differenceAfterShift(const std::string& path, const T
     if (cache.layer != 0 || cache.dtype == ElementType::Int8 || isScale(cache.role))
       continue;
     const auto axis = static_cast<unsigned>(cache.sequenceAxis);
-    const TensorView own = sliceAxis(shifted->cacheView(i), axis, 0, shifted->length());
-    const TensorView other = sliceAxis(fresh->cacheView(i), axis, 0, fresh->length());
+    const Tensor ownRows = valueOrThrow(shifted->cacheRows(i));
+    const TensorView own = sliceAxis(ownRows.view, axis, 0, shifted->length());
+    const Tensor otherRows = valueOrThrow(fresh->cacheRows(i));
+    const TensorView other = sliceAxis(otherRows.view, axis, 0, fresh->length());
     // Two units in the last place of rows below 8.
     const double tolerance = cache.dtype == ElementType::BFloat16  ? 0x1p-4
                              : cache.dtype == ElementType::Float16 ? 0x1p-7

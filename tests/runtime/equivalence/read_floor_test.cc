@@ -54,13 +54,13 @@ g (bool c, float[3] x) => (float[3] out) <float[3] shared = {1, 2, 3}, float[3] 
 TEST(ReadFloor, ValidRowsOfCaches) {
   const test::CountingModel counting;
   auto session = counting.session(2);
-  EXPECT_EQ(cacheSpans(*session).bytes(), 0);
+  EXPECT_EQ(llvm::cantFail(cacheSpans(*session)).bytes(), 0);
   llvm::cantFail(stepDecoder(*session, {{{1, 2, 3}, {4, 5, 6}}, {}, 0}));
-  MemorySpans spans = cacheSpans(*session);
+  MemorySpans spans = llvm::cantFail(cacheSpans(*session));
   EXPECT_EQ(spans.bytes(), 2 * 3 * 4);
   EXPECT_EQ(spans.pieces.size(), 1u);
   llvm::cantFail(session->crop(2));
-  spans = cacheSpans(*session);
+  spans = llvm::cantFail(cacheSpans(*session));
   ASSERT_EQ(spans.pieces.size(), 2u);
   for (size_t row = 0; row < 2; ++row) {
     EXPECT_EQ(spans.pieces[row].size(), 8u);

@@ -195,7 +195,8 @@ TEST_F(DecoderInputsTest, StepsASession) {
   EXPECT_EQ(session->length(), 2);
   step.pastLength = 2;
   llvm::cantFail(stepDecoder(*session, step));
-  const TensorView cache = session->cacheView(0);
+  const Tensor cacheRows = llvm::cantFail(session->cacheRows(0));
+  const TensorView cache = cacheRows.view;
   EXPECT_EQ(cache.shape, Extents({2, 4, 1}));
   EXPECT_EQ(cache.as<float>()[cache.strides[0] + 3 * cache.strides[1]], 4);
 }

@@ -42,7 +42,8 @@ void writeAll(const fs::path& path, llvm::StringRef text) {
 std::string contents(const Session& session) {
   std::string all;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
-    TensorView valid = session.cacheView(i);
+    const Tensor validRows = llvm::cantFail(session.cacheRows(i));
+    TensorView valid = validRows.view;
     std::string packed(static_cast<size_t>(valid.byteSize()), '\0');
     copyElements(valid, TensorView::contiguous(valid.element, valid.shape,
                                                reinterpret_cast<std::byte*>(packed.data())));

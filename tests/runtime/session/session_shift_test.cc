@@ -27,7 +27,8 @@ std::string shiftMessageOf(llvm::Error error) {
 std::vector<float> shiftContents(const Session& session) {
   std::vector<float> numbers;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
-    TensorView valid = session.cacheView(i);
+    const Tensor validRows = llvm::cantFail(session.cacheRows(i));
+    TensorView valid = validRows.view;
     const auto axis = static_cast<unsigned>(session.cacheInfo(i).sequenceAxis);
     valid = sliceAxis(valid, axis, 0, std::min(valid.shape[axis], session.length()));
     std::vector<float> packed(static_cast<size_t>(valid.elementCount()));
@@ -170,8 +171,10 @@ TEST_P(SessionShift, RotatesKeysBack) {
     auto fresh = model.session();
     model.feed(*fresh, withoutDropped(3, 5, 12));
     llvm::cantFail(session->shift(3, 5));
-    const TensorView rotated = session->cacheView(0);
-    const TensorView plain = fresh->cacheView(0);
+    const Tensor rotatedRows = llvm::cantFail(session->cacheRows(0));
+    const TensorView rotated = rotatedRows.view;
+    const Tensor plainRows = llvm::cantFail(fresh->cacheRows(0));
+    const TensorView plain = plainRows.view;
     const auto sequence = static_cast<unsigned>(session->cacheInfo(0).sequenceAxis);
     const unsigned column = sequence == 3 ? 2 : 3;
     int64_t seen = 0;
@@ -232,9 +235,10 @@ TEST(SessionShiftRows, OfDifferentLengthsAreShiftedEach) {
     model.feed(*alone, CachedModel::tokens(0, length, {row}));
     llvm::cantFail(alone->shift(2, 3));
     for (size_t i = 0; i < batch->cacheCount(); ++i) {
-      const TensorView own =
-          sliceAxis(sliceAxis(batch->cacheView(i), 0, row, row + 1), 2, 0, length - 3);
-      const TensorView other = alone->cacheView(i);
+      const TensorView own = sliceAxis(
+          sliceAxis(llvm::cantFail(batch->cacheRows(i)).view, 0, row, row + 1), 2, 0, length - 3);
+      const Tensor otherRows = llvm::cantFail(alone->cacheRows(i));
+      const TensorView other = otherRows.view;
       std::vector<float> a(static_cast<size_t>(own.elementCount()));
       std::vector<float> b(static_cast<size_t>(other.elementCount()));
       copyElements(own, TensorView::contiguous(own.element, own.shape,

@@ -27,7 +27,8 @@ std::string stateMessageOf(llvm::Error error) {
 std::vector<std::byte> stateContents(const Session& session) {
   std::vector<std::byte> bytes;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
-    TensorView valid = session.cacheView(i);
+    const Tensor validRows = llvm::cantFail(session.cacheRows(i));
+    TensorView valid = validRows.view;
     std::vector<std::byte> packed(static_cast<size_t>(valid.byteSize()));
     copyElements(valid, TensorView::contiguous(valid.element, valid.shape, packed.data()));
     bytes.insert(bytes.end(), packed.begin(), packed.end());
@@ -189,7 +190,8 @@ TEST_P(SessionState, FrozenSessionsAreSmallAndGoOnWhereTheyWere) {
   llvm::cantFail(session->freeze());
   EXPECT_TRUE(session->isFrozen());
   for (size_t i = 0; i < session->cacheCount(); ++i)
-    EXPECT_EQ(session->cacheBuffer(i).byteSize(), straight->cacheView(i).byteSize());
+    EXPECT_EQ(session->cacheBuffer(i).byteSize(),
+              llvm::cantFail(straight->cacheRows(i)).view.byteSize());
   EXPECT_EQ(stateContents(*session), stateContents(*straight));
   std::vector<std::byte> before = stateContents(*session);
   for (const std::string& message :
@@ -417,8 +419,9 @@ TEST(SessionPreset, FillsEveryCacheThatHasARowForEachToken) {
     for (Session* session : {one.get(), two.get()}) {
       llvm::cantFail(session->preset(3));
       EXPECT_EQ(session->length(), 3);
-      EXPECT_EQ(
-          session->cacheView(0).shape[static_cast<size_t>(session->cacheInfo(0).sequenceAxis)], 3);
+      EXPECT_EQ(llvm::cantFail(session->cacheRows(0))
+                    .view.shape[static_cast<size_t>(session->cacheInfo(0).sequenceAxis)],
+                3);
     }
     EXPECT_EQ(cached.feed(*one, test::CachedModel::tokens(3, 5)),
               cached.feed(*two, test::CachedModel::tokens(3, 5)));
@@ -438,9 +441,10 @@ TEST(SessionPreset, AxesAreInTheExportedOrder) {
   auto permuted = cached.session();
   llvm::cantFail(permuted->preset(3));
   // Exported as [B, 2, 4, P]: its elements in row-major order are those of the other's memory.
-  const Tensor exported =
-      llvm::cantFail(Tensor::copyOf(permuted->allocator(), permuted->exportedCacheView(0)));
-  const Tensor rows = llvm::cantFail(Tensor::copyOf(plain->allocator(), plain->cacheView(0)));
+  const Tensor exported = llvm::cantFail(
+      Tensor::copyOf(permuted->allocator(), llvm::cantFail(permuted->exportedCacheRows(0)).view));
+  const Tensor rows =
+      llvm::cantFail(Tensor::copyOf(plain->allocator(), llvm::cantFail(plain->cacheRows(0)).view));
   ASSERT_EQ(exported.view.elementCount(), rows.view.elementCount());
   EXPECT_TRUE(std::equal(exported.view.as<float>(),
                          exported.view.as<float>() + exported.view.elementCount(),

@@ -85,7 +85,7 @@ TEST_F(SessionTest, AppendsIntoOneBufferAndNeverReadsPoison) {
   EXPECT_EQ(add(*s, {4}), "7");
   EXPECT_EQ(s->cacheBuffer(0).data, buffer);
   EXPECT_EQ(s->length(), 3);
-  EXPECT_EQ(s->cacheView(0).shape, Extents({1, 3}));
+  EXPECT_EQ(llvm::cantFail(s->cacheRows(0)).view.shape, Extents({1, 3}));
   EXPECT_EQ(s->statistics().inPlaceBytesCopied, 0);
   EXPECT_EQ(s->statistics().cacheBytesWritten, 12);
 }
@@ -166,9 +166,9 @@ TEST_F(SessionTest, GrowingContractHandsPresentsOn) {
       ASSERT_FALSE(static_cast<bool>(s->crop(1)));
     }
   }
-  ASSERT_EQ(s->cacheView(0).shape, Extents({1, 2}));
-  EXPECT_EQ(s->cacheView(0).as<float>()[0], 1);
-  EXPECT_EQ(s->cacheView(0).as<float>()[1], 3);
+  ASSERT_EQ(llvm::cantFail(s->cacheRows(0)).view.shape, Extents({1, 2}));
+  EXPECT_EQ(llvm::cantFail(s->cacheRows(0)).view.as<float>()[0], 1);
+  EXPECT_EQ(llvm::cantFail(s->cacheRows(0)).view.as<float>()[1], 3);
 }
 
 } // namespace

@@ -35,7 +35,8 @@ protected:
   static void expectSameCaches(const Session& expected, const Session& found) {
     EXPECT_EQ(expected.length(), found.length());
     for (size_t i = 0; i < expected.cacheCount(); ++i)
-      EXPECT_EQ(bytesOf(expected.exportedCacheView(i)), bytesOf(found.exportedCacheView(i)));
+      EXPECT_EQ(bytesOf(valueOrThrow(expected.exportedCacheRows(i)).view),
+                bytesOf(valueOrThrow(found.exportedCacheRows(i)).view));
   }
 };
 

@@ -40,7 +40,8 @@ protected:
     EXPECT_EQ(expected.length(), found.length());
     ASSERT_EQ(expected.cacheCount(), found.cacheCount());
     for (size_t i = 0; i < expected.cacheCount(); ++i)
-      expectClose(expected.exportedCacheView(i), found.exportedCacheView(i));
+      expectClose(valueOrThrow(expected.exportedCacheRows(i)).view,
+                  valueOrThrow(found.exportedCacheRows(i)).view);
   }
 
   /// Cuts, forks and rearranges a session of each model alike; they stay the same.

@@ -103,7 +103,8 @@ TEST_P(GroupCodes, HaveTheScalesOfWhatWasRun) {
   }
   ASSERT_EQ(scales.ofPast.size(), session->cacheCount());
   for (size_t i = 0; i < session->cacheCount(); ++i) {
-    const TensorView view = session->cacheView(i);
+    const Tensor viewRows = valueOrThrow(session->cacheRows(i));
+    const TensorView view = viewRows.view;
     const std::vector<float>& found = scales.ofPast.at(session->cacheInfo(i).past);
     ASSERT_EQ(static_cast<int64_t>(found.size()), view.shape[1] * view.shape[3]);
     for (int64_t head = 0; head < view.shape[1]; ++head)

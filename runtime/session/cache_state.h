@@ -1,0 +1,116 @@
+// CacheState: the caches of a session, and what changes their rows between steps.
+#pragma once
+
+#include "ir/model.h"
+#include "runtime/cache/cache_set.h"
+#include "runtime/cache/model_fingerprint.h"
+#include "runtime/exec/executor.h"
+#include "runtime/session/session_options.h"
+#include "support/diagnostic.h"
+
+#include <algorithm>
+#include <string>
+
+namespace kvopt {
+class FileAccess;
+} // namespace kvopt
+
+namespace kvopt::runtime {
+
+/// Tokens do not fit into caches of a fixed capacity.
+class CapacityError : public llvm::ErrorInfo<CapacityError, DiagnosticError> {
+public:
+  using Base = llvm::ErrorInfo<CapacityError, DiagnosticError>;
+  using Base::Base;
+  static const char ID;
+};
+
+/// Where rows that caches are seeded with come from.
+enum class RowOrigin {
+  AnyModel, ///< the exported model, or one that was made of it
+  ThisModel ///< this very model
+};
+
+/// A CacheSet with what the manifest says about its caches. Session documents the operations that
+/// it hands on. After an error the caches are as before.
+class CacheState {
+public:
+  /// The model and the manifest must outlive it. The options have an allocator.
+  CacheState(const ir::Model& cachedModel, const ir::Manifest& described,
+             const SessionOptions& settings)
+      : model(cachedModel), manifest(described), options(settings) {}
+
+  /// Makes empty caches. `readsWholeBlocks` where steps read blocks with rows that hold no token.
+  llvm::Error start(bool readsWholeBlocks);
+  /// Takes over what caches of the same model hold; of frozen ones, by sharing their memory.
+  llvm::Error copyFrom(const CacheState& other);
+
+  CacheSet& set() { return caches; }
+  const CacheSet& set() const { return caches; }
+  size_t size() const { return caches.size(); }
+  int64_t batch() const { return caches.batch(); }
+  int64_t length() const { return caches.length(); }
+  llvm::ArrayRef<int64_t> rowLengths() const { return caches.lengths(); }
+  int64_t intactTokens() const { return intact; }
+  const std::shared_ptr<Allocator>& allocator() const { return options.allocator; }
+
+  /// What the manifest says about a cache.
+  const ir::ManifestCache& info(size_t index) const { return manifest.caches[index]; }
+  /// Which cache has the scales of the codes in cache `index`; nullopt if its rows are not codes.
+  std::optional<size_t> scalesOf(size_t index) const;
+  /// The valid rows: a view of the caches' memory, or a copy of rows that are in blocks.
+  llvm::Expected<Tensor> rows(size_t index) const { return caches.rows(index); }
+  llvm::Expected<Tensor> exportedRows(size_t index) const;
+  unsigned exportedSequenceAxis(size_t index) const;
+  std::optional<unsigned> exportedBatchAxis(size_t index) const;
+  /// The whole memory of a cache that is a pool, as its model has it: [blocks, block size, heads,
+  /// width].
+  TensorView poolView(size_t index) const;
+
+  int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
+  /// The room that shared buffers must have, or get, for `tokens` tokens; a CapacityError where
+  /// they cannot.
+  llvm::Expected<int64_t> roomFor(int64_t tokens) const;
+  llvm::Error checkRoom(int64_t newTokens) const;
+  bool hasLengthPerRow() const { return lengthObstacle.empty(); }
+  /// A usage error where the caches are frozen.
+  llvm::Error checkRunning() const;
+
+  llvm::Error crop(int64_t tokens);
+  llvm::Error cropRows(llvm::ArrayRef<int64_t> tokens);
+  llvm::Error checkShift() const;
+  llvm::Error shift(int64_t keptFirst, int64_t dropped);
+  llvm::Error reset();
+  llvm::Error preset(int64_t tokens);
+  llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, RowOrigin origin);
+  llvm::Error reorder(llvm::ArrayRef<int64_t> rows);
+  llvm::Error freeze() { return isFrozen() ? llvm::Error::success() : caches.freeze(); }
+  llvm::Error thaw();
+  bool isFrozen() const { return caches.isFrozen(); }
+
+  llvm::Error save(const std::string& path, FileAccess& access) const;
+  llvm::Error load(const std::string& path);
+  const ModelFingerprint& fingerprint() const;
+
+private:
+  bool hasShared() const;
+  llvm::Expected<int64_t> firstRoom() const;
+  /// The least multiple of the blocks of pools that is at least `room`; without pools, `room`.
+  int64_t wholeBlocks(int64_t room) const;
+  /// Replaces all that the caches hold, in buffers with room for the tokens.
+  llvm::Error restore(const CacheFileContents& contents);
+  llvm::Error adopt(const CacheFileContents& contents);
+  /// Notes the view as what the cache of that name, or each part of it, is seeded with.
+  llvm::Error findSeeded(const NamedView& view, RowOrigin origin,
+                         std::vector<std::optional<TensorView>>& sources) const;
+
+  const ir::Model& model;
+  const ir::Manifest& manifest;
+  const SessionOptions& options;
+  CacheSet caches;
+  std::string lengthObstacle; ///< why batch rows are of one length; empty: they need not be
+  int64_t intact = INT64_MAX;
+  mutable std::optional<ModelFingerprint> knownFingerprint;
+};
+
+} // namespace kvopt::runtime

@@ -1,0 +1,156 @@
+// Filling lengths, flags and block tables.
+#include "runtime/session/length_inputs.h"
+
+#include "ir/manifest/fed_length.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+namespace kvopt::runtime {
+using namespace ir;
+
+namespace {
+
+template <class T> void fillWith(const TensorView& view, int64_t value) {
+  std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
+}
+
+/// Of integers of any width, or bools.
+void fillIntegers(const TensorView& view, int64_t value) {
+  switch (bitWidth(view.element).value_or(64)) {
+  case 8:
+    return fillWith<uint8_t>(view, value);
+  case 16:
+    return fillWith<uint16_t>(view, value);
+  case 32:
+    return fillWith<uint32_t>(view, value);
+  default:
+    return fillWith<uint64_t>(view, value);
+  }
+}
+
+/// Whether the length is a number of the whole batch. Each row has blocks of its own.
+bool isOfBatch(LengthFeed feed) {
+  return isFlag(feed) || feed == LengthFeed::TotalLength || feed == LengthFeed::BlockTable;
+}
+
+bool isOfEachRow(LengthFeed feed) {
+  return feed == LengthFeed::PastLengthPerBatch || feed == LengthFeed::TotalLengthPerBatch ||
+         feed == LengthFeed::TotalLengthPerBatchMinusOne;
+}
+
+/// Whether the tensor of a length has one element per batch row.
+bool hasElementPerRow(const ManifestLength& length, int64_t batch) {
+  llvm::Expected<Extents> shape = manifestExtents(length.shape, batch);
+  if (!shape) {
+    llvm::consumeError(shape.takeError());
+    return false;
+  }
+  llvm::Expected<int64_t> count = checkedElementCount(*shape);
+  if (!count) {
+    llvm::consumeError(count.takeError());
+    return false;
+  }
+  return *count == batch;
+}
+
+} // namespace
+
+llvm::Error LengthInputs::resize(int64_t batch) {
+  if (batch == madeFor)
+    return llvm::Error::success();
+  std::vector<Tensor> made;
+  for (const ManifestLength& length : manifest.lengths) {
+    if (length.feed == LengthFeed::BlockTable) {
+      // As long as there is room: made when it is filled.
+      made.emplace_back();
+      continue;
+    }
+    llvm::Expected<Extents> shape = manifestExtents(length.shape, batch);
+    if (!shape)
+      return shape.takeError();
+    llvm::Expected<Tensor> tensor = Tensor::create(allocator, length.dtype, *shape);
+    if (!tensor)
+      return tensor.takeError();
+    made.push_back(std::move(*tensor));
+  }
+  tensors = std::move(made);
+  madeFor = batch;
+  return llvm::Error::success();
+}
+
+bool LengthInputs::contain(llvm::StringRef input) const {
+  return llvm::any_of(manifest.lengths,
+                      [&](const ManifestLength& length) { return length.input == input; });
+}
+
+llvm::Error LengthInputs::fill(const CacheSet& caches, int64_t newTokens) {
+  if (llvm::Error error = resize(caches.batch()))
+    return error;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (llvm::Error error = manifest.lengths[i].feed == LengthFeed::BlockTable
+                                ? fillBlockTable(i, caches)
+                                : fillNumbers(i, caches, newTokens))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error LengthInputs::fillNumbers(size_t index, const CacheSet& caches, int64_t newTokens) {
+  const ManifestLength& length = manifest.lengths[index];
+  const TensorView& view = tensors[index].view;
+  auto valueOf = [&](int64_t past) { return fedLength(length.feed, past, newTokens).value_or(0); };
+  const int64_t longest = valueOf(caches.length());
+  if (length.dtype == ElementType::Int32 && longest > INT32_MAX)
+    return unsupported("length '{}' does not hold {}", length.input, longest);
+  fillIntegers(view, longest);
+  if (isOfBatch(length.feed) || !caches.isRagged())
+    return llvm::Error::success();
+  const llvm::ArrayRef<int64_t> lengths = caches.lengths();
+  for (size_t row = 0; row < lengths.size(); ++row)
+    if (length.dtype == ElementType::Int32)
+      view.as<int32_t>()[row] = static_cast<int32_t>(valueOf(lengths[row]));
+    else
+      view.as<int64_t>()[row] = valueOf(lengths[row]);
+  return llvm::Error::success();
+}
+
+/// Row b of the batch has the b-th run of blocks: pools are buffers as others are.
+llvm::Error LengthInputs::fillBlockTable(size_t index, const CacheSet& caches) {
+  const ManifestLength& length = manifest.lengths[index];
+  const Extents shape{caches.batch(), caches.room() / manifest.blockSize};
+  Tensor& table = tensors[index];
+  if (table.view.shape == shape && table.view.data)
+    return llvm::Error::success();
+  llvm::Expected<Tensor> made = Tensor::create(allocator, length.dtype, shape);
+  if (!made)
+    return made.takeError();
+  const int64_t blocks = made->view.elementCount();
+  const bool isNarrow = length.dtype == ElementType::Int32;
+  if (isNarrow && blocks > INT32_MAX)
+    return unsupported("block table '{}' does not hold {} blocks", length.input, blocks);
+  for (int64_t block = 0; block < blocks; ++block)
+    if (isNarrow)
+      made->view.as<int32_t>()[block] = static_cast<int32_t>(block);
+    else
+      made->view.as<int64_t>()[block] = block;
+  table = std::move(*made);
+  return llvm::Error::success();
+}
+
+std::string lengthPerRowObstacle(const Manifest& manifest, const CacheSet& caches) {
+  if (const CacheGeometry* even = caches.evenOnly())
+    return fmt::format("the rows of cache '{}' are of one length", even->name);
+  bool isTold = false;
+  for (const ManifestLength& length : manifest.lengths) {
+    if (isOfBatch(length.feed))
+      continue;
+    if (!isOfEachRow(length.feed) || !hasElementPerRow(length, caches.batch()))
+      return fmt::format("input '{}' tells the model one length for all rows", length.input);
+    isTold = true;
+  }
+  return isTold ? "" : "no input of the manifest tells the model how long each row is";
+}
+
+} // namespace kvopt::runtime

@@ -1,0 +1,46 @@
+// StepResult: what a step of a session gives, and what the steps so far took.
+#pragma once
+
+#include "runtime/exec/executor.h"
+#include "runtime/memory/buffer.h"
+
+#include <string>
+#include <vector>
+
+namespace kvopt::runtime {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+struct StepResult {
+  /// Every graph output that is not a cache, in order.
+  std::vector<NamedTensor> outputs;
+  /// The output of that name; null where there is none.
+  const Tensor* find(llvm::StringRef name) const {
+    for (const NamedTensor& output : outputs)
+      if (output.name == name)
+        return &output.tensor;
+    return nullptr;
+  }
+};
+
+/// Accumulated over the steps of a session.
+struct SessionStatistics {
+  int64_t steps = 0;
+  int64_t cacheReallocations = 0;
+  int64_t inPlaceBytesCopied = 0;
+  int64_t cacheBytesWritten = 0;
+  int64_t cacheBytesMoved = 0; ///< by growth that copies
+  /// Earlier rows that came back in other memory than they were given in. States aside.
+  int64_t pastBytesCopied = 0;
+  /// Part of cacheBytesWritten: bytes copied into caches in blocks. Chunks that fill whole blocks
+  /// are not copied.
+  int64_t blockBytesCopied = 0;
+  /// The most of RunStatistics::temporaryPeak over the steps.
+  int64_t temporaryPeak = 0;
+  RunStatistics lastRun;
+};
+
+} // namespace kvopt::runtime
