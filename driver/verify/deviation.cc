@@ -2,7 +2,7 @@
 #include "driver/verify/deviation.h"
 
 #include "runtime/equivalence/comparison.h"
-#include "runtime/session/generation.h"
+#include "runtime/session/token_choice.h"
 #include "support/half.h"
 
 #include <cmath>

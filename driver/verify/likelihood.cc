@@ -2,7 +2,7 @@
 #include "driver/verify/likelihood.h"
 
 #include "driver/verify/text_reader.h"
-#include "runtime/session/generation.h"
+#include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
 
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "driver/first_step.h"
 #include "driver/verify/plan.h"
 #include "driver/verify/verification.h"
-#include "runtime/session/generation.h"
+#include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
@@ -45,7 +45,10 @@ llvm::Error TextReader::startWindow() {
 
 llvm::Expected<StepResult> TextReader::step(llvm::ArrayRef<int64_t> tokens) {
   const std::vector<std::vector<int64_t>> rows(static_cast<size_t>(session->batch()), tokens.vec());
-  return feed->run(rows);
+  StepResult result;
+  if (llvm::Error error = feed->run(rows, result))
+    return error;
+  return result;
 }
 
 llvm::Expected<std::pair<int64_t, int64_t>> TextReader::scoresOf(int64_t tokens) {

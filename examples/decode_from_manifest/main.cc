@@ -5,7 +5,8 @@
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
-#include "runtime/session/generation.h"
+#include "runtime/session/decoder_inputs.h"
+#include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/StringExtras.h"

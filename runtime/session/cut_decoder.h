@@ -38,33 +38,75 @@ private:
   CutDecoder(const ir::Graph& wholeGraph, const ir::Manifest& wholeManifest)
       : whole(wholeGraph), manifest(wholeManifest), tiles(*wholeManifest.tiles) {}
 
+  /// A value of the whole decoder has a slot, by its name.
+  using Slot = unsigned;
+
+  struct PartInput {
+    llvm::StringRef name;
+    Slot slot;
+    bool hasDefault;
+  };
+  struct Part {
+    std::unique_ptr<Executor> executor;
+    std::vector<PartInput> inputs;
+    std::vector<Slot> outputs;
+    std::vector<Tensor> results; ///< empty between steps
+  };
+  struct Tile {
+    std::unique_ptr<Executor> executor;
+    std::vector<size_t> inputs; ///< which of the names that tiles are given
+  };
+  /// Where an attention's operands are.
+  struct Attention {
+    const ir::ManifestTiledAttention* described;
+    Slot query, key, value, mask, output, maximum, sum, result;
+    std::vector<Slot> keyBlocks, valueBlocks;
+  };
   /// The state between tiles: memory of a tile's, or of the part's that made the first one.
   struct State {
     std::vector<Tensor> tensors;
     TensorView output, maximum, sum;
   };
+  /// The keys and values of one tile, and the columns of the mask that are theirs.
+  struct TileRows {
+    TensorView key, value;
+    int64_t firstColumn, endColumn;
+  };
 
-  llvm::Error checkPieces() const;
-  llvm::Error runPiece(Executor& piece, llvm::ArrayRef<NamedView> given,
-                       std::vector<Tensor>& outputs);
-  llvm::Error runPart(size_t index);
-  llvm::Error attend(const ir::ManifestTiledAttention& attention, int64_t past);
-  llvm::Error runTile(size_t index, const ir::ManifestTiledAttention& attention,
-                      const TensorView& key, const TensorView& value, int64_t firstColumn,
-                      State& state);
-  llvm::Expected<TensorView> valueNamed(llvm::StringRef name) const;
-  llvm::Expected<TensorView> blockOf(const std::string& past, size_t index) const;
+  llvm::Error checkParts() const;
+  llvm::Error checkTiles() const;
+  /// Gives every value a slot. Requires pieces that were checked.
+  void connect();
+  void connectAttention(const ir::ManifestTiledAttention& described);
+  std::vector<Slot> blockSlots(const std::string& past);
+  Slot slotOf(llvm::StringRef name);
+  llvm::Error runPiece(Executor& piece, std::vector<Tensor>& outputs);
+  llvm::Error runPart(Part& part);
+  llvm::Error attend(const Attention& attention, int64_t past);
+  llvm::Error runTile(int64_t index, const Attention& attention, const TileRows& rows);
+  llvm::Expected<TensorView> valueAt(Slot slot) const;
+  llvm::Error takeOutputs(std::vector<Tensor>& outputs);
+  void forget();
 
   const ir::Graph& whole;
   const ir::Manifest& manifest;
   const ir::ManifestTiles& tiles;
-  std::vector<std::unique_ptr<Executor>> parts;
-  std::vector<std::unique_ptr<Executor>> tileExecutors;
+  std::vector<Part> parts;
+  std::vector<Tile> tileExecutors;
+  std::vector<Attention> attentions;
+  llvm::StringMap<Slot> slots;
+  std::vector<llvm::StringRef> names; ///< by slot
+  std::vector<Slot> wholeOutputs;
   RunStatistics total;
 
-  /// Of the latest run: what was given and computed, by name.
-  llvm::StringMap<TensorView> values;
-  llvm::StringMap<Tensor> computed;
+  /// Of the latest run, by slot: what was given and computed. The storage is used again.
+  std::vector<TensorView> values;
+  std::vector<bool> isKnown;
+  std::vector<Tensor> computed;
+  std::vector<NamedView> given;
+  State state;
+  std::vector<Tensor> nextState;
+  std::vector<Tensor> collected;
 };
 
 } // namespace kvopt::runtime

@@ -1,31 +1,13 @@
 // What a decoder is fed at its edge besides caches: token ids, attention mask, positions.
 #pragma once
 
-#include "runtime/session/input_recipe.h"
+#include "runtime/session/decoder_step.h"
+#include "runtime/session/input_plan.h"
 #include "runtime/session/session.h"
 
 #include <vector>
 
 namespace kvopt::runtime {
-
-/// One step's tokens with the whole sequence's mask.
-struct DecoderStep {
-  /// [batch][new tokens]; all rows equally long.
-  std::vector<std::vector<int64_t>> tokens;
-  /// [batch][past + new]: 0 hides a position (padding). Empty: nothing is hidden.
-  std::vector<std::vector<uint8_t>> visible;
-  int64_t pastLength = 0;
-  /// [batch]: the row that each row continues, for inputs that reorder rows. Empty: its own.
-  std::vector<int64_t> batchRows = {};
-  /// The tokens are not anyone's: where the graph has no entry for an id, another one is fed, and
-  /// codebooks get different ones.
-  bool isMadeUp = false;
-  /// What the user says; comes before everything else.
-  llvm::ArrayRef<InputRecipe> recipes = {};
-};
-
-/// Tokens of the encoder in inputs that are made up.
-inline constexpr int64_t encoderTokens = 13;
 
 /// Values for graph inputs: by the step's recipes, by `described` (Manifest::inputs), and else by
 /// the documented interface names of exported decoders (recognition never looks at names):
@@ -49,6 +31,8 @@ inline constexpr int64_t encoderTokens = 13;
 /// only, the same at every step, with `encoderTokens` for extents that no other input fixes. So do
 /// all other inputs of a known rank, but that integers are 0 and bools true (`guessedInputs`). An
 /// input without a declared rank is an error that names it, and so is a recipe for none of them.
+///
+/// StepInputs makes them for step after step.
 llvm::Expected<std::vector<NamedTensor>>
 decoderInputs(llvm::ArrayRef<const ir::Value*> inputs, const DecoderStep& step,
               const std::shared_ptr<Allocator>& allocator,
@@ -62,20 +46,6 @@ llvm::SmallVector<const ir::Value*, 8> drivenInputs(const Session& session,
 /// The same for the inputs of a session.
 llvm::Expected<std::vector<NamedTensor>> decoderInputs(const Session& session,
                                                        const DecoderStep& step);
-
-/// Names of inputs for which nothing says what to feed: neither a recipe nor the description nor
-/// the name.
-std::vector<std::string> guessedInputs(llvm::ArrayRef<const ir::Value*> inputs,
-                                       llvm::ArrayRef<InputRecipe> recipes,
-                                       llvm::ArrayRef<ir::ManifestInput> described);
-
-/// The inputs that are token ids, by name or description.
-std::vector<const ir::Value*> tokenInputs(const ir::Graph& graph,
-                                          llvm::ArrayRef<ir::ManifestInput> described = {});
-
-/// Whether an input is a mask in which each batch row can hide positions of its own, by name or
-/// description.
-bool hidesPositions(const ir::Value& input, llvm::ArrayRef<ir::ManifestInput> described);
 
 /// Feeds a session one step; DecoderStep::pastLength is the session's length.
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step);

@@ -17,25 +17,22 @@ namespace {
 constexpr unsigned weightBits = 40; // of the most likely token
 constexpr size_t mostScores = size_t{1} << 23;
 
-struct Candidate {
-  uint64_t weight = 0;
-  float score = 0;
-  int64_t token = 0;
-};
-
 /// Weights may be equal where scores are not.
-bool isMoreLikely(const Candidate& a, const Candidate& b) {
+bool isMoreLikely(const SamplingCandidate& a, const SamplingCandidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
 /// The tokens that can be drawn, in the order of their numbers.
-std::vector<Candidate> candidatesOf(llvm::ArrayRef<float> scores, double temperature) {
+void findCandidates(llvm::ArrayRef<float> scores, double temperature,
+                    std::vector<SamplingCandidate>& candidates) {
   constexpr double unitsPerScore = 0x1.71547652b82fep+0 * 0x1p+32; // log2(e), in powerOfHalf's unit
   constexpr double mostUnits = (weightBits + 1) * 0x1p+32;
   const float largest = scores[static_cast<size_t>(largestScore(scores))];
-  std::vector<Candidate> candidates;
+  candidates.clear();
+  candidates.reserve(scores.size());
   for (size_t token = 0; token < scores.size(); ++token) {
-    Candidate candidate{uint64_t{1} << weightBits, scores[token], static_cast<int64_t>(token)};
+    SamplingCandidate candidate{uint64_t{1} << weightBits, scores[token],
+                                static_cast<int64_t>(token)};
     if (candidate.score != largest) {
       const double below = static_cast<double>(largest) - static_cast<double>(candidate.score);
       const double units = below / temperature * unitsPerScore;
@@ -46,17 +43,16 @@ std::vector<Candidate> candidatesOf(llvm::ArrayRef<float> scores, double tempera
     if (candidate.weight != 0)
       candidates.push_back(candidate);
   }
-  return candidates;
 }
 
-uint64_t massOf(llvm::ArrayRef<Candidate> candidates) {
+uint64_t massOf(llvm::ArrayRef<SamplingCandidate> candidates) {
   uint64_t mass = 0;
-  for (const Candidate& candidate : candidates)
+  for (const SamplingCandidate& candidate : candidates)
     mass += candidate.weight;
   return mass;
 }
 
-void keepMostLikely(std::vector<Candidate>& candidates, int64_t count) {
+void keepMostLikely(std::vector<SamplingCandidate>& candidates, int64_t count) {
   if (count == 0 || static_cast<uint64_t>(count) >= candidates.size())
     return;
   std::nth_element(candidates.begin(), candidates.begin() + count, candidates.end(), isMoreLikely);
@@ -64,11 +60,13 @@ void keepMostLikely(std::vector<Candidate>& candidates, int64_t count) {
 }
 
 /// The shortest prefix, in order of likelihood, that has the share of the whole.
-void keepShare(std::vector<Candidate>& candidates, double share) {
+void keepShare(std::vector<SamplingCandidate>& candidates, double share) {
   if (share >= 1)
     return;
   const double wanted = share * static_cast<double>(massOf(candidates));
-  auto isLessLikely = [](const Candidate& a, const Candidate& b) { return isMoreLikely(b, a); };
+  auto isLessLikely = [](const SamplingCandidate& a, const SamplingCandidate& b) {
+    return isMoreLikely(b, a);
+  };
   std::make_heap(candidates.begin(), candidates.end(), isLessLikely);
   uint64_t mass = 0;
   auto end = candidates.end();
@@ -109,12 +107,19 @@ llvm::Error checkSampling(const SamplingOptions& options) {
 }
 
 llvm::Expected<std::vector<float>> readScores(const TensorView& scores) {
+  std::vector<float> values;
+  if (llvm::Error error = readScores(scores, values))
+    return error;
+  return values;
+}
+
+llvm::Error readScores(const TensorView& scores, std::vector<float>& values) {
   if (scores.rank() != 1 || scores.shape[0] < 1)
     return invalid("there are no scores");
   if (static_cast<uint64_t>(scores.shape[0]) > mostScores)
     return unsupported("there are {} scores, at most {} are supported", scores.shape[0],
                        mostScores);
-  std::vector<float> values;
+  values.clear();
   values.reserve(static_cast<size_t>(scores.shape[0]));
   for (int64_t i = 0; i < scores.shape[0]; ++i) {
     const int64_t at = i * scores.strides[0];
@@ -131,7 +136,7 @@ llvm::Expected<std::vector<float>> readScores(const TensorView& scores) {
       return invalid("the score of token {} is not a number", i);
     values.push_back(value);
   }
-  return values;
+  return llvm::Error::success();
 }
 
 int64_t largestScore(llvm::ArrayRef<float> scores) {
@@ -156,18 +161,25 @@ uint64_t powerOfHalf(uint64_t units) {
 
 int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options,
                     SamplingPlace place) {
+  std::vector<SamplingCandidate> memory;
+  return sampleToken(scores, options, place, memory);
+}
+
+int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options,
+                    SamplingPlace place, std::vector<SamplingCandidate>& candidates) {
   assert(!scores.empty() && scores.size() <= mostScores);
   assert(place.position >= 0 && place.row >= 0);
   if (options.temperature == 0)
     return largestScore(scores);
-  std::vector<Candidate> candidates = candidatesOf(scores, options.temperature);
+  findCandidates(scores, options.temperature, candidates);
   keepMostLikely(candidates, options.topK);
   keepShare(candidates, options.topP);
   // The order of what is left depends on how it was selected.
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  std::sort(
+      candidates.begin(), candidates.end(),
+      [](const SamplingCandidate& a, const SamplingCandidate& b) { return a.token < b.token; });
   uint64_t draw = drawBelow(massOf(candidates), options.seed, place);
-  for (const Candidate& candidate : candidates) {
+  for (const SamplingCandidate& candidate : candidates) {
     if (draw < candidate.weight)
       return candidate.token;
     draw -= candidate.weight;

@@ -34,6 +34,15 @@ struct SamplingPlace {
 /// The scores of one token as numbers, from [V] float, float16 or bfloat16, strided or not. An
 /// error when there are none, or one is NaN.
 llvm::Expected<std::vector<float>> readScores(const TensorView& scores);
+/// The same into `values`, whose storage is used again.
+llvm::Error readScores(const TensorView& scores, std::vector<float>& values);
+
+/// A token that a draw may take.
+struct SamplingCandidate {
+  uint64_t weight = 0;
+  float score = 0;
+  int64_t token = 0;
+};
 
 /// Index of the largest score; the first of equal ones. Requires at least one score, none NaN.
 int64_t largestScore(llvm::ArrayRef<float> scores);
@@ -45,6 +54,9 @@ int64_t largestScore(llvm::ArrayRef<float> scores);
 /// `checkSampling` accepts.
 int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options,
                     SamplingPlace place);
+/// The same with candidates in `memory`, whose storage is used again.
+int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options,
+                    SamplingPlace place, std::vector<SamplingCandidate>& memory);
 
 /// round(2^40 * 2^-x) for x = units / 2^32, to within 2^9 units of 2^-40. For tests.
 uint64_t powerOfHalf(uint64_t units);

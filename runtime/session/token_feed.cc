@@ -7,60 +7,65 @@ namespace kvopt::runtime {
 using namespace ir;
 
 void TokenFeed::hidePadding(size_t padding, size_t tokensBefore) {
-  visible.emplace_back(static_cast<size_t>(session.length()) + tokensBefore, 1);
-  visible.back().insert(visible.back().end(), padding, 0);
-  hidesAny |= padding != 0;
+  const int64_t first = session.length() + static_cast<int64_t>(tokensBefore);
+  for (size_t i = 0; i < padding; ++i)
+    hidden.hide(paddedRows, first + static_cast<int64_t>(i));
+  ++paddedRows;
 }
 
 int64_t TokenFeed::length() const {
   if (session.cacheCount() != 0)
     return session.length();
-  return whole.empty() ? 0 : static_cast<int64_t>(whole.front().size());
+  return step.tokens.empty() ? 0 : step.newTokens();
 }
 
-llvm::Expected<StepResult> TokenFeed::run(const std::vector<std::vector<int64_t>>& tokens) {
-  DecoderStep step;
-  if (session.cacheCount() != 0) {
-    step.tokens = tokens;
-    step.pastLength = session.length();
-    return runInputs(step);
+void TokenFeed::takeTokens(llvm::ArrayRef<std::vector<int64_t>> tokens) {
+  const bool hasCaches = session.cacheCount() != 0;
+  step.pastLength = hasCaches ? session.length() : 0;
+  step.tokens.resize(tokens.size());
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    if (hasCaches)
+      step.tokens[row].clear();
+    step.tokens[row].insert(step.tokens[row].end(), tokens[row].begin(), tokens[row].end());
   }
-  whole.resize(tokens.size());
-  for (size_t row = 0; row < tokens.size(); ++row)
-    whole[row].insert(whole[row].end(), tokens[row].begin(), tokens[row].end());
-  step.tokens = whole;
-  return runInputs(step);
 }
 
-bool TokenFeed::isComputed(const Value& input) const {
-  return llvm::any_of(options.computed,
-                      [&](const NamedTensor& computed) { return computed.name == input.name(); });
-}
-
-llvm::Expected<StepResult> TokenFeed::runInputs(DecoderStep& step) {
-  const size_t total = static_cast<size_t>(step.pastLength) + step.tokens.front().size();
-  if (hidesAny)
-    for (std::vector<uint8_t>& row : visible) {
-      step.visible.push_back(row);
-      step.visible.back().resize(total, 1);
-    }
-  step.recipes = options.recipes;
+llvm::Error TokenFeed::planInputs() {
   std::vector<const Value*> made;
-  llvm::copy_if(drivenInputs(session, step.recipes), std::back_inserter(made),
-                [&](const Value* input) { return !isComputed(*input); });
-  auto inputs = decoderInputs(made, step, session.allocator(), session.manifest().inputs);
+  for (const Value* input : drivenInputs(session, options.recipes))
+    if (llvm::none_of(options.computed,
+                      [&](const NamedTensor& computed) { return computed.name == input->name(); }))
+      made.push_back(input);
+  auto plan = DecoderPlan::create(made, options.recipes, session.manifest().inputs);
+  if (!plan)
+    return plan.takeError();
+  inputs.emplace(std::move(*plan), session.allocator());
+  return llvm::Error::success();
+}
+
+llvm::Error TokenFeed::run(llvm::ArrayRef<std::vector<int64_t>> tokens, StepResult& result) {
+  takeTokens(tokens);
+  if (llvm::Error error = checkTokens(step))
+    return error;
   if (!inputs)
-    return inputs.takeError();
-  inputs->insert(inputs->end(), options.computed.begin(), options.computed.end());
-  std::vector<NamedView> views;
-  for (const NamedTensor& input : *inputs)
-    views.push_back({input.name, input.tensor.view});
-  const auto tokens = static_cast<int64_t>(step.tokens.front().size());
-  auto outputs = session.step(views, tokens);
-  if (outputs && options.onStep)
-    if (llvm::Error error = options.onStep(tokens, *inputs, *outputs))
+    if (llvm::Error error = planInputs())
       return error;
-  return outputs;
+  if (llvm::Error error = inputs->prepare(step, hidden))
+    return error;
+  views.clear();
+  for (const NamedTensor& input : inputs->tensors())
+    views.push_back({input.name, input.tensor.view});
+  for (const NamedTensor& input : options.computed)
+    views.push_back({input.name, input.tensor.view});
+  if (llvm::Error error = session.step(views, step.newTokens(), result))
+    return error;
+  return options.onStep ? tell(result) : llvm::Error::success();
+}
+
+llvm::Error TokenFeed::tell(const StepResult& result) const {
+  std::vector<NamedTensor> fed = inputs->tensors().vec();
+  fed.insert(fed.end(), options.computed.begin(), options.computed.end());
+  return options.onStep(step.newTokens(), fed, result);
 }
 
 } // namespace kvopt::runtime

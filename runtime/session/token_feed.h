@@ -1,8 +1,9 @@
-// TokenFeed: brings tokens into a session, with all that its model reads beside them.
+// TokenFeed: brings tokens into a session, with all that its model reads besides them.
 #pragma once
 
 #include "runtime/session/decoder_inputs.h"
 #include "runtime/session/session.h"
+#include "runtime/session/step_inputs.h"
 
 #include <functional>
 
@@ -21,7 +22,8 @@ struct FeedOptions {
       onStep;
 };
 
-/// Steps of one session. Positions that hold no token are hidden from all that come later.
+/// Steps of one session. Positions that hold no token are hidden from all that come later. Inputs
+/// are kept from step to step: see StepInputs.
 class TokenFeed {
 public:
   /// Both must outlive the feed.
@@ -32,21 +34,26 @@ public:
   /// tokens. For every row, in order.
   void hidePadding(size_t padding, size_t tokensBefore = 0);
   /// Runs as many tokens in each batch row. A model without caches is given the whole sequence
-  /// every time.
-  llvm::Expected<StepResult> run(const std::vector<std::vector<int64_t>>& tokens);
+  /// every time. `result` is as in Session::step.
+  llvm::Error run(llvm::ArrayRef<std::vector<int64_t>> tokens, StepResult& result);
   /// Tokens so far, those of hidden positions included.
   int64_t length() const;
 
 private:
-  llvm::Expected<StepResult> runInputs(DecoderStep& step);
-  bool isComputed(const ir::Value& input) const;
+  llvm::Error planInputs();
+  void takeTokens(llvm::ArrayRef<std::vector<int64_t>> tokens);
+  /// Calls FeedOptions::onStep.
+  llvm::Error tell(const StepResult& result) const;
 
   Session& session;
   const FeedOptions& options;
-  /// Positions up to the prompt's padding, per row; all later ones are visible.
-  std::vector<std::vector<uint8_t>> visible;
-  bool hidesAny = false;
-  std::vector<std::vector<int64_t>> whole; ///< tokens so far of a model without caches
+  HiddenPositions hidden;
+  size_t paddedRows = 0; ///< how many were told to `hidePadding`
+
+  /// What every step uses again.
+  DecoderStep step; ///< for a model without caches, all tokens so far
+  std::optional<StepInputs> inputs;
+  std::vector<NamedView> views;
 };
 
 } // namespace kvopt::runtime

@@ -52,19 +52,20 @@ llvm::Error reshape(KernelContext& context) {
   llvm::Expected<Extents> target = integersOf(context, 1);
   if (!target)
     return target.takeError();
-  const std::string asked = fmt::format("[{}]", fmt::join(*target, ", "));
+  const Extents wanted = *target;
+  const auto asked = [&] { return fmt::format("[{}]", fmt::join(wanted, ", ")); };
   std::optional<size_t> inferred;
   for (size_t axis = 0; axis < target->size(); ++axis) {
     int64_t& extent = (*target)[axis];
     if (extent == 0 && !allowZero) {
       if (axis >= x.rank())
-        return context.error(fmt::format("target {}: axis {} is not in the input", asked, axis));
+        return context.error(fmt::format("target {}: axis {} is not in the input", asked(), axis));
       extent = x.shape[axis];
     } else if (extent == -1 && !inferred) {
       inferred = axis;
       extent = 1;
     } else if (extent < 0) {
-      return context.error(fmt::format("target {} has a bad extent", asked));
+      return context.error(fmt::format("target {} has a bad extent", asked()));
     }
   }
   llvm::Expected<int64_t> count = countOf(context, *target);
@@ -74,12 +75,12 @@ llvm::Error reshape(KernelContext& context) {
   if (inferred) {
     if (*count == 0 || elements % *count != 0)
       return context.error(
-          fmt::format("target {}: -1 cannot be told for {} elements", asked, elements));
+          fmt::format("target {}: -1 cannot be told for {} elements", asked(), elements));
     (*target)[*inferred] = elements / *count;
     count = elements;
   }
   if (*count != elements)
-    return context.error(fmt::format("target {} does not hold {} elements", asked, elements));
+    return context.error(fmt::format("target {} does not hold {} elements", asked(), elements));
   return context.outputView(0, 0, *target);
 }
 

@@ -1,7 +1,7 @@
 // Generation: prompts in, tokens out, one by one, the most likely ones or drawn at random.
 #pragma once
 
-#include "runtime/session/sampling.h"
+#include "runtime/session/token_choice.h"
 #include "runtime/session/token_feed.h"
 
 namespace kvopt::runtime {
@@ -59,22 +59,6 @@ struct GenerationResult {
   double prefillSeconds = 0;                ///< until the first token of each is known
   double decodeSeconds = 0;
 };
-
-/// The output that holds one row of scores per token: the only floating-point output [B,S,V] that
-/// is no cache. An error when there is none or several.
-llvm::Expected<const Tensor*> findLogits(const StepResult& result);
-
-/// Scores of the last token of batch row `row`, or of the `before`-th before it, [V]; an error when
-/// there are none.
-llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row, int64_t before = 0);
-
-/// The token that is drawn from lastScores for `place`.
-llvm::Expected<int64_t> drawToken(const Tensor& logits, const SamplingOptions& sampling,
-                                  SamplingPlace place, int64_t before = 0);
-
-/// Index of the largest score of the last token of batch row `batch`; the first of equal ones. An
-/// error when a score is NaN.
-llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch);
 
 /// Appends the prompts, one a batch row, to what the session holds, and generates. Shorter prompts
 /// are padded on the left, which the model's attention_mask hides: an error for a model without

@@ -26,20 +26,18 @@ llvm::Expected<std::optional<int64_t>> Draft::next(llvm::ArrayRef<int64_t> seque
     llvm::consumeError(std::move(error));
     return std::nullopt;
   }
-  StepResult result;
   while (!unseen.empty()) {
     const size_t most = static_cast<size_t>(session.mostStepTokens());
-    auto step = feed.run({unseen.take_front(std::min(most, unseen.size())).vec()});
-    if (!step)
-      return step.takeError();
-    result = std::move(*step);
+    if (llvm::Error error =
+            feed.run({unseen.take_front(std::min(most, unseen.size())).vec()}, result))
+      return error;
     unseen = unseen.drop_front(std::min(most, unseen.size()));
   }
   auto logits = findLogits(result);
   if (!logits)
     return logits.takeError();
   scoreCount = (*logits)->view.shape[2];
-  auto token = drawToken(**logits, draws, {static_cast<int64_t>(sequence.size()), 0});
+  auto token = chooser.choose(**logits, {static_cast<int64_t>(sequence.size()), 0});
   if (!token)
     return token.takeError();
   return std::optional<int64_t>(*token);

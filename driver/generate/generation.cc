@@ -13,70 +13,14 @@ using namespace ir;
 
 namespace {
 
-bool holdsScores(const TensorView& view) {
-  return view.rank() == 3 &&
-         (view.element == ElementType::Float || view.element == ElementType::Float16 ||
-          view.element == ElementType::BFloat16);
-}
-
-} // namespace
-
-llvm::Expected<const Tensor*> findLogits(const StepResult& result) {
-  const Tensor* logits = nullptr;
-  for (const NamedTensor& output : result.outputs) {
-    if (!holdsScores(output.tensor.view))
-      continue;
-    if (logits)
-      return unsupported("the model has several outputs of shape [batch, tokens, scores]");
-    logits = &output.tensor;
-  }
-  if (!logits)
-    return unsupported("the model has no output of shape [batch, tokens, scores]");
-  return logits;
-}
-
-llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row, int64_t before) {
-  const TensorView& view = logits.view;
-  if (!holdsScores(view) || row < 0 || row >= view.shape[0] || before < 0 ||
-      before >= view.shape[1] || view.shape[2] == 0)
-    return invalid("there are no scores of batch row {}", row);
-  TensorView scores = view;
-  auto width = static_cast<int64_t>(*byteWidth(view.element));
-  const int64_t token = view.shape[1] - 1 - before;
-  scores.data += (row * view.strides[0] + token * view.strides[1]) * width;
-  scores.shape.assign({view.shape[2]});
-  scores.strides.assign({view.strides[2]});
-  return scores;
-}
-
-llvm::Expected<int64_t> drawToken(const Tensor& logits, const SamplingOptions& sampling,
-                                  SamplingPlace place, int64_t before) {
-  auto view = lastScores(logits, place.row, before);
-  if (!view)
-    return view.takeError();
-  auto scores = readScores(*view);
-  if (!scores)
-    return scores.takeError();
-  return sampleToken(*scores, sampling, place);
-}
-
-llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch) {
-  auto view = lastScores(logits, batch);
-  if (!view)
-    return view.takeError();
-  auto scores = readScores(*view);
-  if (!scores)
-    return scores.takeError();
-  return largestScore(*scores);
-}
-
-namespace {
-
 using Clock = std::chrono::steady_clock;
 
 double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+/// Tokens that sequences get room for at the start; more come as they are generated.
+constexpr int64_t mostReserved = int64_t{1} << 16;
 
 bool endsWith(llvm::ArrayRef<int64_t> tokens, llvm::ArrayRef<int64_t> end) {
   return !end.empty() && tokens.size() >= end.size() && tokens.take_back(end.size()) == end;
@@ -87,16 +31,20 @@ public:
   Generator(Session& drivenSession, const GenerationOptions& settings)
       : session(drivenSession), options(settings), result{std::vector<GeneratedSequence>(
                                                        static_cast<size_t>(session.batch()))},
-        hasEnded(result.sequences.size(), false), feed(drivenSession, settings.feed) {}
+        hasEnded(result.sequences.size(), false), feed(drivenSession, settings.feed),
+        chooser(settings.sampling) {
+    next.resize(result.sequences.size());
+    for (GeneratedSequence& sequence : result.sequences)
+      sequence.tokens.reserve(static_cast<size_t>(std::min(options.steps, mostReserved)));
+  }
 
   llvm::Expected<GenerationResult> run(llvm::ArrayRef<std::vector<int64_t>> prompts) {
     if (llvm::Error error = checkPadding(prompts))
       return error;
     auto start = Clock::now();
-    auto outputs = prefill(prompts);
-    if (!outputs)
-      return outputs.takeError();
-    if (llvm::Error error = takeTokens(*outputs, session.manifest().padsRight))
+    if (llvm::Error error = prefill(prompts))
+      return error;
+    if (llvm::Error error = takeTokens(session.manifest().padsRight))
       return error;
     result.prefillSeconds = secondsSince(start);
 
@@ -169,8 +117,8 @@ private:
     return most;
   }
 
-  /// Runs all prompts, padded on the side that the model takes; the last step's outputs.
-  llvm::Expected<StepResult> prefill(llvm::ArrayRef<std::vector<int64_t>> prompts) {
+  /// Runs all prompts, padded on the side that the model takes.
+  llvm::Error prefill(llvm::ArrayRef<std::vector<int64_t>> prompts) {
     const bool padsRight = session.manifest().padsRight;
     const size_t longest = longestOf(prompts);
     std::vector<std::vector<int64_t>> padded;
@@ -190,9 +138,10 @@ private:
       for (const std::vector<int64_t>& row : padded)
         tokens.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(begin),
                             row.begin() + static_cast<std::ptrdiff_t>(end));
-      auto outputs = feed.run(tokens);
-      if (!outputs || end == longest)
-        return outputs;
+      if (llvm::Error error = feed.run(tokens, outputs))
+        return error;
+      if (end == longest)
+        return llvm::Error::success();
     }
   }
 
@@ -201,11 +150,12 @@ private:
   llvm::Expected<int64_t> decode() {
     if (llvm::Error error = makeRoom())
       return error;
-    auto outputs = feed.run(lastTokens());
-    if (!outputs)
-      return outputs.takeError();
+    for (size_t row = 0; row < next.size(); ++row)
+      next[row].assign(1, result.sequences[row].tokens.back());
+    if (llvm::Error error = feed.run(next, outputs))
+      return error;
     result.decodedTokens += llvm::count(hasEnded, false);
-    if (llvm::Error error = takeTokens(*outputs))
+    if (llvm::Error error = takeTokens())
       return error;
     return 1;
   }
@@ -244,10 +194,9 @@ private:
       return usageError("the draft has a vocabulary of {} tokens, and the model one of {}",
                         draft->vocabulary(), vocabulary);
     tokens.insert(tokens.end(), guesses->begin(), guesses->end());
-    auto outputs = feed.run({tokens});
-    if (!outputs)
-      return outputs.takeError();
-    auto logits = findLogits(*outputs);
+    if (llvm::Error error = feed.run({tokens}, outputs))
+      return error;
+    auto logits = findLogits(outputs);
     if (!logits)
       return logits.takeError();
     if (llvm::Error error = checkScores(**logits, tokens.size()))
@@ -255,8 +204,7 @@ private:
     const auto count = static_cast<int64_t>(tokens.size());
     int64_t taken = 0;
     for (bool isRight = true; isRight && !hasEnded.front() && taken < count;) {
-      auto token =
-          drawToken(**logits, options.sampling, {before + 1 + taken, 0}, count - 1 - taken);
+      auto token = chooser.choose(**logits, {before + 1 + taken, 0}, count - 1 - taken);
       if (!token)
         return token.takeError();
       add(*token, 0);
@@ -283,7 +231,7 @@ private:
   }
 
   /// Draws a token for each batch row, by the scores of its last one: padding may be behind it.
-  llvm::Error takeTokens(const StepResult& outputs, bool isPaddedBehind = false) {
+  llvm::Error takeTokens(bool isPaddedBehind = false) {
     auto logits = findLogits(outputs);
     if (!logits)
       return logits.takeError();
@@ -306,7 +254,7 @@ private:
     // The same position never draws twice.
     const int64_t position =
         feed.length() + result.droppedTokens - paddings[static_cast<size_t>(row)];
-    auto token = drawToken(logits, options.sampling, {position, row}, behind);
+    auto token = chooser.choose(logits, {position, row}, behind);
     if (!token)
       return token.takeError();
     add(*token, row);
@@ -325,13 +273,6 @@ private:
       stop(row, StopReason::Sequence);
   }
 
-  std::vector<std::vector<int64_t>> lastTokens() const {
-    std::vector<std::vector<int64_t>> tokens;
-    for (const GeneratedSequence& sequence : result.sequences)
-      tokens.push_back({sequence.tokens.back()});
-    return tokens;
-  }
-
   void stop(int64_t row, StopReason reason) {
     hasEnded[static_cast<size_t>(row)] = true;
     result.sequences[static_cast<size_t>(row)].stopped = reason;
@@ -348,6 +289,9 @@ private:
   GenerationResult result;
   std::vector<bool> hasEnded;
   TokenFeed feed;
+  TokenChooser chooser;
+  StepResult outputs;                     ///< of the latest step
+  std::vector<std::vector<int64_t>> next; ///< what decoding feeds
   std::vector<int64_t> paddings;
   int64_t vocabulary = 0; ///< scores of a token
   std::optional<Draft> draft;

@@ -8,9 +8,9 @@ namespace kvopt::runtime {
 /// The guesses of DraftOptions::session for one sequence.
 class Draft {
 public:
-  /// Both must outlive the draft.
+  /// The settings must outlive the draft.
   Draft(const DraftOptions& settings, const SamplingOptions& sampling)
-      : session(*settings.session), feed(*settings.session, settings.feed), draws(sampling) {}
+      : session(*settings.session), feed(*settings.session, settings.feed), chooser(sampling) {}
 
   /// At most `count` tokens that may follow `sequence`, of which the session may have seen a first
   /// part already; fewer where its caches are full. What it sees for that stays in its caches.
@@ -26,7 +26,8 @@ private:
 
   Session& session;
   TokenFeed feed;
-  const SamplingOptions& draws;
+  StepResult result; ///< of the latest step
+  TokenChooser chooser;
   int64_t scoreCount = 0;
 };
 

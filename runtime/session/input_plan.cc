@@ -1,0 +1,301 @@
+// Finding what inputs are fed: recipes, descriptions, documented names.
+#include "runtime/session/input_plan.h"
+
+#include "ir/manifest/documented_inputs.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace kvopt::runtime {
+using namespace ir;
+
+namespace {
+
+using Kind = InputPlan::Kind;
+
+bool isEncoderOutput(const Value& input) {
+  return isFloatingPoint(input.type().elementType()) && input.type().hasRank() &&
+         input.type().rank() >= 3;
+}
+
+template <class Entry> const Entry* findEntry(llvm::ArrayRef<Entry> entries, llvm::StringRef name) {
+  for (const Entry& entry : entries)
+    if (entry.input == name)
+      return &entry;
+  return nullptr;
+}
+
+const DocumentedInput* fedByName(const Value& input) {
+  const DocumentedInput* documented = documentedInput(input);
+  return documented && documented->feed != InputFeed::Any ? documented : nullptr;
+}
+
+/// The feed that the manifest describes; Any where it does not.
+InputFeed describedFeed(const Value& input, llvm::ArrayRef<ManifestInput> described) {
+  const ManifestInput* description = findEntry(described, input.name());
+  return description ? description->feed : InputFeed::Any;
+}
+
+bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described) {
+  const InputFeed feed = describedFeed(input, described);
+  if (feed != InputFeed::Any)
+    return feed == InputFeed::Tokens;
+  const DocumentedInput* documented = documentedInput(input);
+  return documented && documented->feed == InputFeed::Tokens;
+}
+
+/// Whether a number converts to an element of that type. Requires a finite number.
+bool holds(ElementType element, double number) {
+  if (!isInteger(element))
+    return true;
+  const bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
+                          element == ElementType::UInt32 || element == ElementType::UInt64;
+  const double limit =
+      std::ldexp(1.0, static_cast<int>(bitWidth(element).value_or(8)) - (isUnsigned ? 0 : 1));
+  return number > (isUnsigned ? -1.0 : -limit - 1.0) && number < limit;
+}
+
+/// Batch rows, then tokens; an axis of fixed extent counts codebooks.
+std::vector<ManifestExtent> tokenShape(const TensorType& type) {
+  std::vector<ManifestExtent> shape = {"batch", "new"};
+  if (!type.hasRank() || type.rank() != 3 || type.dim(0).value())
+    return shape;
+  const unsigned axis = type.dim(1).value() ? 1 : 2;
+  if (const std::optional<int64_t> codebooks = type.dim(axis).value())
+    shape.insert(shape.begin() + axis, *codebooks);
+  return shape;
+}
+
+/// Masks of static caches are as long as those.
+ManifestExtent maskExtent(const Value& input) {
+  if (input.type().hasRank() && input.type().rank() == 2)
+    if (std::optional<int64_t> fixed = input.type().dim(1).value())
+      return *fixed;
+  return "total";
+}
+
+class Planner {
+public:
+  Planner(llvm::ArrayRef<InputRecipe> userRecipes, llvm::ArrayRef<ManifestInput> describedInputs)
+      : recipes(userRecipes), described(describedInputs) {}
+
+  llvm::Expected<InputPlan> plan(const Value& input) const {
+    InputPlan made;
+    made.input = &input;
+    const ManifestInput* description = findEntry(described, input.name());
+    if (description)
+      made.shape = description->shape;
+    made.isDeclared = !description;
+    if (const InputRecipe* recipe = findEntry(recipes, input.name()))
+      return byRecipe(std::move(made), *recipe);
+    if (description && description->feed != InputFeed::Any)
+      return byFeed(std::move(made), description->feed);
+    if (const DocumentedInput* documented = fedByName(input))
+      return byName(std::move(made), *documented);
+    if (isEncoderOutput(input) || input.type().hasRank())
+      return guessed(std::move(made));
+    return unsupported("input '{}' is not one a decoder is usually fed", input.name())
+        .hint("--input NAME=VALUE@EXTENTS says what to feed it");
+  }
+
+private:
+  static InputPlan byFeed(InputPlan made, InputFeed feed) {
+    made.kind = Kind::Feed;
+    made.feed = feed;
+    if (feed == InputFeed::Tokens)
+      made.ids = tokenIdsOf(*made.input);
+    return made;
+  }
+
+  static InputPlan byNumber(InputPlan made, double number) {
+    made.kind = Kind::Number;
+    made.number = number;
+    return made;
+  }
+
+  static InputPlan byName(InputPlan made, const DocumentedInput& documented) {
+    const Value& input = *made.input;
+    made.isDeclared = false;
+    made.shape.clear();
+    if (documented.feed == InputFeed::Tokens) {
+      made.shape = tokenShape(input.type());
+      return byFeed(std::move(made), documented.feed);
+    }
+    if (documented.feed == InputFeed::VisibleKeys || documented.rank != 1)
+      made.shape.emplace_back("batch");
+    if (input.name() == "encoder_attention_mask") {
+      made.shape.emplace_back(encoderTokens);
+      return byNumber(std::move(made), 1);
+    }
+    made.shape.push_back(documented.feed == InputFeed::VisibleKeys ? maskExtent(input) : "new");
+    return byFeed(std::move(made), documented.feed);
+  }
+
+  static InputPlan guessed(InputPlan made) {
+    const ElementType element = made.input->type().elementType();
+    if (!isFloatingPoint(element))
+      return byNumber(std::move(made), element == ElementType::Bool ? 1 : 0);
+    made.kind = Kind::Random;
+    return made;
+  }
+
+  static llvm::Expected<InputPlan> byRecipe(InputPlan made, const InputRecipe& recipe) {
+    const Value& input = *made.input;
+    if (recipe.hasShape) {
+      made.shape = recipe.shape;
+      made.isDeclared = false;
+    } else if (made.isDeclared && !input.type().hasRank()) {
+      return usageError("--input {}: the model does not declare the input's rank", input.name())
+          .hint("add the extents, as in --input NAME=zeros@batch,new");
+    }
+    using Recipe = InputRecipe::Kind;
+    switch (recipe.kind) {
+    case Recipe::Feed:
+      return byFeed(std::move(made), recipe.feed);
+    case Recipe::Zeros:
+    case Recipe::Ones:
+      return byNumber(std::move(made), recipe.kind == Recipe::Ones ? 1 : 0);
+    case Recipe::Random:
+      made.kind = Kind::Random;
+      return made;
+    case Recipe::Range:
+      made.kind = Kind::Range;
+      return made;
+    case Recipe::PastLength:
+    case Recipe::TotalLength:
+      made.kind = recipe.kind == Recipe::PastLength ? Kind::Past : Kind::Total;
+      return made;
+    case Recipe::Numbers:
+      break;
+    }
+    for (double number : recipe.numbers)
+      if (!holds(input.type().elementType(), number))
+        return usageError("--input {}: {} does not fit in the input's type {}", input.name(),
+                          number, dtypeName(input.type().elementType()));
+    made.kind = Kind::Numbers;
+    made.numbers = recipe.numbers;
+    return made;
+  }
+
+  llvm::ArrayRef<InputRecipe> recipes;
+  llvm::ArrayRef<ManifestInput> described;
+};
+
+} // namespace
+
+bool isMaskFeed(InputFeed feed) {
+  return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
+         feed == InputFeed::AdditiveMask;
+}
+
+bool InputPlan::isWord(size_t axis, llvm::StringRef word) const {
+  if (isDeclared || axis >= shape.size())
+    return false;
+  const auto* text = std::get_if<std::string>(&shape[axis]);
+  return text && *text == word;
+}
+
+llvm::Expected<DecoderPlan> DecoderPlan::create(llvm::ArrayRef<const Value*> inputs,
+                                                llvm::ArrayRef<InputRecipe> recipes,
+                                                llvm::ArrayRef<ManifestInput> described) {
+  for (const InputRecipe& recipe : recipes)
+    if (llvm::none_of(inputs, [&](const Value* input) { return input->name() == recipe.input; }))
+      return usageError("--input {}: the model has no such input besides caches", recipe.input);
+  DecoderPlan made;
+  const Planner planner(recipes, described);
+  for (const Value* input : inputs) {
+    if (isTokenInput(*input, described) && input->type().hasRank()) {
+      made.tokenType = &input->type();
+      made.rowsPerBatch = tokenIdsOf(*input).rowsPerBatch;
+    }
+    llvm::Expected<InputPlan> planned = planner.plan(*input);
+    if (!planned)
+      return planned.takeError();
+    made.inputs.push_back(std::move(*planned));
+  }
+  return made;
+}
+
+Extents DecoderPlan::extents(const InputPlan& input, const DecoderStep& step) const {
+  return input.isDeclared ? declaredExtents(*input.input, step)
+                          : describedExtents(input.shape, step);
+}
+
+Extents DecoderPlan::describedExtents(llvm::ArrayRef<ManifestExtent> shape,
+                                      const DecoderStep& step) const {
+  Extents result;
+  for (const ManifestExtent& extent : shape) {
+    if (const auto* fixed = std::get_if<int64_t>(&extent)) {
+      result.push_back(*fixed);
+      continue;
+    }
+    const std::string& word = std::get<std::string>(extent);
+    result.push_back(word == "new"                       ? step.newTokens()
+                     : word == "past"                    ? step.pastLength
+                     : word == "total"                   ? step.total()
+                     : word == "batch" || result.empty() ? step.batch()
+                                                         : encoderTokens);
+  }
+  return result;
+}
+
+/// The value of a symbol that the token ids' type fixes.
+int64_t DecoderPlan::symbolValue(llvm::StringRef symbol, const DecoderStep& step) const {
+  if (tokenType)
+    for (unsigned axis = 0; axis < std::min(2u, tokenType->rank()); ++axis)
+      if (tokenType->shape()[axis] == Dim::symbol(symbol))
+        return axis == 0 ? step.batch() * rowsPerBatch : step.newTokens();
+  return encoderTokens;
+}
+
+Extents DecoderPlan::declaredExtents(const Value& input, const DecoderStep& step) const {
+  Extents shape;
+  for (const Dim& extent : input.type().shape()) {
+    // Batch rows come first, whatever they are called.
+    if (shape.empty() && !extent.value()) {
+      shape.push_back(step.batch());
+      continue;
+    }
+    if (shape.size() == 1 && input.name() == "inputs_embeds") {
+      shape.push_back(step.newTokens());
+      continue;
+    }
+    auto known = extent.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
+      return symbolValue(symbol, step);
+    });
+    shape.push_back(known.value_or(encoderTokens));
+  }
+  return shape;
+}
+
+std::vector<std::string> guessedInputs(llvm::ArrayRef<const Value*> inputs,
+                                       llvm::ArrayRef<InputRecipe> recipes,
+                                       llvm::ArrayRef<ManifestInput> described) {
+  std::vector<std::string> names;
+  for (const Value* input : inputs)
+    if (!findEntry(recipes, input->name()) && describedFeed(*input, described) == InputFeed::Any &&
+        !fedByName(*input) && !isEncoderOutput(*input))
+      names.push_back(input->name().str());
+  return names;
+}
+
+bool hidesPositions(const Value& input, llvm::ArrayRef<ManifestInput> described) {
+  const ManifestInput* description = findEntry(described, input.name());
+  if (!description || description->feed == InputFeed::Any)
+    return input.name() != "encoder_attention_mask" && documentedInput(input) &&
+           documentedInput(input)->feed == InputFeed::VisibleKeys;
+  return isMaskFeed(description->feed) && description->shape.size() >= 2 &&
+         description->shape.front() == ManifestExtent("batch");
+}
+
+std::vector<const Value*> tokenInputs(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {
+  std::vector<const Value*> tokens;
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (isTokenInput(*input, described))
+      tokens.push_back(input.get());
+  return tokens;
+}
+
+} // namespace kvopt::runtime
