@@ -4,14 +4,8 @@
 #include "cli/support/command.h"
 #include "cli/support/input_option.h"
 #include "cli/support/progress.h"
-#include "driver/first_step.h"
-#include "driver/recover.h"
-#include "driver/verify/claims.h"
-#include "driver/verify/verification.h"
-#include "ir/onnx/import.h"
-#include "ir/shapes/shape_inference.h"
+#include "driver/generate/decoding.h"
 #include "support/format.h"
-#include "support/mapped_file.h"
 
 #include <CLI/CLI.hpp>
 
@@ -65,15 +59,20 @@ struct RunOptions {
       return std::nullopt;
     return kept;
   }
-  /// The same for the model that drafts: from the start, and with what it needs for itself.
-  RunOptions ofDraft() const {
-    RunOptions its = *this;
-    its.model = draft;
-    its.capacity = 0;
-    its.load.clear();
-    its.save.clear();
-    its.dump.clear();
-    its.crop.reset();
+  /// The model that generates, or with `isDraft` the one that drafts: from the start, and with what
+  /// it needs for itself.
+  GeneratingModel driven(bool isDraft) const {
+    GeneratingModel its;
+    its.path = isDraft ? draft : model;
+    its.mode =
+        mode == "stateful" ? SessionOptions::Mode::Stateful : SessionOptions::Mode::AsManifest;
+    its.threads = threads;
+    its.foldedConstantsLimit = foldedConstantsLimit;
+    if (isDraft)
+      return its;
+    its.capacity = capacity;
+    its.load = load;
+    its.crop = crop;
     return its;
   }
   /// Whoever asks for anything random gets the model's own distribution.
@@ -139,116 +138,26 @@ llvm::Error check(const RunOptions& options) {
   return checkSampling(options.sampling());
 }
 
-/// A model with a session that has been brought to where generation starts.
-struct Driven {
-  std::unique_ptr<Model> model;
-  Manifest manifest;
-  std::unique_ptr<Session> session;
-};
-
-/// Tokens of the longest sequence in a cache file.
-llvm::Expected<int64_t> savedLength(const std::string& path) {
-  auto file = MappedFile::open(path);
-  if (!file)
-    return file.takeError();
-  auto contents = parseCacheFile((*file)->bytes());
-  if (!contents)
-    return withFile(contents.takeError(), path);
-  return *std::max_element(contents->lengths.begin(), contents->lengths.end());
-}
-
-/// Room for a cache that is loaded and for what comes on top.
-llvm::Expected<int64_t> neededCapacity(const RunOptions& options,
-                                       llvm::ArrayRef<std::vector<int64_t>> prompts) {
-  int64_t past = 0;
-  if (!options.load.empty()) {
-    auto saved = savedLength(options.load);
-    if (!saved)
-      return saved.takeError();
-    past = *saved;
-  }
-  size_t longest = 0;
-  for (const std::vector<int64_t>& prompt : prompts)
-    longest = std::max(longest, prompt.size());
-  return past + static_cast<int64_t>(longest) + options.steps;
-}
-
-/// The session of a model that was opened.
-llvm::Expected<Driven> drive(std::unique_ptr<Model> model, const RunOptions& options,
-                             llvm::ArrayRef<std::vector<int64_t>> prompts, const Toolkit& toolkit) {
-  Driven driven;
-  driven.model = std::move(model);
-  if (llvm::Error error = inferShapes(driven.model->graph()))
-    return withFile(std::move(error), options.model);
-  auto manifest = drivingManifest(*driven.model, toolkit);
-  if (!manifest)
-    return manifest.takeError();
-  if (!options.contextShift.empty())
-    if (llvm::Error error = proveRotations({*driven.model, *manifest}, toolkit))
-      return error;
-
-  SessionOptions settings;
-  settings.mode = options.mode == "stateful" ? SessionOptions::Mode::Stateful
-                                             : SessionOptions::Mode::AsManifest;
-  settings.threads = options.threads;
-  settings.foldedConstantsLimit = options.foldedConstantsLimit;
-  settings.batch = static_cast<int64_t>(prompts.size());
-  settings.capacity = options.capacity;
-  if (settings.capacity == 0 && settings.mode == SessionOptions::Mode::AsManifest &&
-      !manifest->capacityValue) {
-    auto needed = neededCapacity(options, prompts);
-    if (!needed)
-      return needed.takeError();
-    settings.capacity = *needed;
-  }
-  auto session = Session::create(*driven.model, toolkit.kernels, *manifest, settings);
-  if (!session)
-    return withFile(session.takeError(), options.model);
-  driven.session = std::move(*session);
-  driven.manifest = std::move(*manifest);
-  if (!options.load.empty())
-    if (llvm::Error error = driven.session->load(options.load))
-      return error;
-  if (options.crop)
-    if (llvm::Error error = driven.session->crop(*options.crop))
-      return withFile(std::move(error), options.load);
-  return driven;
-}
-
-/// What generates, and what drafts for it; a draft without a model where there is none.
-struct DrivenPair {
-  Driven main;
-  Driven draft;
-};
-
-/// Opens all models before anything is made of them: the outputs are compared with all files.
-llvm::Expected<DrivenPair> openDriven(const RunOptions& options,
-                                      llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                      const CommandContext& context) {
-  auto model = openModel(options.model, context.toolkit);
-  if (!model)
-    return model.takeError();
-  std::unique_ptr<Model> draftModel;
-  if (!options.draft.empty()) {
-    auto opened = openModel(options.draft, context.toolkit);
-    if (!opened)
-      return opened.takeError();
-    draftModel = std::move(*opened);
-  }
-  if (llvm::Error error = context.files().checkOutputs())
-    return error;
-  DrivenPair pair;
-  auto driven = drive(std::move(*model), options, prompts, context.toolkit);
-  if (!driven)
-    return driven.takeError();
-  pair.main = std::move(*driven);
-  if (!draftModel)
-    return pair;
-  auto draft = drive(std::move(draftModel), options.ofDraft(), prompts, context.toolkit);
-  if (!draft)
-    return draft.takeError();
-  pair.draft = std::move(*draft);
-  return pair;
+llvm::Expected<GenerateRequest> requestOf(const RunOptions& options) {
+  GenerateRequest request;
+  request.model = options.driven(/*isDraft=*/false);
+  request.draft = options.driven(/*isDraft=*/true);
+  request.draftTokens = options.draftTokens;
+  auto prompts = promptsOf(options);
+  if (!prompts)
+    return prompts.takeError();
+  request.prompts = std::move(*prompts);
+  GenerationOptions& settings = request.options;
+  settings.steps = options.steps;
+  settings.chunk = options.chunk;
+  settings.sampling = options.sampling();
+  settings.shift.isOn = !options.contextShift.empty();
+  settings.shift.kept = options.keptByShift().value_or(0);
+  settings.shift.capacity = options.capacity;
+  settings.stopTokens = options.stopTokens;
+  for (const std::string& text : options.stopTexts)
+    settings.stopSequences.push_back(bytesOf(text));
+  return request;
 }
 
 /// Text of one sequence is printed as it is generated; everything else in the end.
@@ -256,63 +165,10 @@ bool isStreamed(const RunOptions& options, const CommandContext& context) {
   return !context.common.json() && options.isText() && options.texts.size() == 1;
 }
 
-/// Runs what is computed once for an encoded sequence, on the recipes for its inputs. The others
-/// are left to the model, and those for what would have been computed go before that.
-llvm::Error computeFirst(const RunOptions& options, const Driven& driven,
-                         llvm::ArrayRef<InputRecipe> recipes, const Toolkit& toolkit,
-                         FeedOptions& settings) {
-  const Session& session = *driven.session;
-  auto first = openFirstStep(options.model, driven.manifest, toolkit);
-  if (!first)
-    return first.takeError();
-  for (const InputRecipe& recipe : recipes)
-    if (hasInput(session.graph(), recipe.input) || !*first ||
-        !hasInput((*first)->graph(), recipe.input))
-      settings.recipes.push_back(recipe);
-  if (!*first)
-    return llvm::Error::success();
-  auto computed = runFirstStep(**first, session.batch(), recipes, options.threads, toolkit);
-  if (!computed)
-    return computed.takeError();
-  for (NamedTensor& cache : *computed)
-    if (hasInput(session.graph(), cache.name) &&
-        llvm::none_of(recipes, [&](const auto& recipe) { return recipe.input == cache.name; }))
-      settings.computed.push_back(std::move(cache));
-  return llvm::Error::success();
-}
-
-llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
-                                              llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                              DrivenPair& driven, StepDump* dump,
-                                              const CommandContext& context) {
-  Session& session = *driven.main.session;
-  const Driven& draft = driven.draft;
-  GenerationOptions settings;
-  settings.steps = options.steps;
-  settings.chunk = options.chunk;
-  settings.sampling = options.sampling();
-  auto recipes = recipesOf(options.inputs);
-  if (!recipes)
-    return recipes.takeError();
-  if (llvm::Error error =
-          computeFirst(options, driven.main, *recipes, context.toolkit, settings.feed))
-    return error;
-  settings.shift.isOn = !options.contextShift.empty();
-  settings.shift.kept = options.keptByShift().value_or(0);
-  settings.shift.capacity = options.capacity;
-  settings.draft.session = draft.session.get();
-  settings.draft.tokens = options.draftTokens;
-  if (draft.session) {
-    llvm::erase_if(*recipes, [&](const InputRecipe& recipe) {
-      return !hasInput(draft.session->graph(), recipe.input);
-    });
-    if (llvm::Error error =
-            computeFirst(options.ofDraft(), draft, *recipes, context.toolkit, settings.draft.feed))
-      return error;
-  }
-  settings.stopTokens = options.stopTokens;
-  for (const std::string& text : options.stopTexts)
-    settings.stopSequences.push_back(bytesOf(text));
+/// Generates, and shows tokens or progress meanwhile.
+llvm::Expected<GenerationResult> generateWith(const RunOptions& options, Decoding& decoding,
+                                              StepDump* dump, const CommandContext& context) {
+  GenerationOptions& settings = decoding.request().options;
   if (dump)
     settings.feed.onStep = [dump](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
                                   const StepResult& result) {
@@ -321,34 +177,48 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   Progress progress(context.common);
   LineEscaper escaper;
   int64_t count = 0;
-  if (isStreamed(options, context))
+  const auto most = options.steps * static_cast<int64_t>(decoding.request().prompts.size());
+  const bool streams = isStreamed(options, context);
+  if (streams)
     settings.onToken = [&](int64_t, int64_t token) {
       printOut(escaper.add(textOfBytes(token)));
       std::fflush(stdout);
     };
   else
     settings.onToken = [&](int64_t, int64_t) {
-      progress.show(fmt::format("{} of up to {} tokens", ++count,
-                                options.steps * static_cast<int64_t>(prompts.size())));
+      progress.show(fmt::format("{} of up to {} tokens", ++count, most));
     };
-  auto generated = generate(session, prompts, settings);
-  if (isStreamed(options, context))
+  auto generated = decoding.run();
+  if (streams)
     printOut(escaper.finish() + "\n");
-  if (!generated)
-    return withFile(generated.takeError(), options.model);
   return generated;
+}
+
+/// Tokens of a byte-level model are bytes.
+llvm::Error checkBytes(const GenerationResult& generated) {
+  for (const GeneratedSequence& sequence : generated.sequences)
+    for (int64_t token : sequence.tokens)
+      if (textOfBytes(token).empty())
+        return usageError("token {} is outside 0-255", token)
+            .hint("--text is for byte-level models; use --tokens");
+  return llvm::Error::success();
 }
 
 llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& context) {
   if (llvm::Error error = check(options))
     return error;
-  auto prompts = promptsOf(options);
-  if (!prompts)
-    return prompts.takeError();
-  auto driven = openDriven(options, *prompts, context);
-  if (!driven)
-    return driven.takeError();
-  const Session& session = *driven->main.session;
+  auto request = requestOf(options);
+  if (!request)
+    return request.takeError();
+  auto opened = Decoding::open(std::move(*request), context.toolkit);
+  if (!opened)
+    return opened.takeError();
+  Decoding& decoding = *opened;
+  if (llvm::Error error = context.files().checkOutputs())
+    return error;
+  if (llvm::Error error = decoding.start())
+    return error;
+  const Session& session = decoding.session();
   std::optional<StepDump> dump;
   if (!options.dump.empty()) {
     auto created = StepDump::create(options.dump, context.files());
@@ -356,16 +226,18 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
       return created.takeError();
     dump.emplace(std::move(*created));
   }
-  auto generated = generateWith(options, *prompts, *driven, dump ? &*dump : nullptr, context);
+  auto recipes = recipesOf(options.inputs);
+  if (!recipes)
+    return recipes.takeError();
+  decoding.request().recipes = std::move(*recipes);
+  auto generated = generateWith(options, decoding, dump ? &*dump : nullptr, context);
   if (!generated)
     return generated.takeError();
-  RunReport report{options.model, *prompts, options.isText(), options.sampling(), *generated};
+  RunReport report{options.model, decoding.request().prompts, options.isText(), options.sampling(),
+                   std::move(*generated)};
   if (options.isText())
-    for (const GeneratedSequence& sequence : generated->sequences)
-      for (int64_t token : sequence.tokens)
-        if (textOfBytes(token).empty())
-          return usageError("token {} is outside 0-255", token)
-              .hint("--text is for byte-level models; use --tokens");
+    if (llvm::Error error = checkBytes(report.result))
+      return error;
   // First: a program that reads the output may rely on the files.
   if (!options.save.empty())
     if (llvm::Error error = session.save(options.save, context.files()))

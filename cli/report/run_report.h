@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/support/command.h"
-#include "runtime/session/generation.h"
+#include "driver/generate/generation.h"
 
 namespace kvopt::cli {
 
@@ -11,7 +11,7 @@ struct RunReport {
   std::vector<std::vector<int64_t>> prompts;
   bool isText = false; ///< tokens are bytes
   runtime::SamplingOptions sampling;
-  runtime::GenerationResult result;
+  driver::GenerationResult result;
 };
 
 /// The byte that a token of a byte-level model is; empty for a number that is none.

@@ -1,10 +1,11 @@
 // Guessing, and taking guesses back.
-#include "runtime/session/draft.h"
+#include "driver/generate/draft.h"
 
 #include "support/diagnostic.h"
 
-namespace kvopt::runtime {
+namespace kvopt::driver {
 using namespace ir;
+using namespace runtime;
 
 llvm::Expected<std::vector<int64_t>> Draft::guess(llvm::ArrayRef<int64_t> sequence, int64_t count) {
   std::vector<int64_t> all(sequence.begin(), sequence.end());
@@ -59,4 +60,4 @@ llvm::Error checkGoesBack(const Session& session, llvm::StringRef whose) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::driver

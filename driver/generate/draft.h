@@ -1,15 +1,15 @@
 // Draft: a session that guesses the next tokens of another one.
 #pragma once
 
-#include "runtime/session/generation.h"
+#include "driver/generate/generation.h"
 
-namespace kvopt::runtime {
+namespace kvopt::driver {
 
 /// The guesses of DraftOptions::session for one sequence.
 class Draft {
 public:
   /// The settings must outlive the draft.
-  Draft(const DraftOptions& settings, const SamplingOptions& sampling)
+  Draft(const DraftOptions& settings, const runtime::SamplingOptions& sampling)
       : session(*settings.session), feed(*settings.session, settings.feed), chooser(sampling) {}
 
   /// At most `count` tokens that may follow `sequence`, of which the session may have seen a first
@@ -24,14 +24,14 @@ private:
   /// The token behind all of `sequence`, or nullopt where there is no room.
   llvm::Expected<std::optional<int64_t>> next(llvm::ArrayRef<int64_t> sequence);
 
-  Session& session;
-  TokenFeed feed;
-  StepResult result; ///< of the latest step
-  TokenChooser chooser;
+  runtime::Session& session;
+  runtime::TokenFeed feed;
+  runtime::StepResult result; ///< of the latest step
+  runtime::TokenChooser chooser;
   int64_t scoreCount = 0;
 };
 
 /// A usage error where the session's caches cannot go back to any token, named after `whose` it is.
-llvm::Error checkGoesBack(const Session& session, llvm::StringRef whose);
+llvm::Error checkGoesBack(const runtime::Session& session, llvm::StringRef whose);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::driver

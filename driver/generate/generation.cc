@@ -1,15 +1,16 @@
 // The loop of prefill and decode steps.
-#include "runtime/session/generation.h"
+#include "driver/generate/generation.h"
 
-#include "runtime/session/draft.h"
+#include "driver/generate/draft.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <chrono>
 
-namespace kvopt::runtime {
+namespace kvopt::driver {
 using namespace ir;
+using namespace runtime;
 
 namespace {
 
@@ -339,4 +340,4 @@ llvm::Expected<GenerationResult> generate(Session& session,
   return Generator(session, options).run(prompts);
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::driver

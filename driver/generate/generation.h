@@ -4,7 +4,7 @@
 #include "runtime/session/token_choice.h"
 #include "runtime/session/token_feed.h"
 
-namespace kvopt::runtime {
+namespace kvopt::driver {
 
 /// Why a sequence ended.
 enum class StopReason {
@@ -16,9 +16,9 @@ enum class StopReason {
 
 /// A model that guesses tokens, so that another one of the same vocabulary checks several at once.
 struct DraftOptions {
-  Session* session = nullptr; ///< of an empty batch of one; null: nobody guesses
-  int64_t tokens = 4;         ///< most guesses before each step of the model
-  FeedOptions feed;
+  runtime::Session* session = nullptr; ///< of an empty batch of one; null: nobody guesses
+  int64_t tokens = 4;                  ///< most guesses before each step of the model
+  runtime::FeedOptions feed;
 };
 
 /// What becomes of full caches: the first tokens stay, and half of the others are dropped.
@@ -32,8 +32,8 @@ struct ContextShiftOptions {
 struct GenerationOptions {
   int64_t steps = 32; ///< most tokens to generate
   int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
-  FeedOptions feed;
-  SamplingOptions sampling;
+  runtime::FeedOptions feed;
+  runtime::SamplingOptions sampling;
   DraftOptions draft;
   ContextShiftOptions shift;
   std::vector<int64_t> stopTokens;
@@ -78,8 +78,8 @@ struct GenerationResult {
 /// to and with the first that is another one; the caches of both go back to that. So the tokens are
 /// those of generation without a draft, as far as steps of several tokens give the scores of single
 /// ones. For one prompt, and for sessions whose caches can go back.
-llvm::Expected<GenerationResult> generate(Session& session,
+llvm::Expected<GenerationResult> generate(runtime::Session& session,
                                           llvm::ArrayRef<std::vector<int64_t>> prompts,
                                           const GenerationOptions& options);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::driver

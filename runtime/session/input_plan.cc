@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-using Kind = InputPlan::Kind;
+using PlanKind = InputPlan::Kind;
 
 bool isEncoderOutput(const Value& input) {
   return isFloatingPoint(input.type().elementType()) && input.type().hasRank() &&
@@ -102,7 +102,7 @@ public:
 
 private:
   static InputPlan byFeed(InputPlan made, InputFeed feed) {
-    made.kind = Kind::Feed;
+    made.kind = PlanKind::Feed;
     made.feed = feed;
     if (feed == InputFeed::Tokens)
       made.ids = tokenIdsOf(*made.input);
@@ -110,7 +110,7 @@ private:
   }
 
   static InputPlan byNumber(InputPlan made, double number) {
-    made.kind = Kind::Number;
+    made.kind = PlanKind::Number;
     made.number = number;
     return made;
   }
@@ -137,7 +137,7 @@ private:
     const ElementType element = made.input->type().elementType();
     if (!isFloatingPoint(element))
       return byNumber(std::move(made), element == ElementType::Bool ? 1 : 0);
-    made.kind = Kind::Random;
+    made.kind = PlanKind::Random;
     return made;
   }
 
@@ -158,14 +158,14 @@ private:
     case Recipe::Ones:
       return byNumber(std::move(made), recipe.kind == Recipe::Ones ? 1 : 0);
     case Recipe::Random:
-      made.kind = Kind::Random;
+      made.kind = PlanKind::Random;
       return made;
     case Recipe::Range:
-      made.kind = Kind::Range;
+      made.kind = PlanKind::Range;
       return made;
     case Recipe::PastLength:
     case Recipe::TotalLength:
-      made.kind = recipe.kind == Recipe::PastLength ? Kind::Past : Kind::Total;
+      made.kind = recipe.kind == Recipe::PastLength ? PlanKind::Past : PlanKind::Total;
       return made;
     case Recipe::Numbers:
       break;
@@ -174,7 +174,7 @@ private:
       if (!holds(input.type().elementType(), number))
         return usageError("--input {}: {} does not fit in the input's type {}", input.name(),
                           number, dtypeName(input.type().elementType()));
-    made.kind = Kind::Numbers;
+    made.kind = PlanKind::Numbers;
     made.numbers = recipe.numbers;
     return made;
   }

@@ -17,7 +17,7 @@ using namespace ir;
 
 namespace {
 
-using Kind = InputPlan::Kind;
+using PlanKind = InputPlan::Kind;
 using Index = llvm::ArrayRef<int64_t>;
 
 constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
@@ -205,24 +205,24 @@ llvm::Error StepInputs::fill(size_t index, const DecoderStep& step, const Hidden
   const Extents extents = plan.extents(input, step);
   const auto number = [](double value) { return [value](Index) { return value; }; };
   switch (input.kind) {
-  case Kind::Feed:
+  case PlanKind::Feed:
     return fillFeed(index, step, hidden, extents);
-  case Kind::Random:
+  case PlanKind::Random:
     return fillRandom(index, step, extents);
-  case Kind::Past:
+  case PlanKind::Past:
     return fillAll(index, extents, number(static_cast<double>(step.pastLength)));
-  case Kind::Total:
+  case PlanKind::Total:
     return fillAll(index, extents, number(static_cast<double>(step.total())));
-  case Kind::Number:
-  case Kind::Range:
-  case Kind::Numbers:
+  case PlanKind::Number:
+  case PlanKind::Range:
+  case PlanKind::Numbers:
     break;
   }
   if (isFilled(index, extents))
     return llvm::Error::success();
-  if (input.kind == Kind::Number)
+  if (input.kind == PlanKind::Number)
     return fillAll(index, extents, number(input.number));
-  if (input.kind == Kind::Range)
+  if (input.kind == PlanKind::Range)
     return fillAll(index, extents,
                    [](Index at) { return at.empty() ? 0.0 : static_cast<double>(at.back()); });
   size_t next = 0;

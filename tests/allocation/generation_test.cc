@@ -1,6 +1,6 @@
 // What the loop of `kvopt run` asks the heap for once it is under way, for every form of cache:
 // making inputs, the step, growth, and the choice of a token.
-#include "runtime/session/generation.h"
+#include "driver/generate/generation.h"
 
 #include "driver/synthetic/decoder.h"
 #include "driver/variants.h"

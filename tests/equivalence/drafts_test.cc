@@ -1,5 +1,5 @@
 // Generation with a draft: the tokens are those of generation without one.
-#include "runtime/session/generation.h"
+#include "driver/generate/generation.h"
 #include "support/format.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"

@@ -1,9 +1,9 @@
 // Generated decoders, rewritten for several targets.
 #include "tests/fuzz/decoders.h"
 
+#include "driver/generate/generation.h"
 #include "driver/synthetic/decoder.h"
 #include "ir/shapes/shape_inference.h"
-#include "runtime/session/generation.h"
 #include "tests/fuzz/exercise.h"
 
 namespace kvopt::fuzz {

@@ -114,7 +114,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "runtime/kernels/products", "runtime/kernels/reduction", "runtime/session",
        "runtime/equivalence"},
       {"driver", "driver/synthetic", "driver/diff", "driver/inspect", "driver/explain",
-       "driver/verify", "driver/rewrite"},
+       "driver/verify", "driver/generate", "driver/rewrite"},
       {"cli/support", "cli/report", "cli/bench", "cli"},
   };
   return all;

@@ -53,7 +53,7 @@ TEST(Inputs, AreOpenedWhereTheyAreRegistered) {
   constexpr std::string_view openers[] = {
       "driver/recover.cc",           // models
       "cli/opt.cc",                  // the model in its text form
-      "cli/run.cc",                  // --load-cache
+      "driver/generate/decoding.cc", // the cache that --load-cache names
       "cli/support/token_file.cc",   // texts and tokens
       "cli/report/machine.cc",       // what Linux says of the machine
       "driver/verify/references.cc", // model.json, registered by `verify --references`

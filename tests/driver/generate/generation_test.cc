@@ -1,62 +1,22 @@
-// Scores, the most likely token, and generation with a counting model.
-#include "runtime/session/generation.h"
+// Generation with a counting model.
+#include "driver/generate/generation.h"
 
 #include "support/diagnostic.h"
-#include "support/half.h"
 #include "tests/runtime/session/cached_models.h"
 #include "tests/runtime/session/counting_model.h"
 
-#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace driver;
 using namespace ir;
 using namespace runtime;
 
 namespace {
 
-Tensor scores(Extents shape, const std::vector<float>& values) {
-  return llvm::cantFail(Tensor::of<float>(std::make_shared<Allocator>(), ElementType::Float, shape,
-                                          std::span<const float>(values)));
-}
-
 template <class T> std::string errorOf(llvm::Expected<T> value) {
   return value ? "" : takeDiagnostic(value.takeError()).message;
-}
-
-TEST(Generation, TheFirstLargestScoreOfTheLastToken) {
-  const Tensor logits = scores({2, 2, 3}, {9, 0, 0, 1, 5, 5, 0, 0, 9, -3, -2, -4});
-  EXPECT_EQ(llvm::cantFail(greedyToken(logits, 0)), 1);
-  EXPECT_EQ(llvm::cantFail(greedyToken(logits, 1)), 1);
-  EXPECT_EQ(errorOf(greedyToken(logits, 2)), "there are no scores of batch row 2");
-  EXPECT_EQ(errorOf(greedyToken(scores({1, 0, 3}, {}), 0)), "there are no scores of batch row 0");
-  EXPECT_EQ(errorOf(greedyToken(scores({1, 1, 2}, {0, NAN}), 0)),
-            "the score of token 1 is not a number");
-  const std::vector<uint16_t> halves = {floatToF16(1), floatToF16(3), floatToF16(2)};
-  const Tensor half =
-      llvm::cantFail(Tensor::of<uint16_t>(std::make_shared<Allocator>(), ElementType::Float16,
-                                          {1, 1, 3}, std::span<const uint16_t>(halves)));
-  EXPECT_EQ(llvm::cantFail(greedyToken(half, 0)), 1);
-}
-
-TEST(Generation, OneOutputHoldsTheScores) {
-  StepResult result;
-  EXPECT_NE(errorOf(findLogits(result)), "");
-  result.outputs.push_back({"other", scores({1, 2}, {0, 0})});
-  EXPECT_NE(errorOf(findLogits(result)), "");
-  result.outputs.push_back({"scores", scores({1, 1, 2}, {0, 0})});
-  EXPECT_EQ(llvm::cantFail(findLogits(result)), &result.outputs[1].tensor);
-  result.outputs.push_back({"more", scores({1, 1, 2}, {0, 0})});
-  EXPECT_THAT(errorOf(findLogits(result)), testing::HasSubstr("several outputs"));
-}
-
-TEST(Generation, ScoresOfTheLastToken) {
-  const Tensor logits = scores({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(llvm::cantFail(readScores(llvm::cantFail(lastScores(logits, 1)))),
-            (std::vector<float>{7, 8}));
-  EXPECT_EQ(errorOf(lastScores(logits, 2)), "there are no scores of batch row 2");
-  EXPECT_EQ(errorOf(lastScores(logits, -1)), "there are no scores of batch row -1");
 }
 
 using Prompts = std::vector<std::vector<int64_t>>;

@@ -1,0 +1,37 @@
+// GenerateRequest: what is to be generated, with which models, and how their caches are held.
+#pragma once
+
+#include "driver/generate/generation.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvopt::driver {
+
+/// A model that generates, or one that drafts for it.
+struct GeneratingModel {
+  std::string path;
+  runtime::SessionOptions::Mode mode = runtime::SessionOptions::Mode::AsManifest;
+  /// Tokens the caches have room for; 0: as many as are needed.
+  int64_t capacity = 0;
+  unsigned threads = 0;
+  int64_t foldedConstantsLimit = -1;
+  /// The file of a cache to continue from, and how many of its tokens to keep; empty: none.
+  std::string load;
+  std::optional<int64_t> crop;
+};
+
+struct GenerateRequest {
+  GeneratingModel model;
+  /// Guesses tokens; without a path nothing does.
+  GeneratingModel draft;
+  int64_t draftTokens = 4;                   ///< most guesses before each step of the model
+  std::vector<std::vector<int64_t>> prompts; ///< one per batch row
+  /// What the user says that inputs are to be fed, by either model or by what is computed first.
+  std::vector<runtime::InputRecipe> recipes;
+  /// Steps, sampling, and what ends sequences. Drafts and feeds are filled in by Decoding.
+  GenerationOptions options;
+};
+
+} // namespace kvopt::driver
