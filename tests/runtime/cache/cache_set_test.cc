@@ -349,5 +349,68 @@ TEST_F(CacheGrowth, RefusesRoomThatNobodyHas) {
   Caches::expectIntact(caches.set);
 }
 
+/// Six tokens in blocks of four.
+llvm::Expected<CacheSet> setInBlocks(const std::shared_ptr<Allocator>& allocator) {
+  ManifestCache cache;
+  cache.past = "past";
+  cache.update = CacheUpdate::Blocks;
+  cache.shape = {std::string("B"), int64_t{2}, std::string("C"), int64_t{3}};
+  cache.sequenceAxis = 2;
+  cache.blocks = {"past_0", "past_1"};
+  CacheSetOptions options;
+  options.blockTokens = 4;
+  options.blockRoom = 8;
+  options.allocator = allocator;
+  llvm::Expected<CacheSet> set = CacheSet::create(cache, options);
+  if (!set)
+    return set;
+  if (llvm::Error error = set->reserve(6))
+    return error;
+  llvm::Expected<Tensor> rows =
+      Tensor::create(std::make_shared<Allocator>(), ElementType::Float, {1, 2, 6, 3});
+  if (!rows)
+    return rows.takeError();
+  for (int64_t i = 0; i < rows->view.elementCount(); ++i)
+    rows->view.as<float>()[i] = static_cast<float>(i);
+  llvm::Expected<int64_t> written = set->writeRows(0, *rows);
+  if (!written)
+    return written.takeError();
+  set->advance(6);
+  return set;
+}
+
+/// Rows in blocks are copied for a reader, who keeps the copy and hears of an error.
+TEST(CachesInBlocks, RowsAreCopiedOrAnError) {
+  const auto allocator = std::make_shared<Allocator>();
+  CacheSet set = llvm::cantFail(setInBlocks(allocator));
+  const uint64_t requests = allocator->allocations();
+  const Tensor first = llvm::cantFail(set.rows(0));
+  const Tensor second = llvm::cantFail(set.rows(0));
+  EXPECT_EQ(first.view.shape, Extents({1, 2, 6, 3}));
+  EXPECT_NE(first.view.data, second.view.data);
+  for (int64_t i = 0; i < first.view.elementCount(); ++i)
+    ASSERT_EQ(first.view.as<float>()[i], static_cast<float>(i));
+  const auto stored = llvm::cantFail(set.stored());
+  EXPECT_NE(stored.front().owner, nullptr);
+
+  CacheSet poor = llvm::cantFail(setInBlocks(std::make_shared<FailingAllocator>(requests)));
+  llvm::Expected<Tensor> refused = poor.rows(0);
+  ASSERT_FALSE(static_cast<bool>(refused));
+  llvm::consumeError(refused.takeError());
+  EXPECT_TRUE(static_cast<bool>(llvm::expectedToOptional(poor.rows(0)))); // as it was
+}
+
+/// A view of any other cache is of the set's own memory.
+TEST(CacheViews, AreNotCopies) {
+  CacheSetOptions options;
+  options.room = 8;
+  options.allocator = std::make_shared<Allocator>();
+  CacheSet set = llvm::cantFail(CacheSet::create(described({}), options));
+  set.advance(3);
+  EXPECT_EQ(set.view(0).data, set.buffer(0).data);
+  EXPECT_EQ(llvm::cantFail(set.rows(0)).view.data, set.buffer(0).data);
+  EXPECT_NE(llvm::cantFail(set.copyOfRows(0)).view.data, set.buffer(0).data);
+}
+
 } // namespace
 } // namespace kvopt
