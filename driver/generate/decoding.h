@@ -8,8 +8,8 @@
 
 namespace kvopt::driver {
 
-/// One request. Its parts are done one after the other, so that a caller can compare its outputs
-/// with all files before anything is made of them.
+/// One request, in three parts: the caller compares its outputs with all files that were opened
+/// before sessions are made.
 class Decoding {
 public:
   /// Opens all models. The toolkit must outlive the decoding.

@@ -24,7 +24,7 @@ struct GeneratingModel {
 
 struct GenerateRequest {
   GeneratingModel model;
-  /// Guesses tokens; without a path nothing does.
+  /// Guesses tokens; unused where it has no path.
   GeneratingModel draft;
   int64_t draftTokens = 4;                   ///< most guesses before each step of the model
   std::vector<std::vector<int64_t>> prompts; ///< one per batch row

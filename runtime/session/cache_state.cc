@@ -18,8 +18,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t firstStatefulCapacity = 64;
-
 /// What an axis was before the rewrite.
 unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
   return cache.permutation.empty() ? axis : static_cast<unsigned>(cache.permutation[axis]);
@@ -27,17 +25,15 @@ unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
 
 } // namespace
 
-const char CapacityError::ID = 0;
-
 llvm::Error CacheState::start(bool readsWholeBlocks) {
-  llvm::Expected<int64_t> room = firstRoom();
-  if (!room)
-    return room.takeError();
+  llvm::Expected<int64_t> first = room.first();
+  if (!first)
+    return first.takeError();
   CacheSetOptions settings;
   settings.batch = options.batch;
-  settings.room = *room;
+  settings.room = *first;
   settings.openRows = options.capacity;
-  settings.roomUnit = wholeBlocks(1);
+  settings.roomUnit = room.wholeBlocks(1);
   settings.poison = options.poison;
   settings.allocator = allocator();
   if (manifest.blockSize != 0) {
@@ -107,50 +103,6 @@ TensorView CacheState::poolView(size_t index) const {
       buffer.element,
       {shape[0] * (shape[1] / manifest.blockSize), manifest.blockSize, shape[2], shape[3]},
       buffer.data);
-}
-
-// Room.
-
-bool CacheState::hasShared() const {
-  return llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
-    return cache.oneBuffer && cache.update == CacheUpdate::Grows;
-  });
-}
-
-llvm::Expected<int64_t> CacheState::firstRoom() const {
-  if (!hasShared())
-    return 0;
-  bool canGrow = options.mode == SessionOptions::Mode::Stateful && !manifest.capacityValue;
-  int64_t room = options.capacity != 0    ? options.capacity
-                 : manifest.capacityValue ? *manifest.capacityValue
-                 : canGrow                ? firstStatefulCapacity
-                                          : 0;
-  if (room <= 0)
-    return usageError("the model's cache capacity is open: the session must be given one");
-  if (manifest.capacityValue && room != *manifest.capacityValue)
-    return usageError("the model's cache capacity is {}, not {}", *manifest.capacityValue, room);
-  return wholeBlocks(room);
-}
-
-int64_t CacheState::wholeBlocks(int64_t room) const {
-  const int64_t unit = manifest.hasPools() ? manifest.blockSize : 1;
-  return room > INT64_MAX - unit ? room : (room + unit - 1) / unit * unit;
-}
-
-llvm::Expected<int64_t> CacheState::roomFor(int64_t tokens) const {
-  auto tooMany = [&](int64_t room) {
-    return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
-                      room, length())
-        .as<CapacityError>();
-  };
-  if (tokens > caches.staticRoom())
-    return tooMany(caches.staticRoom());
-  int64_t room = caches.room();
-  if (tokens <= room)
-    return room;
-  if (options.mode != SessionOptions::Mode::Stateful || manifest.capacityValue)
-    return tooMany(room);
-  return wholeBlocks(room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room));
 }
 
 llvm::Error CacheState::checkRoom(int64_t newTokens) const {
@@ -255,10 +207,10 @@ llvm::Error CacheState::reset() {
 
 llvm::Error CacheState::restore(const CacheFileContents& contents) {
   const int64_t longest = *std::max_element(contents.lengths.begin(), contents.lengths.end());
-  llvm::Expected<int64_t> room = roomFor(longest);
-  if (!room)
-    return room.takeError();
-  if (llvm::Error error = caches.restore(contents, hasShared() ? *room : 0))
+  llvm::Expected<int64_t> needed = roomFor(longest);
+  if (!needed)
+    return needed.takeError();
+  if (llvm::Error error = caches.restore(contents, room.hasShared() ? *needed : 0))
     return error;
   intact = INT64_MAX;
   return llvm::Error::success();
@@ -364,10 +316,10 @@ llvm::Error CacheState::thaw() {
   if (!isFrozen())
     return llvm::Error::success();
   // What it had to begin with, or as much more as it has grown to.
-  llvm::Expected<int64_t> room = firstRoom();
-  if (!room)
-    return room.takeError();
-  return caches.thaw(wholeBlocks(std::max(*room, length())));
+  llvm::Expected<int64_t> first = room.first();
+  if (!first)
+    return first.takeError();
+  return caches.thaw(room.wholeBlocks(std::max(*first, length())));
 }
 
 // Files.

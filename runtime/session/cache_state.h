@@ -5,8 +5,7 @@
 #include "runtime/cache/cache_set.h"
 #include "runtime/cache/model_fingerprint.h"
 #include "runtime/exec/executor.h"
-#include "runtime/session/session_options.h"
-#include "support/diagnostic.h"
+#include "runtime/session/cache_room.h"
 
 #include <algorithm>
 #include <string>
@@ -16,14 +15,6 @@ class FileAccess;
 } // namespace kvopt
 
 namespace kvopt::runtime {
-
-/// Tokens do not fit into caches of a fixed capacity.
-class CapacityError : public llvm::ErrorInfo<CapacityError, DiagnosticError> {
-public:
-  using Base = llvm::ErrorInfo<CapacityError, DiagnosticError>;
-  using Base::Base;
-  static const char ID;
-};
 
 /// Where rows that caches are seeded with come from.
 enum class RowOrigin {
@@ -38,7 +29,7 @@ public:
   /// The model and the manifest must outlive it. The options have an allocator.
   CacheState(const ir::Model& cachedModel, const ir::Manifest& described,
              const SessionOptions& settings)
-      : model(cachedModel), manifest(described), options(settings) {}
+      : model(cachedModel), manifest(described), options(settings), room(described, settings) {}
 
   /// Makes empty caches. `readsWholeBlocks` where steps read blocks with rows that hold no token.
   llvm::Error start(bool readsWholeBlocks);
@@ -70,7 +61,7 @@ public:
   int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
   /// The room that shared buffers must have, or get, for `tokens` tokens; a CapacityError where
   /// they cannot.
-  llvm::Expected<int64_t> roomFor(int64_t tokens) const;
+  llvm::Expected<int64_t> roomFor(int64_t tokens) const { return room.forTokens(tokens, caches); }
   llvm::Error checkRoom(int64_t newTokens) const;
   bool hasLengthPerRow() const { return lengthObstacle.empty(); }
   /// A usage error where the caches are frozen.
@@ -93,10 +84,6 @@ public:
   const ModelFingerprint& fingerprint() const;
 
 private:
-  bool hasShared() const;
-  llvm::Expected<int64_t> firstRoom() const;
-  /// The least multiple of the blocks of pools that is at least `room`; without pools, `room`.
-  int64_t wholeBlocks(int64_t room) const;
   /// Replaces all that the caches hold, in buffers with room for the tokens.
   llvm::Error restore(const CacheFileContents& contents);
   llvm::Error adopt(const CacheFileContents& contents);
@@ -107,6 +94,7 @@ private:
   const ir::Model& model;
   const ir::Manifest& manifest;
   const SessionOptions& options;
+  CacheRoom room;
   CacheSet caches;
   std::string lengthObstacle; ///< why batch rows are of one length; empty: they need not be
   int64_t intact = INT64_MAX;

@@ -10,7 +10,7 @@ namespace kvopt::runtime {
 /// Positions that padding takes, for each batch row. Positions that are not named hold tokens.
 class HiddenPositions {
 public:
-  /// Hides the position in that batch row, behind all that are hidden there already.
+  /// Hides the position in that batch row, after all that are hidden there so far.
   void hide(size_t row, int64_t position) {
     if (row >= rows.size())
       rows.resize(row + 1);

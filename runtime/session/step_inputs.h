@@ -15,10 +15,9 @@ class StepInputs {
 public:
   StepInputs(DecoderPlan fedInputs, std::shared_ptr<Allocator> memory);
 
-  /// Makes the tensors those of a step. Positions that earlier steps were given keep being hidden,
-  /// or not, as far as steps continue: a step with fewer tokens before it than the last step had
-  /// after it starts again from there. After an error nothing of the tensors is certain but that
-  /// the next call fills them anew.
+  /// Makes the tensors those of a step. Whether a position is hidden must not change once a step
+  /// was given it. A step may go back to fewer tokens than the last one ended with: columns from
+  /// there on are filled again. After an error the contents are unspecified until the next step.
   llvm::Error prepare(const DecoderStep& step, const HiddenPositions& hidden);
 
   /// One per input of the plan, in order.
