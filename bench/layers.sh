@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 python3 - "$build/bin/kvopt" "${layers[@]}" <<'PYTHON'
-import os, subprocess, sys, time
+import json, os, subprocess, sys, time
 
 kvopt, layers = sys.argv[1], [int(count) for count in sys.argv[2:]]
 tiny = "--hidden 8 --heads 2 --vocab 16 --intermediate 8 --max-positions 128".split()
@@ -40,8 +40,8 @@ def add(name, decoder, *command, prepare=None):
 for decoder in decoders:
     add(f"inspect {decoder}", decoder, "inspect", "MODEL")
 
-listed = subprocess.run([kvopt, "list", "targets"], capture_output=True, text=True, check=True)
-for target in [line.split()[0] for line in listed.stdout.splitlines()]:
+listed = subprocess.run([kvopt, "list", "targets", "--format", "json"], capture_output=True, text=True, check=True)
+for target in [entry["name"] for entry in json.loads(listed.stdout)["targets"]]:
     decoder, options, name = "llama", [], target
     if "ring" in target:
         decoder, options = "window", ["--hidden-rows", "undefined"]

@@ -2,6 +2,7 @@
 // missed.
 #include "cli/report/explanation_report.h"
 #include "cli/support/command.h"
+#include "cli/support/form_options.h"
 
 #include <CLI/CLI.hpp>
 
@@ -11,9 +12,16 @@ namespace {
 struct ExplainOptions {
   std::string model;
   driver::ExplainRequest request;
+  driver::FormWords words;
 };
 
-llvm::Expected<ExitCode> runExplain(const ExplainOptions& options, const CommandContext& context) {
+llvm::Expected<ExitCode> runExplain(ExplainOptions& options, const CommandContext& context) {
+  if (choosesForm(options.words)) {
+    auto forms = driver::chooseForms(options.words);
+    if (!forms)
+      return forms.takeError();
+    options.request.form = forms->front();
+  }
   auto explanation = driver::explain(options.model, options.request, context.toolkit);
   if (!explanation)
     return explanation.takeError();
@@ -33,8 +41,7 @@ void addExplainCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("explain", "Every attention site: how it was matched, or why missed");
   addModelPath(*command, context, "model", options->model, "ONNX file")->required();
-  command->add_option("--to", options->request.target,
-                      "Ask this target whether it takes each site");
+  addFormOptions(*command, options->words);
   command->add_option("--layer", options->request.layer, "This site only");
   command->add_option("--rule", options->request.rule,
                       "Where this rule was applied, and how near it came");

@@ -4,6 +4,7 @@
 #include "cli/report/site_table.h"
 #include "cli/support/command.h"
 #include "cli/support/style.h"
+#include "driver/forms/form_table.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/unmatched_caches.h"
 #include "driver/recover.h"
@@ -105,6 +106,15 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
   return result;
 }
 
+/// The options that choose a target's form; those of a program's own targets are not in the table.
+std::string formOf(const std::string& target) {
+  auto form = presetForm(target);
+  if (form)
+    return optionsOf(*form);
+  llvm::consumeError(form.takeError());
+  return "--to " + target;
+}
+
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Toolkit& toolkit, const Style& style) {
   const SiteList& sites = recovered.context->sites;
@@ -161,7 +171,7 @@ void printText(const std::string& path, const InspectOptions& options,
   else
     out += formatText("  context shift: no, {}\n", recovered.context->shiftFailure->str());
   for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
-    out += formatText("  --to {}: {} of {} sites", name, capability.can, sites.size());
+    out += formatText("  {}: {} of {} sites", formOf(name), capability.can, sites.size());
     for (const auto& [reason, count] : capability.reasons)
       out += formatText("; {} {}", count, reason);
     out += "\n";

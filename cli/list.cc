@@ -1,5 +1,6 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
 #include "cli/support/command.h"
+#include "driver/forms/form_table.h"
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
 #include "support/format.h"
@@ -38,9 +39,6 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   if (what == "rules")
     for (const RuleRegistry::Entry& entry : toolkit.rules.all())
       rows.push_back({entry.rule->name().str(), ruleGroupName(entry.rule->group()).str()});
-  if (what == "targets")
-    for (const std::unique_ptr<Target>& target : toolkit.targets.all())
-      rows.push_back({target->name().str(), target->summary().str()});
   if (what == "ops")
     for (const OpDef* definition : toolkit.ops.all())
       rows.push_back({definition->name.str(), fmt::format("since {}", definition->since)});
@@ -77,6 +75,48 @@ void printReasons(const CommandContext& context) {
     printOut(out);
 }
 
+OrderedJson cellJson(const FormRow& row, RowKind rows, bool isLatent) {
+  const FormCell& cell = (isLatent ? row.latent : row.cells)[static_cast<size_t>(rows)];
+  OrderedJson json;
+  json["to"] = wordOf(row.engine);
+  json["cache"] = wordOf(row.cache);
+  json["split"] = row.split == SplitKind::None ? OrderedJson(nullptr) : wordOf(row.split);
+  json["rows"] = wordOf(rows);
+  json["latent"] = isLatent;
+  json["target"] = cell.target ? OrderedJson(cell.target) : OrderedJson(nullptr);
+  json["refusal"] = cell.refusal ? OrderedJson(cell.refusal) : OrderedJson(nullptr);
+  return json;
+}
+
+/// The table of forms, by cells.
+OrderedJson formsJson() {
+  OrderedJson json = OrderedJson::array();
+  for (const FormRow& row : formTable())
+    for (bool isLatent : {false, true})
+      for (size_t rows = 0; rows < rowKindCount; ++rows)
+        json.push_back(cellJson(row, static_cast<RowKind>(rows), isLatent));
+  return json;
+}
+
+/// Targets are shown in the table of forms that they write.
+void printTargets(const CommandContext& context) {
+  if (!context.common.json())
+    return printOut(formsText(context.toolkit.targets));
+  OrderedJson json;
+  json["schema"] = "kvopt/list/1";
+  json["targets"] = OrderedJson::array();
+  for (const std::unique_ptr<Target>& target : context.toolkit.targets.all()) {
+    auto form = presetForm(target->name());
+    json["targets"].push_back({{"name", target->name().str()},
+                               {"text", target->summary().str()},
+                               {"options", form ? OrderedJson(optionsOf(*form)) : nullptr}});
+    if (!form)
+      llvm::consumeError(form.takeError());
+  }
+  json["forms"] = formsJson();
+  printJson(json);
+}
+
 struct ListOptions {
   std::string what;
   bool markdown = false;
@@ -85,9 +125,13 @@ struct ListOptions {
 llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& context) {
   const std::string& what = options.what;
   if (options.markdown) {
-    if (what != "reasons" || context.common.json())
-      return usageError("--markdown is for: kvopt list reasons");
-    printOut(reasonsMarkdown());
+    if ((what != "reasons" && what != "targets") || context.common.json())
+      return usageError("--markdown is for: kvopt list reasons, kvopt list targets");
+    printOut(what == "targets" ? formsMarkdown(context.toolkit.targets) : reasonsMarkdown());
+    return ExitCode::Done;
+  }
+  if (what == "targets") {
+    printTargets(context);
     return ExitCode::Done;
   }
   if (what == "reasons") {
@@ -117,7 +161,8 @@ void addListCommand(CLI::App& app, CommandContext& context) {
   command->add_option("what", options->what, "passes, rules, targets, ops, kernels or reasons")
       ->required()
       ->check(CLI::IsMember({"passes", "rules", "targets", "ops", "kernels", "reasons"}));
-  command->add_flag("--markdown", options->markdown, "The page docs/reasons.md");
+  command->add_flag("--markdown", options->markdown,
+                    "Reasons or targets as the pages of docs have them");
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return list(*options, context); };

@@ -5,6 +5,7 @@
 #include "cli/support/input_option.h"
 #include "cli/support/style.h"
 #include "cli/support/token_file.h"
+#include "driver/forms/form_table.h"
 #include "driver/verify/data_sets.h"
 #include "driver/verify/references.h"
 #include "driver/verify/report.h"
@@ -144,8 +145,11 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
       if (llvm::Error error = context.files().reads(
               pathBeside(model, recorded), fmt::format("the recordings of the model '{}'", model)))
         return error;
-  auto table = compareWithReferences(options.models, forms, options.threads, context.toolkit,
-                                     options.target);
+  auto form = presetForm(options.target);
+  if (!form)
+    return form.takeError();
+  auto table =
+      compareWithReferences(options.models, forms, options.threads, context.toolkit, *form);
   if (!table)
     return table.takeError();
   if (context.common.json())

@@ -53,9 +53,11 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
   if (llvm::Error error = disable(options.disabled, toolkit, *recovered.context, settings))
     return error;
   PassManager manager(toolkit.passes, settings);
-  const std::string restored = options.restoresCaches ? "restore-caches," : "";
-  if (llvm::Error error = manager.addPipeline(options.before + restored + recoveryPipeline))
-    return error;
+  if (options.addBefore)
+    options.addBefore(manager);
+  if (options.restoresCaches)
+    manager.addNamed({"restore-caches"});
+  manager.addNamed(recoveryPasses);
   if (llvm::Error error = manager.run(*recovered.model, *recovered.context))
     return withFile(std::move(error), recovered.model->path);
   recovered.timings = manager.timings();

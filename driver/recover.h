@@ -4,23 +4,20 @@
 #include "driver/toolkit.h"
 #include "ir/manifest/manifest.h"
 #include "passes/pass_manager.h"
+#include "passes/pass_names.h"
 
 #include <map>
 #include <memory>
 
 namespace kvopt::driver {
 
-/// The passes that bring a model to the operators and extents that analyses read.
-/// `recoveryPipeline` begins with them.
-inline constexpr const char* readingPipeline =
-    "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes";
+inline constexpr auto readingText = passes::joinNames<passes::readingPasses>();
+/// `passes::readingPasses` as a pipeline text.
+inline constexpr const char* readingPipeline = readingText.data();
 
-/// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
-inline constexpr const char* recoveryPipeline =
-    "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,read-interface,"
-    "relate-extents,read-attention,normalize,raise-attention,infer-shapes,normalize,infer-shapes,"
-    "respell-caches,strip-gqa-broadcast,check-attention,split-caches,lift-reorders,join-presents,"
-    "cache-attended-rows,widen-cached-rows,prove-masks,detect-sites";
+inline constexpr auto recoveryText = passes::joinNames<passes::recoveryPasses>();
+/// `passes::recoveryPasses` as a pipeline text.
+inline constexpr const char* recoveryPipeline = recoveryText.data();
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {
@@ -44,8 +41,8 @@ struct RecoveryOptions {
   /// Whether a model that kvopt wrote is recovered from what a rewrite for another target would
   /// start with, where it can: with caches that grow.
   bool restoresCaches = false;
-  /// Passes that come first, each followed by a comma.
-  std::string before;
+  /// Adds passes that come first; null for none.
+  std::function<void(passes::PassManager& manager)> addBefore;
 };
 
 /// Imports `path` and checks the manifest in its metadata, and that its external data is in the

@@ -24,28 +24,48 @@ llvm::Error PassManager::addPipeline(llvm::StringRef text) {
   auto steps = parsePipeline(text);
   if (!steps)
     return steps.takeError();
-  return add(*steps);
+  if (llvm::Error error = checkPrinted())
+    return error;
+  for (const PipelineStep& step : *steps)
+    if (llvm::Error error = add(step))
+      return error;
+  return llvm::Error::success();
 }
 
-llvm::Error PassManager::add(llvm::ArrayRef<PipelineStep> steps) {
+llvm::Error PassManager::checkPrinted() const {
   for (const std::vector<std::string>* printed : {&settings.printBefore, &settings.printAfter})
     for (const std::string& name : *printed)
       if (name != "all" && !passes.find(name))
         return noSuchPass(name);
-  for (const PipelineStep& step : steps) {
-    const PassInfo* info = passes.find(step.pass);
-    if (!info)
-      return noSuchPass(step.pass);
-    for (const auto& option : step.options)
-      if (!llvm::is_contained(info->optionNames, option.first))
-        return usageError("pass '{}' has no option '{}'", step.pass, option.first);
-    auto pass = info->make(step.options);
-    if (!pass)
-      return pass.takeError();
-    if (!llvm::is_contained(settings.disabledPasses, step.pass))
-      stages.push_back({step, std::move(*pass)});
-  }
   return llvm::Error::success();
+}
+
+llvm::Error PassManager::add(const PipelineStep& step) {
+  const PassInfo* info = passes.find(step.pass);
+  if (!info)
+    return noSuchPass(step.pass);
+  for (const auto& option : step.options)
+    if (!llvm::is_contained(info->optionNames, option.first))
+      return usageError("pass '{}' has no option '{}'", step.pass, option.first);
+  auto pass = info->make(step.options);
+  if (!pass)
+    return pass.takeError();
+  if (!llvm::is_contained(settings.disabledPasses, step.pass))
+    stages.push_back({step, std::move(*pass)});
+  return llvm::Error::success();
+}
+
+void PassManager::add(llvm::StringRef name, std::unique_ptr<Pass> pass) {
+  if (!llvm::is_contained(settings.disabledPasses, name))
+    stages.push_back({{name.str(), {}}, std::move(pass)});
+}
+
+void PassManager::addNamed(llvm::ArrayRef<const char*> names) {
+  for (const char* name : names) {
+    const PassInfo* info = passes.find(name);
+    assert(info && "the pass is registered");
+    add(name, llvm::cantFail(info->make({})));
+  }
 }
 
 namespace {

@@ -43,14 +43,19 @@ struct PassTiming {
   bool changed = false;
 };
 
-/// Runs pipelines. Errors name the failing pass and those that ran before it.
+/// Runs passes one after another. Errors name the failing pass and those that ran before it.
 class PassManager {
 public:
   PassManager(const PassRegistry& registry, PassManagerOptions options)
       : passes(registry), settings(std::move(options)) {}
 
-  /// Checks names and option names, and makes the passes.
-  llvm::Error add(llvm::ArrayRef<PipelineStep> steps);
+  /// Fails where the settings name a pass to print that does not exist.
+  llvm::Error checkPrinted() const;
+  /// Adds a pass. `name` is the registered one, which messages and `disabledPasses` use.
+  void add(llvm::StringRef name, std::unique_ptr<Pass> pass);
+  /// Adds registered passes by their names, without options.
+  void addNamed(llvm::ArrayRef<const char*> names);
+  /// Adds the passes of a pipeline text. Checks the names of passes and options.
   llvm::Error addPipeline(llvm::StringRef text);
   llvm::Error run(ir::Model& model, PassContext& context);
 
@@ -62,6 +67,7 @@ private:
     PipelineStep step;
     std::unique_ptr<Pass> pass;
   };
+  llvm::Error add(const PipelineStep& step);
   llvm::Error fail(llvm::Error error, size_t stage, const std::string& before) const;
 
   const PassRegistry& passes;

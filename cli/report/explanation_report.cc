@@ -190,7 +190,7 @@ SafeText groupText(const SiteGroup& group, const rows::AttentionFacts& facts,
   }
   if (!explanation.target)
     return out;
-  out += formatText("{}--to {}: ", indent, explanation.target->name());
+  out += formatText("{}{}: ", indent, optionsOf(*explanation.form));
   if (!group.refusal)
     return out + style.good("taken") + "\n";
   bool same = site.failure && site.failure->str() == group.refusal->str();

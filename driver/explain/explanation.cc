@@ -1,6 +1,7 @@
 // Recovery that listens to near misses, and what of them concerns attention.
 #include "driver/explain/explanation.h"
 
+#include "driver/forms/form_table.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -109,10 +110,11 @@ llvm::Error addFacts(const std::string& path, RecoveryOptions recovery, const To
 llvm::Expected<Explanation> explain(const std::string& path, const ExplainRequest& request,
                                     const Toolkit& toolkit) {
   Explanation explanation;
-  if (!request.target.empty()) {
-    auto choice = toolkit.targets.choose(request.target);
+  if (request.form) {
+    auto choice = targetFor(*request.form, toolkit.targets);
     if (!choice)
       return choice.takeError();
+    explanation.form = request.form;
     explanation.target = choice->target;
   }
   explanation.rule = toolkit.rules.find(request.rule);

@@ -1,6 +1,7 @@
 // Explaining a model: for every attention site the rule that matched, or why it was missed.
 #pragma once
 
+#include "driver/forms/form.h"
 #include "driver/inspect/site_groups.h"
 #include "driver/recover.h"
 #include "passes/rows/cache_facts.h"
@@ -14,8 +15,8 @@ namespace kvopt::driver {
 
 /// What is to be explained.
 struct ExplainRequest {
-  /// A target that is asked whether it takes each site; empty for none.
-  std::string target;
+  /// A form whose target is asked whether it takes each site; nullopt for none.
+  std::optional<Form> form;
   /// A rule whose applications and near misses are reported; empty for none.
   std::string rule;
   /// The only site to report; nullopt for all.
@@ -29,6 +30,8 @@ struct ExplainRequest {
 class Explanation {
 public:
   RecoveredModel recovered;
+  /// The form that was asked for, and the target that writes it; null for none.
+  std::optional<Form> form;
   const targets::Target* target = nullptr;
   const pattern::RuleRegistry::Entry* rule = nullptr;
   std::vector<SiteGroup> groups;

@@ -1,11 +1,14 @@
 // What a rewrite is asked for.
 #pragma once
 
+#include "driver/forms/form.h"
 #include "driver/verify/plan.h"
-#include "passes/pass_manager.h"
+#include "ir/element_type.h"
 #include "passes/pattern/matcher.h"
 #include "runtime/session/input_recipe.h"
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,40 +21,43 @@ enum class VerificationExtent {
   Full,  ///< fullVerification()
 };
 
+/// Which attention layers must be taken.
+enum class LayerRequirement {
+  All, ///< all, or the model stays as it is
+  Any,
+};
+
+/// What becomes of numbers that are computed for padding where it sees no token.
+enum class HiddenRows { Exact, Undefined };
+
+/// Which batch rows may be padded.
+enum class PaddedRows { Any, None };
+
 struct RewriteRequest {
-  /// A target with its parameter, as `blocks:64`.
-  std::string target;
+  /// The form to write; `cellOf` says which are written.
+  Form form;
   /// The model computes whole sequences, and gets caches before it is rewritten.
   bool addCaches = false;
   /// The model was exported for one number of batch rows, tokens and earlier tokens, which become
   /// symbols before it is rewritten.
   bool freeExtents = false;
-  /// Rows of a shared buffer, or `dynamic`.
-  std::string capacity = "dynamic";
-  /// `all` sites or none, or `any`.
-  std::string require = "all";
-  /// Layers to rewrite, as `0-3,7`; empty: all.
-  std::string layers;
-  /// `exact`, or `undefined`: what is computed for padding, where it sees no token, need not stay.
-  std::string hiddenRows = "exact";
-  /// `any`, or `none`: no batch row is ever padded.
-  std::string padding = "any";
+  /// Rows of a shared buffer; nullopt leaves them symbolic.
+  std::optional<int64_t> capacity;
+  LayerRequirement require = LayerRequirement::All;
+  /// Layers to rewrite; empty: all.
+  std::vector<unsigned> layers;
+  HiddenRows hiddenRows = HiddenRows::Exact;
+  PaddedRows padding = PaddedRows::Any;
   /// A decoder that is two in one, with a branch for the first step, takes the other branch for all
   /// steps; some branch must be taken so.
   bool oneBranch = false;
-  /// Keys and values that are expanded from rows of fewer columns are replaced by caches of those
-  /// rows before the model is rewritten; some must be.
-  bool compressCaches = false;
-  /// The element type that rows of growing float32 caches are rounded to before the model is
-  /// rewritten: `float16`, `bfloat16`, or empty for none. `int8` or `int4`, for `ort-gqa`: the
-  /// codes that caches hold, whose scales running `calibration` tells.
-  std::string cacheDtype;
-  /// The tokens of a text like those that the model will read.
+  /// The tokens of a text like those that the model will read, for rows of codes with constant
+  /// scales (`Form::calibratedBits`).
   std::vector<int64_t> calibration;
   /// How many of them are read at a time, from empty caches.
   int64_t calibrationContext = 512;
-  /// The element type of the state between tiles: `float32` or `float16`; empty: float32.
-  std::string tileState;
+  /// The element type of the state between tiles: Float or Float16.
+  ir::ElementType tileState = ir::ElementType::Float;
   VerificationExtent verification = VerificationExtent::Quick;
   /// What to feed inputs that nothing is known of.
   std::vector<runtime::InputRecipe> recipes;

@@ -2,10 +2,12 @@
 #include "driver/rewrite/rewrite.h"
 
 #include "driver/first_step.h"
+#include "driver/forms/form_table.h"
 #include "driver/recover.h"
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/rewrite/calibration.h"
 #include "driver/rewrite/proof.h"
+#include "driver/rewrite/rewrite_passes.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
@@ -31,61 +33,6 @@ ModelSize sizeOf(Model& model) {
 
 namespace {
 
-/// The passes before a model is recovered, where its extents are to become symbols.
-std::string freeing(llvm::StringRef axes) {
-  return axes.empty() ? ""
-                      : fmt::format("{},free-extents{{axes={}}},", readingPipeline, axes.str());
-}
-
-/// Up to sites with their masks.
-std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes = "") {
-  // A model that gets caches has fewer keys than before: padding cannot average over all of them.
-  const std::string proved = request.addCaches || request.hiddenRows == "undefined"
-                                 ? ",prove-masks{hidden-rows=undefined},detect-sites"
-                                 : "";
-  const std::string unpadded =
-      request.padding == "none" ? ",assume-no-padding,prove-masks{padding=none},detect-sites" : "";
-  const std::string inOneBranch =
-      request.oneBranch ? std::string(recoveryPipeline) + ",specialise-branch{past=1}," : "";
-  const std::string recovery = inOneBranch + recoveryPipeline + unpadded + proved;
-  return freedAxes.empty() ? "restore-caches," + recovery
-                           : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";
-}
-
-/// The bits of the codes that caches are to hold; 0 where they hold numbers.
-int codeBitsOf(const RewriteRequest& request) {
-  return request.cacheDtype == "int8" ? 8 : request.cacheDtype == "int4" ? 4 : 0;
-}
-
-/// `compresses`: caches are compressed before rows are rounded and the target is asked.
-std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes, bool compresses) {
-  PipelineStep lower;
-  lower.pass = "lower";
-  lower.options = {
-      {"to", request.target}, {"capacity", request.capacity}, {"require", request.require}};
-  std::string layers = request.layers;
-  std::replace(layers.begin(), layers.end(), ',', '+');
-  if (!layers.empty())
-    lower.options["layers"] = layers;
-  if (!request.tileState.empty())
-    lower.options["state"] = request.tileState;
-  const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
-  const std::string compressed = compresses ? ",compress-caches,detect-sites" : "";
-  const std::string narrowed =
-      request.cacheDtype.empty() || codeBitsOf(request) != 0
-          ? ""
-          : fmt::format(",narrow-caches{{to={}}},detect-sites", request.cacheDtype);
-  return preparation(request, freedAxes) + added + compressed + narrowed + "," +
-         printPipeline({lower}) + ",eliminate-dead-nodes";
-}
-
-/// Leaves of a model what is computed once for an encoded sequence; attention that is in it, of the
-/// encoder, in standard operators.
-std::string firstStepPipeline(const RewriteRequest& request) {
-  return preparation(request) +
-         ",add-caches{part=first},detect-sites,lower{to=primitive},eliminate-dead-nodes";
-}
-
 /// The roots of attention that was raised and then not lowered.
 llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   llvm::StringMap<std::string> roots = raisedRoots(passes.journal, [&](llvm::StringRef name) {
@@ -109,12 +56,10 @@ bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice&
       model.findMetadata(partialKey) ||
       (manifest.blockSize != 0 && manifest.blockSize != target.size) ||
       (manifest.stepLimit && manifest.stepLimit != target.size) ||
-      (manifest.tiles &&
-       (manifest.tiles->state == ElementType::Float16) != (request.tileState == "float16")))
+      (manifest.tiles && (manifest.tiles->state == ElementType::Float16) !=
+                             (request.tileState == ElementType::Float16)))
     return false;
-  const std::string room =
-      manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";
-  return !manifest.ownsCaches() || request.capacity == room;
+  return !manifest.ownsCaches() || request.capacity == manifest.capacityValue;
 }
 
 RefusedModel refusal(std::string message, const SiteList& sites = {}) {
@@ -132,9 +77,10 @@ public:
 
   llvm::Expected<RewriteResult> run() {
     const auto start = std::chrono::steady_clock::now();
-    auto target = toolkit.targets.choose(request.target);
-    if (!target)
-      return target.takeError();
+    auto chosen = targetFor(request.form, toolkit.targets);
+    if (!chosen)
+      return chosen.takeError();
+    target = *chosen;
     const ModelSize before = sizeOf(*model);
     auto written = manifestOf(*model);
     if (!written)
@@ -142,20 +88,15 @@ public:
     if (request.oneBranch && request.verification == VerificationExtent::Off)
       return usageError("--one-branch takes for granted what --verify compares: that must not be "
                         "off");
-    const bool quantizes = target->target->quantizesCaches();
-    if (request.addCaches && quantizes)
+    if (request.addCaches && target.target->quantizesCaches())
       return usageError("caches are not added and quantized at once: the results would be compared "
                         "with those of a model that has no rows to quantize")
           .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
-                            request.target));
-    if (llvm::Error error = checkCodes(*target->target))
+                            targetText(request.form)));
+    if (llvm::Error error = checkCodes())
       return error;
-    if (!request.cacheDtype.empty() && quantizes)
-      return usageError("rows are not rounded to {} and quantized at once", request.cacheDtype)
-          .hint(fmt::format("--to {} alone quantizes them", request.target));
-    if (*written && !request.addCaches && !request.freeExtents && !request.compressCaches &&
-        request.cacheDtype.empty() && !request.oneBranch &&
-        isWritten(*model, **written, *target, request)) {
+    if (*written && !request.addCaches && !request.freeExtents && !changesRows() &&
+        !request.oneBranch && isWritten(*model, **written, target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
       if (auto first = openFirstStep(path, **written, toolkit); !first)
@@ -179,7 +120,7 @@ public:
         return copy.takeError();
       original = std::move(*copy);
     }
-    if (llvm::Error error = request.freeExtents ? makeDynamic() : lower("")) {
+    if (llvm::Error error = request.freeExtents ? makeDynamic() : lower(std::nullopt)) {
       if (!error.isA<RefusedError>())
         return withFile(std::move(error), path);
       return refusal(takeDiagnostic(std::move(error)).message, passes->sites);
@@ -189,20 +130,21 @@ public:
       return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
     if (request.oneBranch && passes->statistics["specialise-branch"]["branches"] == 0)
       return refusal(fmt::format("{}: no If selects between the first step and later ones", path));
-    if (request.compressCaches && !passes->history.hasReplacements())
+    if (compressesForTarget() && !passes->history.hasReplacements())
       return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
                                  "see: kvopt explain {} --to latent",
                                  path, path));
-    if (codeBitsOf(request) != 0) {
+    const int codeBits = request.form.calibratedBits();
+    if (codeBits != 0) {
       auto scales = scalesOfCodes();
       if (!scales)
         return refusalOr(scales.takeError());
       if (llvm::Error error = targets::keepCodes(*model, *passes->manifest, *scales))
         return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
-    } else if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0) {
+    } else if (request.form.roundsRows() && passes->statistics["narrow-caches"]["caches"] == 0) {
       return refusal(fmt::format("{}: no cache grows and holds float32 rows", path));
     }
-    if (!*written && fused && makesNothingBetter(*target->target, updates, *fused))
+    if (!*written && fused && makesNothingBetter(updates, *fused))
       return unchanged(updates, before);
     RewrittenModel result;
     result.before = before;
@@ -211,7 +153,7 @@ public:
     result.exported = isRestored          ? **written
                       : request.addCaches ? Manifest() // whole sequences at every step
                                           : *passes->exported;
-    if (codeBitsOf(request) != 0)
+    if (codeBits != 0)
       result.calibrationTokens = static_cast<int64_t>(request.calibration.size());
     if (passes->freed) {
       result.freed = passes->freed->str();
@@ -241,6 +183,17 @@ public:
   }
 
 private:
+  /// Whether keys and values are compressed before the target is asked, which does not do that by
+  /// itself.
+  bool compressesForTarget() const {
+    return request.form.isLatent && !target.target->compressesCaches();
+  }
+
+  /// Whether passes change the rows of caches before the target is asked.
+  bool changesRows() const {
+    return compressesForTarget() || request.form.roundsRows() || request.form.calibratedBits() != 0;
+  }
+
   /// What is said of a model that is refused, or another error.
   llvm::Expected<RewriteResult> refusalOr(llvm::Error error) const {
     if (!error.isA<RefusedError>())
@@ -264,18 +217,17 @@ private:
   /// Whether the model's own operators update all of its caches in place, and the rewritten model
   /// has the same ones. Some targets replace operators of attention: `fused` counts those of the
   /// model as it was read.
-  bool makesNothingBetter(const Target& target, const InPlaceUpdates& updates,
+  bool makesNothingBetter(const InPlaceUpdates& updates,
                           const std::map<std::string, int64_t>& fused) const {
-    if (updates.operators.empty() || request.addCaches || request.freeExtents ||
-        request.compressCaches || !request.cacheDtype.empty() || request.oneBranch ||
-        request.padding != "any")
+    if (updates.operators.empty() || request.addCaches || request.freeExtents || changesRows() ||
+        request.oneBranch || request.padding != PaddedRows::Any)
       return false;
     const bool areAllUpdated =
         llvm::all_of(passes->exported->caches, [&](const ManifestCache& cache) {
           return cache.update == CacheUpdate::ReadOnly || updates.byPast.count(cache.past) != 0;
         });
     return areAllUpdated && inPlaceUpdates(model->graph()).operators == updates.operators &&
-           (target.isForCaches() || fusedAttention() == fused);
+           (target.target->isForCaches() || fusedAttention() == fused);
   }
 
   /// The model as it was read, and how to drive it in place.
@@ -292,23 +244,18 @@ private:
     return result;
   }
 
-  /// Fails where codes are requested of a target that does not write them, or nothing tells their
-  /// scales.
-  llvm::Error checkCodes(const Target& target) const {
-    if (codeBitsOf(request) == 0)
+  /// Fails for a calibration that no codes need, and for codes without one.
+  llvm::Error checkCodes() const {
+    if (request.form.calibratedBits() == 0)
       return request.calibration.empty()
                  ? llvm::Error::success()
                  : llvm::Error(usageError("--calibration-text and --calibration-tokens require "
-                                          "--cache-dtype int8 or int4"));
-    if (target.name() != "ort-gqa")
-      return usageError("--cache-dtype {} requires --to ort-gqa", request.cacheDtype)
-          .hint("--to int8, int4, int8-ring, int4-ring and int8-blocks keep codes that kvopt's "
-                "operators read");
+                                          "--to ort with --rows int8 or int4"));
     if (request.addCaches)
       return usageError("caches cannot be added and quantized in one run").hint("add caches first");
     if (request.calibration.empty())
-      return usageError("--cache-dtype {} needs a calibration text to determine the scales",
-                        request.cacheDtype)
+      return usageError("--rows {} with --to ort needs a calibration text to determine the scales",
+                        wordOf(request.form.rows))
           .hint("--calibration-text FILE or --calibration-tokens FILE");
     return llvm::Error::success();
   }
@@ -328,13 +275,16 @@ private:
     plan.tokens = request.calibration;
     plan.context = request.calibrationContext;
     plan.recipes = request.recipes;
-    return calibrate(*model, *passes->manifest, plan, codeBitsOf(request), toolkit);
+    return calibrate(*model, *passes->manifest, plan, request.form.calibratedBits(), toolkit);
   }
 
   /// Frees as many extents as can be freed, and notes why others stay.
   llvm::Error makeDynamic() {
-    for (llvm::StringRef axes :
-         {"batch+sequence+past", "sequence+past", "batch+sequence", "sequence", "batch"}) {
+    using transforms::FreedAxes;
+    constexpr std::array attempts{FreedAxes{true, true, true}, FreedAxes{false, true, true},
+                                  FreedAxes{true, true, false}, FreedAxes{false, true, false},
+                                  FreedAxes{true, false, false}};
+    for (const FreedAxes& axes : attempts) {
       llvm::Error error = lower(axes);
       if (!error)
         return checkRoom();
@@ -344,9 +294,8 @@ private:
       if (fixedBecause.empty())
         fixedBecause = why; // with all of them
       else if (!llvm::StringRef(fixedBecause).contains(why))
-        fixedBecause +=
-            fmt::format("; with {} only: {}", llvm::join(llvm::split(axes, '+'), " and "), why);
-      if (axes == "batch")
+        fixedBecause += fmt::format("; with {} only: {}", namesOf(axes), why);
+      if (&axes == &attempts.back())
         return unsupported("{}", fixedBecause).as<RefusedError>();
       auto again = openModel(path, toolkit);
       if (!again)
@@ -356,17 +305,28 @@ private:
     llvm_unreachable("the last axes return");
   }
 
+  static std::string namesOf(const transforms::FreedAxes& axes) {
+    llvm::SmallVector<llvm::StringRef, 3> names;
+    if (axes.batch)
+      names.push_back("batch");
+    if (axes.sequence)
+      names.push_back("sequence");
+    if (axes.past)
+      names.push_back("past");
+    return llvm::join(names, " and ");
+  }
+
   /// A cache that keeps the number of rows that it was exported with has no room for others.
   llvm::Error checkRoom() const {
     const Dim& past = passes->freed->symbols.past;
     if (past.value().value_or(0) == 0 || !passes->manifest || !passes->manifest->ownsCaches())
       return llvm::Error::success();
     return unsupported("caches stay at {} rows, and '{}' needs room for more: {}", *past.value(),
-                       request.target, fixedBecause)
+                       targetText(request.form), fixedBecause)
         .as<RefusedError>();
   }
 
-  llvm::Error lower(llvm::StringRef freedAxes) {
+  llvm::Error lower(std::optional<transforms::FreedAxes> freed) {
     passes = std::make_unique<PassContext>(toolkit.rules, toolkit.targets);
     misses = listenToRaising(toolkit);
     passes->nearMisses = &misses;
@@ -377,8 +337,9 @@ private:
     if (llvm::Error error = disable(request.disabled, toolkit, *passes, settings))
       return error;
     PassManager manager(toolkit.passes, settings);
-    if (llvm::Error error = manager.addPipeline(pipelineFor(request, freedAxes, compresses())))
+    if (llvm::Error error = manager.checkPrinted())
       return error;
+    addRewritePasses(manager, request, target, freed);
     llvm::Error error = manager.run(*model, *passes);
     if (!error) {
       exported = passes->exported;
@@ -399,12 +360,6 @@ private:
     return error;
   }
 
-  bool compresses() const {
-    const auto target = llvm::cantFail(toolkit.targets.choose(request.target));
-    return request.compressCaches ||
-           (target.target->compressesCaches() && !request.cacheDtype.empty());
-  }
-
   /// Reads the model once more for its other half.
   llvm::Error makeFirstStep(RewrittenModel& result) {
     auto first = openModel(path, toolkit);
@@ -416,8 +371,8 @@ private:
     if (llvm::Error error = disable(request.disabled, toolkit, context, settings))
       return error;
     PassManager manager(toolkit.passes, settings);
-    if (llvm::Error error = manager.addPipeline(firstStepPipeline(request)))
-      return error;
+    addFirstStepPasses(manager, request,
+                       *llvm::cantFail(targetFor(plainForm, toolkit.targets)).target);
     if (llvm::Error error = manager.run(**first, context))
       return withFile(std::move(error), path);
     (*first)->removeMetadata(manifestKey);
@@ -472,6 +427,7 @@ private:
   std::string path;
   const RewriteRequest& request;
   const Toolkit& toolkit;
+  TargetChoice target{nullptr, 0};
   std::unique_ptr<PassContext> passes;
   NearMissList misses;
   std::vector<PassTiming> timings;

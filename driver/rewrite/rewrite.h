@@ -5,6 +5,7 @@
 #include "driver/rewrite/request.h"
 #include "driver/toolkit.h"
 #include "driver/verify/verification.h"
+#include "passes/pass_manager.h"
 
 #include <variant>
 

@@ -3,6 +3,7 @@
 
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/transforms/configured_passes.h"
 #include "runtime/equivalence/quantized_model.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -29,16 +30,12 @@ llvm::Expected<std::unique_ptr<Model>> copyWithNumbers(const Model& model,
   return copy;
 }
 
-/// The passes that leave of a model in branches the one that reads a past.
-std::string pastBranch(const Manifest& manifest) {
-  std::string passes;
+/// Adds the passes that keep the branch with a past of a model in branches.
+void addPastBranch(PassManager& manager, const Manifest& manifest) {
   for (const ManifestLength& length : manifest.lengths)
     if (isFlag(length.feed))
-      passes += printPipeline({{"specialise-branch",
-                                {{"input", length.input},
-                                 {"value", length.feed == LengthFeed::HasPast ? "1" : "0"}}}}) +
-                ",";
-  return passes;
+      manager.add("specialise-branch",
+                  transforms::makeBranch(length.input, length.feed == LengthFeed::HasPast));
 }
 
 /// Removes the inputs that choose a branch, which then are no inputs, from the manifest of a copy.
@@ -89,7 +86,10 @@ llvm::Expected<RecoveredModel> readRows(const Model& model, const Manifest& mani
   if (llvm::Error error = dropFlags(**copy))
     return error;
   RecoveryOptions options;
-  options.before = pastBranch(manifest) + "read-cached-rows,";
+  options.addBefore = [&](PassManager& manager) {
+    addPastBranch(manager, manifest);
+    manager.addNamed({"read-cached-rows"});
+  };
   auto recovered = recoverCopy(**copy, toolkit, options);
   if (recovered)
     for (auto& site : recovered->context->sites) {

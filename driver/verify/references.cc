@@ -1,11 +1,13 @@
 // Running recorded cases in several forms of a model.
 #include "driver/verify/references.h"
 
+#include "driver/forms/form_table.h"
 #include "driver/recover.h"
 #include "driver/variants.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/transforms/configured_passes.h"
 #include "runtime/equivalence/reference.h"
 #include "runtime/equivalence/widened_model.h"
 #include "support/diagnostic.h"
@@ -92,11 +94,12 @@ std::string statusOf(const fs::path& folder) {
   return facts["status"].get<std::string>();
 }
 
-/// The capacity that a target needs to be told: one with room for all cases that can be read. Empty
-/// where the target does without.
-std::string capacityFor(const TargetChoice& target, llvm::ArrayRef<ReferenceCase> cases) {
+/// The capacity of a target that needs one: with room for all cases that can be read. nullopt for
+/// other targets.
+std::optional<int64_t> capacityFor(const TargetChoice& target,
+                                   llvm::ArrayRef<ReferenceCase> cases) {
   if (!target.target->needsCapacity())
-    return "";
+    return std::nullopt;
   int64_t longest = 1;
   for (const ReferenceCase& recordedCase : cases) {
     if (auto steps = readReference(recordedCase.path))
@@ -105,12 +108,13 @@ std::string capacityFor(const TargetChoice& target, llvm::ArrayRef<ReferenceCase
       llvm::consumeError(steps.takeError());
   }
   // Spare rows must not be read.
-  return fmt::format(" capacity={}", longest + 3);
+  return longest + 3;
 }
 
 /// The model after `rewrite --to target`, written and read again; a usage error is a refusal.
-llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std::string& target,
-                                             const std::string& capacity, const Toolkit& toolkit) {
+llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const TargetChoice& target,
+                                             std::optional<int64_t> capacity,
+                                             const Toolkit& toolkit) {
   auto model = openModel(path, toolkit);
   if (!model)
     return model.takeError();
@@ -118,9 +122,13 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std:
   NearMissList misses = listenToRaising(toolkit);
   context.nearMisses = &misses;
   PassManager manager(toolkit.passes, {});
-  if (llvm::Error error = manager.addPipeline(fmt::format(
-          "{},lower{{to={}{}}},eliminate-dead-nodes", recoveryPipeline, target, capacity)))
-    return error;
+  manager.addNamed(recoveryPasses);
+  transforms::LowerRequest lower;
+  lower.target = target.target;
+  lower.options.capacity = capacity;
+  lower.options.size = target.size;
+  manager.add("lower", transforms::makeLower(std::move(lower)));
+  manager.addNamed({"eliminate-dead-nodes"});
   if (llvm::Error error = manager.run(**model, context)) {
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
     if (context.statistics["lower"]["refused"] != 0)
@@ -149,9 +157,9 @@ constexpr const char* recorded = "recorded";
 /// Runs the cases of one model.
 class ModelCases {
 public:
-  ModelCases(const std::string& modelPath, const std::string& targetName, unsigned threadCount,
+  ModelCases(const std::string& modelPath, const TargetChoice& chosen, unsigned threadCount,
              const Toolkit& given)
-      : path(modelPath), target(targetName), threads(threadCount), toolkit(given) {
+      : path(modelPath), target(chosen), threads(threadCount), toolkit(given) {
     prototype.model = modelPath;
   }
 
@@ -171,9 +179,7 @@ public:
     llvm::Expected<PreparedModel> rewritten =
         forms == llvm::makeArrayRef(ModelForm::Exported)
             ? llvm::Expected<PreparedModel>(usageError("no rewritten form was asked for"))
-            : rewrittenModel(path, target,
-                             capacityFor(llvm::cantFail(toolkit.targets.choose(target)), cases),
-                             toolkit);
+            : rewrittenModel(path, target, capacityFor(target, cases), toolkit);
     for (const ReferenceCase& recordedCase : cases) {
       ReferenceRow row = prototype;
       row.name = recordedCase.name;
@@ -321,7 +327,7 @@ private:
   }
 
   std::string path;
-  std::string target;
+  TargetChoice target;
   unsigned threads;
   const Toolkit& toolkit;
   ReferenceRow prototype;
@@ -364,14 +370,15 @@ llvm::Expected<ComparisonReport> runAsRecorded(const PreparedModel& prepared,
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
                                                      llvm::ArrayRef<ModelForm> forms,
                                                      unsigned threads, const Toolkit& toolkit,
-                                                     const std::string& target) {
-  if (auto choice = toolkit.targets.choose(target); !choice)
-    return choice.takeError();
+                                                     const Form& form) {
+  auto target = targetFor(form, toolkit.targets);
+  if (!target)
+    return target.takeError();
   ReferenceTable table;
   for (const std::string& model : models) {
     if (std::error_code code; !fs::exists(model, code))
       return ioError("there is no such file").file(model);
-    ModelCases(model, target, threads, toolkit).run(forms, table);
+    ModelCases(model, *target, threads, toolkit).run(forms, table);
   }
   return table;
 }

@@ -1,6 +1,7 @@
 // Models against what was recorded for them: one row a case, one column a form of the model.
 #pragma once
 
+#include "driver/forms/form.h"
 #include "driver/verify/verification.h"
 
 namespace kvopt::driver {
@@ -60,7 +61,7 @@ runAsRecorded(const PreparedModel& prepared, llvm::ArrayRef<runtime::ReferenceSt
               runtime::Tolerance tolerance, unsigned threads, const Toolkit& toolkit);
 
 /// Runs every case of every model (referenceCases()) in each form; rewritten forms are those of
-/// `target`.
+/// `form`.
 ///
 /// What is compared to:
 ///  * the recorded outputs;
@@ -72,6 +73,6 @@ runAsRecorded(const PreparedModel& prepared, llvm::ArrayRef<runtime::ReferenceSt
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
                                                      llvm::ArrayRef<ModelForm> forms,
                                                      unsigned threads, const Toolkit& toolkit,
-                                                     const std::string& target = "kvopt");
+                                                     const Form& form = {});
 
 } // namespace kvopt::driver

@@ -7,21 +7,11 @@
 #include "passes/analysis/interface/interface_facts.h"
 #include "passes/analysis/rotation/context_rotations.h"
 #include "passes/pattern/rewriter.h"
+#include "passes/targets/lower_options.h"
 
 #include "llvm/ADT/StringSet.h"
 
 namespace kvopt::targets {
-
-struct LowerOptions {
-  /// Capacity of shared buffers; nullopt leaves it symbolic.
-  std::optional<int64_t> capacity;
-  /// Layers to lower; empty: all.
-  std::vector<unsigned> layers;
-  /// The number after the target's name, as in `blocks:512`; Target::defaultSize without one.
-  int64_t size = 0;
-  /// The element type of the state between tiles: Float or Float16.
-  ir::ElementType state = ir::ElementType::Float;
-};
 
 /// The opset of ONNX's own domain that every target needs at least.
 inline constexpr int64_t oldestTargetOpset = 13;

@@ -20,6 +20,7 @@
 #include "passes/builders/mask_writer.h"
 #include "passes/builders/places_after.h"
 #include "passes/pass.h"
+#include "passes/transforms/configured_passes.h"
 #include "support/format.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -447,20 +448,24 @@ private:
   bool isFirst;
 };
 
-llvm::Expected<std::unique_ptr<Pass>> makeAddCaches(const PassOptions& given) {
+llvm::Expected<std::unique_ptr<Pass>> addCachesOf(const PassOptions& given) {
   auto part = given.find("part");
   if (part != given.end() && part->second != "first")
     return usageError("add-caches: 'part' can be 'first' only, not '{}'", part->second);
-  return std::make_unique<AddCaches>(part != given.end());
+  return makeAddCaches(part != given.end() ? CachedPart::FirstStep : CachedPart::Decoder);
 }
 
 } // namespace
+
+std::unique_ptr<Pass> makeAddCaches(CachedPart part) {
+  return std::make_unique<AddCaches>(part == CachedPart::FirstStep);
+}
 
 void register_add_caches(PassRegistry& registry) {
   registry.add({passName,
                 "Gives caches to a decoder that computes the whole sequence at every step.",
                 {"part"},
-                makeAddCaches});
+                addCachesOf});
 }
 
 } // namespace kvopt::transforms

@@ -12,6 +12,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/extents/freed_nodes.h"
 #include "passes/pass.h"
+#include "passes/transforms/configured_passes.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -29,7 +30,7 @@ constexpr const char* freeExtentsName = "free-extents";
 
 class FreeExtents final : public Pass {
 public:
-  explicit FreeExtents(llvm::StringSet<> axes) : wanted(std::move(axes)) {}
+  explicit FreeExtents(FreedAxes axes) : wanted(axes) {}
 
   llvm::Error run(Model& model, PassContext& context) override {
     Graph& graph = model.graph();
@@ -37,13 +38,13 @@ public:
     if (const auto* why = std::get_if<std::string>(&found))
       return refused(context, *why);
     FreedExtents freed{std::get<DecoderExtents>(found), std::get<DecoderExtents>(found)};
-    const auto free = [&](Dim& extent, const char* name) {
-      if (wanted.contains(name) && extent.value().value_or(0) > 0)
+    const auto free = [&](Dim& extent, bool isWanted, const char* name) {
+      if (isWanted && extent.value().value_or(0) > 0)
         extent = Dim::symbol(freshSymbol(graph, name));
     };
-    free(freed.symbols.batch, "batch");
-    free(freed.symbols.tokens, "sequence");
-    free(freed.symbols.past, "past");
+    free(freed.symbols.batch, wanted.batch, "batch");
+    free(freed.symbols.tokens, wanted.sequence, "sequence");
+    free(freed.symbols.past, wanted.past, "past");
     if (freed.str().empty())
       return refused(context, "those extents are symbols already");
     const std::vector<FreedInput> inputs = freedInputs(graph, freed.exported, freed.symbols);
@@ -80,36 +81,45 @@ private:
     return unsupported("extent-fixed: {}", why).as<RefusedError>();
   }
 
-  llvm::StringSet<> wanted;
+  FreedAxes wanted;
 };
 
-llvm::Expected<std::unique_ptr<Pass>> makeFreeExtents(const PassOptions& given) {
-  llvm::StringSet<> axes;
+llvm::Expected<std::unique_ptr<Pass>> freeExtentsOf(const PassOptions& given) {
+  FreedAxes axes;
   const auto option = given.find("axes");
   llvm::SmallVector<llvm::StringRef, 3> names;
   const llvm::StringRef text =
       option == given.end() ? "batch+sequence+past" : llvm::StringRef(option->second);
   text.split(names, '+');
   for (llvm::StringRef name : names) {
-    if (name != "batch" && name != "sequence" && name != "past")
+    bool* axis = name == "batch"      ? &axes.batch
+                 : name == "sequence" ? &axes.sequence
+                 : name == "past"     ? &axes.past
+                                      : nullptr;
+    if (!axis)
       return usageError("free-extents: 'axes' are batch, sequence and past with + between them, "
                         "not '{}'",
                         name);
-    axes.insert(name);
+    *axis = true;
   }
-  if (axes.contains("past") && !axes.contains("sequence"))
+  if (axes.past && !axes.sequence)
     return usageError("free-extents: rows of the caches grow by those of the sequence")
         .hint("axes=sequence+past");
-  return std::make_unique<FreeExtents>(std::move(axes));
+  return makeFreeExtents(axes);
 }
 
 } // namespace
+
+std::unique_ptr<Pass> makeFreeExtents(FreedAxes axes) {
+  assert((axes.sequence || !axes.past) && "rows of the caches grow by those of the sequence");
+  return std::make_unique<FreeExtents>(axes);
+}
 
 void register_free_extents(PassRegistry& registry) {
   registry.add({freeExtentsName,
                 "Gives symbols to the batch, sequence and past extents that an export fixed.",
                 {"axes"},
-                makeFreeExtents});
+                freeExtentsOf});
 }
 
 } // namespace kvopt::transforms

@@ -3,8 +3,10 @@
 //   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
 //   lower{to=tiles:512 capacity=4096 state=float16}
 #include "passes/pass.h"
+#include "passes/targets/lower_options.h"
 #include "passes/targets/target.h"
 #include "passes/transforms/compressed_caches.h"
+#include "passes/transforms/configured_passes.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -19,28 +21,6 @@ using namespace pattern;
 using namespace targets;
 
 namespace {
-
-/// `0-3` or `7` or `0-3+7`.
-llvm::Expected<std::vector<unsigned>> parseLayers(llvm::StringRef text) {
-  std::vector<unsigned> layers;
-  llvm::SmallVector<llvm::StringRef, 4> ranges;
-  text.split(ranges, '+');
-  constexpr unsigned mostLayers = 100000;
-  for (llvm::StringRef range : ranges) {
-    auto [firstText, lastText] = range.split('-');
-    unsigned first = 0;
-    unsigned last = 0;
-    if (firstText.getAsInteger(10, first))
-      return usageError("'{}' is no layer or range of layers", range);
-    if (range.contains('-') ? lastText.getAsInteger(10, last) : (last = first, false))
-      return usageError("'{}' is no layer or range of layers", range);
-    if (last < first || last >= mostLayers)
-      return usageError("'{}' is no range of layers", range);
-    for (unsigned layer = first; layer <= last; ++layer)
-      layers.push_back(layer);
-  }
-  return layers;
-}
 
 /// Whether no output of the model depends on the attention of some site.
 bool hasDeadSite(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
@@ -65,15 +45,22 @@ bool hasDeadSite(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
 
 class Lower final : public Pass {
 public:
-  Lower(std::string to, bool requireEverySite, LowerOptions lowerOptions)
-      : targetName(std::move(to)), requireAll(requireEverySite), options(std::move(lowerOptions)) {}
+  explicit Lower(LowerRequest lowerRequest)
+      : target(lowerRequest.target), requireAll(lowerRequest.requiresAll),
+        options(std::move(lowerRequest.options)) {}
+  /// Chooses the target when the pass runs: a pipeline text is read before there are targets.
+  Lower(std::string to, LowerRequest lowerRequest) : Lower(std::move(lowerRequest)) {
+    targetText = std::move(to);
+  }
 
   llvm::Error run(Model& model, PassContext& context) override {
-    llvm::Expected<TargetChoice> choice = context.targets.choose(targetName);
-    if (!choice)
-      return choice.takeError();
-    const Target* target = choice->target;
-    options.size = choice->size;
+    if (!targetText.empty()) {
+      llvm::Expected<TargetChoice> choice = context.targets.choose(targetText);
+      if (!choice)
+        return choice.takeError();
+      target = choice->target;
+      options.size = choice->size;
+    }
     if (options.state != ElementType::Float && !target->hasTileState())
       return usageError("'{}' has no state between tiles that could be {}", target->name(),
                         dtypeName(options.state));
@@ -191,7 +178,7 @@ private:
   llvm::Error refuseReorder(const PassContext& context, llvm::ArrayRef<AttentionSite*> chosen) {
     return refuseAll({ReasonCode::CacheReordered, context.reorder,
                       "what padding leaves in a cache to be as it was, as rows may change places",
-                      fmt::format("that '{}' leaves it undefined", targetName), ""},
+                      fmt::format("that '{}' leaves it undefined", wantedName()), ""},
                      chosen);
   }
 
@@ -243,30 +230,41 @@ private:
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
     // An empty hint is none.
     return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
-                       targetName, first.id(), first.failure->str())
+                       wantedName(), first.id(), first.failure->str())
         .hint(refused < wanted ? "--require any rewrites the others" : "")
         .as<RefusedError>();
   }
 
-  std::string targetName;
+  /// The target's name, with the size where one was given.
+  std::string wantedName() const {
+    if (!targetText.empty())
+      return targetText;
+    return options.size == target->defaultSize()
+               ? target->name().str()
+               : fmt::format("{}:{}", target->name(), options.size);
+  }
+
+  std::string targetText; ///< as in a pipeline text; empty for a target that was given
+  const Target* target;
   bool requireAll;
   LowerOptions options;
 };
 
-llvm::Expected<std::unique_ptr<Pass>> makeLower(const PassOptions& given) {
+llvm::Expected<std::unique_ptr<Pass>> lowerOf(const PassOptions& given) {
   auto option = [&](const char* name) {
     auto found = given.find(name);
     return found == given.end() ? std::string() : found->second;
   };
-  LowerOptions options;
-  if (std::string text = option("capacity"); !text.empty() && text != "dynamic") {
-    int64_t capacity = 0;
-    if (llvm::StringRef(text).getAsInteger(10, capacity) || capacity <= 0)
-      return usageError("'{}' is no capacity", text);
-    options.capacity = capacity;
+  LowerRequest request;
+  LowerOptions& options = request.options;
+  if (std::string text = option("capacity"); !text.empty()) {
+    auto capacity = parseCapacity(text);
+    if (!capacity)
+      return capacity.takeError();
+    options.capacity = *capacity;
   }
   if (std::string text = option("layers"); !text.empty()) {
-    auto layers = parseLayers(text);
+    auto layers = parseLayers(text, '+');
     if (!layers)
       return layers.takeError();
     options.layers = std::move(*layers);
@@ -280,16 +278,21 @@ llvm::Expected<std::unique_ptr<Pass>> makeLower(const PassOptions& given) {
   std::string require = option("require");
   if (!require.empty() && require != "all" && require != "any")
     return usageError("'{}' is neither 'all' nor 'any'", require);
-  return std::make_unique<Lower>(option("to"), require != "any", std::move(options));
+  request.requiresAll = require != "any";
+  return std::make_unique<Lower>(option("to"), std::move(request));
 }
 
 } // namespace
+
+std::unique_ptr<Pass> makeLower(LowerRequest request) {
+  return std::make_unique<Lower>(std::move(request));
+}
 
 void register_lower(PassRegistry& registry) {
   registry.add({"lower",
                 "Writes the detected sites in the form of one target.",
                 {"to", "capacity", "layers", "require", "state"},
-                makeLower});
+                lowerOf});
 }
 
 } // namespace kvopt::transforms

@@ -10,6 +10,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
+#include "passes/transforms/configured_passes.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -89,22 +90,26 @@ private:
   ElementType narrow;
 };
 
-llvm::Expected<std::unique_ptr<Pass>> makeNarrowCaches(const PassOptions& given) {
+llvm::Expected<std::unique_ptr<Pass>> narrowCachesOf(const PassOptions& given) {
   const auto to = given.find("to");
   const std::string name = to == given.end() ? "float16" : to->second;
   if (name != "float16" && name != "bfloat16")
     return usageError("narrow-caches: 'to' can be float16 or bfloat16, not '{}'", name);
-  return std::make_unique<NarrowCaches>(name == "float16" ? ElementType::Float16
-                                                          : ElementType::BFloat16);
+  return makeNarrowCaches(name == "float16" ? ElementType::Float16 : ElementType::BFloat16);
 }
 
 } // namespace
+
+std::unique_ptr<Pass> makeNarrowCaches(ElementType type) {
+  assert((type == ElementType::Float16 || type == ElementType::BFloat16) && "a type of 16 bits");
+  return std::make_unique<NarrowCaches>(type);
+}
 
 void register_narrow_caches(PassRegistry& registry) {
   registry.add({narrowCachesName,
                 "Rounds the rows of growing float32 caches to a type of 16 bits.",
                 {"to"},
-                makeNarrowCaches});
+                narrowCachesOf});
 }
 
 } // namespace kvopt::transforms

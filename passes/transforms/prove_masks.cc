@@ -12,6 +12,7 @@
 // input shows, element by element, then hides nothing. The context names these inputs.
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/pass.h"
+#include "passes/transforms/configured_passes.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -60,8 +61,9 @@ bool isOnlyPadded(const MaskFacts& facts) {
 
 class ProveMasks final : public Pass {
 public:
-  ProveMasks(bool mayChangeHiddenRows, bool isNeverPadded)
-      : hiddenRowsUndefined(mayChangeHiddenRows), neverPadded(isNeverPadded) {}
+  explicit ProveMasks(MaskAssumptions assumptions)
+      : hiddenRowsUndefined(assumptions.hiddenRowsUndefined), neverPadded(assumptions.neverPadded) {
+  }
 
   llvm::Error run(Model& model, PassContext& context) override {
     MaskAnalysis analysis;
@@ -149,24 +151,28 @@ private:
   bool neverPadded;
 };
 
-llvm::Expected<std::unique_ptr<Pass>> makeProveMasks(const PassOptions& options) {
+llvm::Expected<std::unique_ptr<Pass>> proveMasksOf(const PassOptions& options) {
   const auto given = options.find("hidden-rows");
   if (given != options.end() && given->second != "exact" && given->second != "undefined")
     return usageError("prove-masks: hidden-rows is exact or undefined, not '{}'", given->second);
   const auto padding = options.find("padding");
   if (padding != options.end() && padding->second != "any" && padding->second != "none")
     return usageError("prove-masks: padding is any or none, not '{}'", padding->second);
-  return std::make_unique<ProveMasks>(given != options.end() && given->second == "undefined",
-                                      padding != options.end() && padding->second == "none");
+  return makeProveMasks({given != options.end() && given->second == "undefined",
+                         padding != options.end() && padding->second == "none"});
 }
 
 } // namespace
+
+std::unique_ptr<Pass> makeProveMasks(MaskAssumptions assumptions) {
+  return std::make_unique<ProveMasks>(assumptions);
+}
 
 void register_prove_masks(PassRegistry& registry) {
   registry.add({"prove-masks",
                 "Proves what masks mean; causal masks and windows become attributes.",
                 {"hidden-rows", "padding"},
-                makeProveMasks});
+                proveMasksOf});
 }
 
 } // namespace kvopt::transforms

@@ -11,6 +11,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/branch_caches.h"
 #include "passes/pass.h"
+#include "passes/transforms/configured_passes.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -176,6 +177,12 @@ private:
 
 } // namespace
 
+std::unique_ptr<Pass> makeBranch(std::string input, bool value) {
+  return std::make_unique<SpecialiseBranch>(std::move(input), value);
+}
+
+std::unique_ptr<Pass> makeBranchWithPast() { return SpecialiseBranch::alwaysWithPast(); }
+
 void register_specialise_branch(PassRegistry& registry) {
   registry.add({"specialise-branch",
                 "One branch takes the place of each If whose condition is known.",
@@ -184,17 +191,17 @@ void register_specialise_branch(PassRegistry& registry) {
                   if (auto past = options.find("past"); past != options.end()) {
                     if (past->second != "1" || options.size() != 1)
                       return usageError("specialise-branch takes past=1 alone");
-                    return SpecialiseBranch::alwaysWithPast();
+                    return makeBranchWithPast();
                   }
                   auto input = options.find("input");
                   auto value = options.find("value");
                   if ((input == options.end()) != (value == options.end()))
                     return usageError("specialise-branch takes input and value together");
                   if (input == options.end())
-                    return std::make_unique<SpecialiseBranch>("", false);
+                    return makeBranch("", false);
                   if (value->second != "0" && value->second != "1")
                     return usageError("'{}' is neither 0 nor 1", value->second);
-                  return std::make_unique<SpecialiseBranch>(input->second, value->second == "1");
+                  return makeBranch(input->second, value->second == "1");
                 }});
 }
 

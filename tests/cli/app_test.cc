@@ -155,6 +155,8 @@ TEST(AppTest, ListKnowsEveryKind) {
     EXPECT_NE(result.out, "") << what;
     nlohmann::json json = runJson({"list", what});
     EXPECT_EQ(json["schema"], "kvopt/list/1");
+    if (std::string(what) == "targets") // they are in a table of forms
+      continue;
     // A reason has its meaning, what to do and an example on lines of their own.
     size_t lines = std::string(what) == "reasons" ? 4 : 1;
     EXPECT_EQ(json[what].size() * lines, countLines(result.out));

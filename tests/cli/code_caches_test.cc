@@ -65,11 +65,11 @@ TEST_F(CodeCachesCliTest, NeedATextAndTheTarget) {
   result = runProgram({"rewrite", model, "-o", output, "--to", "onnx24", "--cache-dtype", "int8",
                        "--calibration-text", text});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("--cache-dtype int8 requires --to ort-gqa"));
+  EXPECT_THAT(result.err, HasSubstr("--to onnx24 and --cache-dtype int8 do not go together"));
   result =
       runProgram({"rewrite", model, "-o", output, "--to", "ort-gqa", "--calibration-text", text});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("require --cache-dtype int8 or int4"));
+  EXPECT_THAT(result.err, HasSubstr("require --to ort with --rows int8 or int4"));
   result = rewrite(output, "int8", {"--calibration-tokens", model});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("is not a token number"));

@@ -151,8 +151,10 @@ protected:
 
 /// Options whose values are texts that are not paths.
 const std::set<std::string> wordOptions = {
-    "--capacity", "--disable", "--input",           "--layers", "--pipeline", "--print-ir-after",
-    "--rule",     "--stop",    "--print-ir-before", "--text",   "--to",       "--tokens"};
+    "--cache",           "--cache-dtype",    "--rows",  "--split",
+    "--capacity",        "--disable",        "--input", "--layers",
+    "--pipeline",        "--print-ir-after", "--rule",  "--stop",
+    "--print-ir-before", "--text",           "--to",    "--tokens"};
 
 TEST_F(PathOptions, EveryOptionThatTakesAnyTextIsAPathOrAWord) {
   std::set<std::string> seen;

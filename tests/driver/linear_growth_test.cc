@@ -1,5 +1,7 @@
 // That the work of recovering and rewriting a model grows with its layers and no faster: nodes and
 // readers that passes come to are counted, not time.
+#include "driver/forms/form_table.h"
+#include "driver/synthetic/decoder.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/recover.h"
 #include "driver/rewrite/files.h"
@@ -106,8 +108,8 @@ protected:
 
   static RewriteRequest requestFor(const std::string& target) {
     RewriteRequest request;
-    request.target = target;
-    request.hiddenRows = "undefined";
+    request.form = valueOrThrow(presetForm(target));
+    request.hiddenRows = HiddenRows::Undefined;
     request.verification = VerificationExtent::Off;
     return request;
   }
@@ -121,11 +123,11 @@ TEST_F(LinearGrowth, OfEveryTarget) {
     const std::string name = target->name().str();
     GrowthCase grown{"--to " + name, decoderFor(name), requestFor(name)};
     if (target->needsCapacity() || target->defaultSize() > 16) {
-      grown.request.target += ":16";
-      grown.request.capacity = "48";
+      grown.request.form.size = 16;
+      grown.request.capacity = 48;
     }
     if (name == "paged" || name == "ort-gqa")
-      grown.request.padding = "none";
+      grown.request.padding = PaddedRows::None;
     expectLinear(grown);
   }
 }
@@ -205,7 +207,7 @@ TEST_F(LinearGrowth, OfCachesThatAreAdded) {
 
 TEST_F(LinearGrowth, OfRowsThatAreRounded) {
   GrowthCase grown{"--cache-dtype float16", tinyDecoder(), requestFor("kvopt")};
-  grown.request.cacheDtype = "float16";
+  grown.request.form.rows = RowKind::Float16;
   expectLinear(grown);
 }
 

@@ -88,9 +88,9 @@ PRESETS = {
 
 def check_targets(kvopt):
     """Every target is in a preset: a new one has to be added."""
-    listed = subprocess.run([kvopt, "list", "targets"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    listed = subprocess.run([kvopt, "list", "targets", "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
     named = {arguments[1].split(":")[0] for arguments, _ in PRESETS.values()}
-    missing = {line.split()[0] for line in listed.splitlines() if line.strip()} - named
+    missing = {target["name"] for target in json.loads(listed)["targets"]} - named
     if missing:
         raise SystemExit("no preset of tests/mutants/families.py has --to " + ", ".join(sorted(missing)))
 

@@ -1,4 +1,5 @@
 // Rewriting a model through the library: what comes back, and what it costs.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 
 #include "driver/recover.h"
@@ -51,8 +52,8 @@ protected:
   }
   static RewriteRequest requestFor(const std::string& target) {
     RewriteRequest request;
-    request.target = target;
-    request.capacity = "64";
+    request.form = llvm::cantFail(presetForm(target));
+    request.capacity = 64;
     return request;
   }
 
@@ -104,10 +105,10 @@ TEST_F(RewriteTest, AModelInTheTargetsFormIsUnchanged) {
   ASSERT_NE(unchanged, nullptr);
   EXPECT_EQ(unchanged->manifest.json(), written.manifest.json());
   RewriteRequest wider = requestFor("kvopt");
-  wider.capacity = "128";
+  wider.capacity = 128;
   EXPECT_TRUE(std::holds_alternative<RewrittenModel>(rewritten(paths.model, wider)));
   RewriteRequest layers = requestFor("onnx24");
-  layers.layers = "0";
+  layers.layers = {0};
   EXPECT_TRUE(std::holds_alternative<RefusedModel>(rewritten(paths.model, layers)));
 }
 
@@ -124,14 +125,17 @@ TEST_F(RewriteTest, ARefusalHasItsSitesAndReasons) {
 }
 
 TEST_F(RewriteTest, WhatCannotBeAskedForIsAnError) {
-  auto none = rewrite(open(shipped), requestFor("nosuch"), toolkit);
+  RewriteRequest request = requestFor("ort");
+  request.form.cache = CacheKind::Ring;
+  auto none = rewrite(open(shipped), request, toolkit);
   ASSERT_FALSE(static_cast<bool>(none));
   EXPECT_EQ(takeDiagnostic(none.takeError()).kind, Diagnostic::Kind::Usage);
-  RewriteRequest request = requestFor("kvopt");
-  request.capacity = "-1";
-  auto negative = rewrite(open(shipped), request, toolkit);
-  ASSERT_FALSE(static_cast<bool>(negative));
-  EXPECT_EQ(takeDiagnostic(negative.takeError()).kind, Diagnostic::Kind::Usage);
+  request = requestFor("kvopt");
+  request.form.size = 16;
+  auto sized = rewrite(open(shipped), request, toolkit);
+  ASSERT_FALSE(static_cast<bool>(sized));
+  EXPECT_EQ(takeDiagnostic(sized.takeError()).kind, Diagnostic::Kind::Usage);
+  EXPECT_FALSE(static_cast<bool>(targets::parseCapacity("-1")));
 }
 
 } // namespace

@@ -1,5 +1,7 @@
 // Manifests that were edited: each claim is proved of what a rewrite wrote, and refused or named
 // where it was changed.
+#include "driver/forms/form_table.h"
+#include "driver/synthetic/decoder.h"
 #include "driver/rewrite/proof.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/synthetic/decoder.h"
@@ -365,8 +367,8 @@ TEST_F(ClaimedModels, MasksThatWereDroppedAreProved) {
       const std::string path = exported(source);
       const PreparedModel before = original(path);
       RewriteRequest request;
-      request.target = target;
-      request.padding = "none";
+      request.form = valueOrThrow(presetForm(target));
+      request.padding = PaddedRows::None;
       request.verification = VerificationExtent::Off;
       RewriteResult result =
           valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));

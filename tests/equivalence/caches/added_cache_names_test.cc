@@ -1,4 +1,5 @@
 // What added caches are called where the model has outputs and inputs of such names.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -63,7 +64,7 @@ protected:
   RewriteResult added(const std::string& text) {
     RewriteRequest request;
     request.addCaches = true;
-    request.target = "primitive";
+    request.form = valueOrThrow(presetForm("primitive"));
     request.verification = VerificationExtent::Quick;
     const std::string path = writtenModel(text, toolkit, folder);
     return valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));

@@ -1,4 +1,5 @@
 // Decoders without caches that get them give, token by token, what they give for whole sequences.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/corpus/corpus.h"
@@ -66,7 +67,7 @@ protected:
                       VerificationExtent extent) {
     RewriteRequest request;
     request.addCaches = true;
-    request.target = target;
+    request.form = valueOrThrow(presetForm(target));
     request.verification = extent;
     return valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   }

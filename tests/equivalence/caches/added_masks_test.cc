@@ -1,5 +1,6 @@
 // Decoders without caches whose masks say more than which keys are later ones, and whose positions
 // are counted by masks, give with caches what they give for whole sequences.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -76,7 +77,7 @@ protected:
                       VerificationExtent extent) {
     RewriteRequest request;
     request.addCaches = true;
-    request.target = target;
+    request.form = valueOrThrow(presetForm(target));
     request.verification = extent;
     return valueOrThrow(rewrite(
         valueOrThrow(openModel(writtenModel(text, toolkit, folder), toolkit)), request, toolkit));

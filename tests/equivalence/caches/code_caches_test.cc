@@ -1,5 +1,7 @@
 // Decoders whose caches hold codes with constant scales, as exported: what a session does with such
 // caches leaves no trace in what the model computes.
+#include "driver/forms/form_table.h"
+#include "driver/synthetic/decoder.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/synthetic/decoder.h"
 #include "support/format.h"
@@ -174,8 +176,8 @@ protected:
 
   RewriteResult rewrittenFor(const std::string& path, const std::string& target) {
     RewriteRequest request;
-    request.target = target;
-    request.capacity = target.starts_with("blocks") ? "64" : "dynamic";
+    request.form = valueOrThrow(presetForm(target));
+    request.capacity = target.starts_with("blocks") ? std::optional<int64_t>(64) : std::nullopt;
     return valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   }
 

@@ -1,4 +1,5 @@
 // The bytes that a report says a step writes to caches are those that the runtime counts.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/rewrite/rewrite.h"
 #include "tests/equivalence/caches/short_session.h"
@@ -94,8 +95,9 @@ protected:
     for (const auto& target : toolkit.targets.all()) {
       SCOPED_TRACE(path + " --to " + target->name().str());
       RewriteRequest request;
-      request.target = target->name().str() + (target->defaultSize() > 0 ? ":8" : "");
-      request.capacity = std::to_string(bufferRows);
+      request.form =
+          valueOrThrow(presetForm(target->name().str() + (target->defaultSize() > 0 ? ":8" : "")));
+      request.capacity = bufferRows;
       request.verification = VerificationExtent::Off;
       auto result = rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit);
       if (!result) {
@@ -146,7 +148,7 @@ TEST_F(CopiedBytesTest, AModelThatIsInPlaceAlreadyStaysAsItIs) {
   TemporaryFolder folder;
   const std::string path = writtenModel(scatteredText, toolkit, folder);
   RewriteRequest request;
-  request.target = "onnx24";
+  request.form = valueOrThrow(presetForm("onnx24"));
   const RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   const auto* unchanged = std::get_if<UnchangedModel>(&result);
@@ -157,7 +159,7 @@ TEST_F(CopiedBytesTest, AModelThatIsInPlaceAlreadyStaysAsItIs) {
   for (const ManifestCache& cache : unchanged->manifest.caches)
     EXPECT_TRUE(cache.oneBuffer);
   // Codes take less room than the rows.
-  request.target = "int8";
+  request.form = valueOrThrow(presetForm("int8"));
   const RewriteResult codes =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   EXPECT_FALSE(std::get_if<UnchangedModel>(&codes));

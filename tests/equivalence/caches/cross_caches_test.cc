@@ -1,4 +1,5 @@
 // Decoders that project an encoder's results at every step get caches of the projections.
+#include "driver/forms/form_table.h"
 #include "driver/op_counts.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/verify/plan.h"
@@ -152,7 +153,7 @@ protected:
                       VerificationExtent extent) {
     RewriteRequest request;
     request.addCaches = true;
-    request.target = target;
+    request.form = valueOrThrow(presetForm(target));
     request.verification = extent;
     return valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   }

@@ -1,5 +1,6 @@
 // A fused attention operator that gets the pasts, and Concats of the model's own that make the
 // presents: they are the operator's presents.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -48,7 +49,7 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
       for (const char* target : {"kvopt", "onnx24"}) {
         SCOPED_TRACE(fmt::format("{}, {} --to {}", operands, joinsFirst, target));
         RewriteRequest request;
-        request.target = target;
+        request.form = valueOrThrow(presetForm(target));
         const RewriteResult result =
             valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
         const auto* model = std::get_if<RewrittenModel>(&result);
@@ -114,7 +115,7 @@ TEST(JoinedBesideTest, OperatorsThatAppendAfterAllRowsHaveThePresentsToo) {
     for (const char* target : {"kvopt", "onnx24", "primitive"}) {
       SCOPED_TRACE(text + " --to " + target);
       RewriteRequest request;
-      request.target = target;
+      request.form = valueOrThrow(presetForm(target));
       const RewriteResult result =
           valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
       const auto* model = std::get_if<RewrittenModel>(&result);
@@ -136,7 +137,7 @@ TEST(JoinedBesideTest, RowsAtCountedPlacesAreNotThePresent) {
                                                     groupedAttention),
                                         toolkit, folder);
   RewriteRequest request;
-  request.target = "kvopt";
+  request.form = valueOrThrow(presetForm("kvopt"));
   const RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   const auto* refused = std::get_if<RefusedModel>(&result);
@@ -152,7 +153,7 @@ TEST(JoinedBesideTest, OtherRowsAreNotThePresent) {
   TemporaryFolder folder;
   const std::string path = writtenModel(besideText("qt, kt, vt", "", joins, true), toolkit, folder);
   RewriteRequest request;
-  request.target = "kvopt";
+  request.form = valueOrThrow(presetForm("kvopt"));
   const RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   const auto* refused = std::get_if<RefusedModel>(&result);

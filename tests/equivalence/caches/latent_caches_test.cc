@@ -1,4 +1,5 @@
 // Decoders whose keys and values are expanded from rows of fewer columns before they are cached.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/caches/cache_plan.h"
@@ -119,10 +120,11 @@ decoder (int64[B, S] input_ids, float[B, 4, P, 5] past_k, float[B, 4, P, 4] past
 class LatentCaches : public testing::Test {
 protected:
   /// Rewritten for a target, compressed before.
-  RewrittenModel compressed(const std::string& path, const char* target, const char* capacity) {
+  RewrittenModel compressed(const std::string& path, const char* target,
+                            std::optional<int64_t> capacity) {
     RewriteRequest request;
-    request.target = target;
-    request.compressCaches = true;
+    request.form = valueOrThrow(presetForm(target));
+    request.form.isLatent = true;
     request.capacity = capacity;
     request.verification = VerificationExtent::Off;
     auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
@@ -141,7 +143,7 @@ TEST_F(LatentCaches, HoldRowsOfFewerColumnsInEveryTarget) {
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : {"latent", "kvopt", "onnx24", "blocks:4", "primitive"}) {
       SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
-      const RewrittenModel latent = compressed(path, target, "32");
+      const RewrittenModel latent = compressed(path, target, 32);
       ASSERT_EQ(latent.manifest.caches.size(), 1U);
       const ManifestCache& cache = latent.manifest.caches.front();
       EXPECT_EQ(cache.role, CacheRole::Latent);
@@ -164,7 +166,7 @@ TEST_F(LatentCaches, HoldRowsOfFewerColumnsInEveryTarget) {
 
 TEST_F(LatentCaches, StayWhatTheyAreInAnotherTarget) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
-  const RewrittenModel first = compressed(path, "latent", "dynamic");
+  const RewrittenModel first = compressed(path, "latent", std::nullopt);
   const std::string file = folder.path("first.onnx");
   successOrThrow(exportModel(*first.model, file));
   const DrivenModel second = rewritten(file, toolkit, "capacity=32", "onnx24");
@@ -180,8 +182,8 @@ TEST_F(LatentCaches, StayWhatTheyAreInAnotherTarget) {
 TEST_F(LatentCaches, HoldRoundedRows) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
   RewriteRequest request;
-  request.target = "latent";
-  request.cacheDtype = "float16";
+  request.form = valueOrThrow(presetForm("latent"));
+  request.form.rows = RowKind::Float16;
   auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   const auto* latent = std::get_if<RewrittenModel>(&result);
   ASSERT_TRUE(latent) << std::get<RefusedModel>(result).message;
@@ -196,7 +198,7 @@ TEST_F(LatentCaches, HoldRoundedRows) {
 
 TEST_F(LatentCaches, AreQuantized) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
-  const RewrittenModel latent = compressed(path, "int8", "32");
+  const RewrittenModel latent = compressed(path, "int8", 32);
   ASSERT_EQ(latent.manifest.caches.size(), 2U);
   const ManifestCache& codes = latent.manifest.caches[0];
   EXPECT_EQ(codes.role, CacheRole::Latent);
@@ -218,7 +220,7 @@ class SavedLatentCaches : public LatentCaches, public testing::WithParamInterfac
 
 TEST_P(SavedLatentCaches, GoOn) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
-  const RewrittenModel latent = compressed(path, GetParam(), "32");
+  const RewrittenModel latent = compressed(path, GetParam(), 32);
   DrivenModel driven;
   driven.manifest = latent.manifest;
   const std::string file = folder.path("latent.onnx");
@@ -290,7 +292,7 @@ TEST_F(LatentCaches, HoldValuesThatAreColumnsOfKeys) {
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : {"latent", "onnx24", "primitive"}) {
       SCOPED_TRACE(fmt::format("{} --to {}", name, target));
-      const RewrittenModel latent = compressed(path, target, "32");
+      const RewrittenModel latent = compressed(path, target, 32);
       ASSERT_EQ(latent.manifest.caches.size(), 1U);
       EXPECT_EQ(latent.manifest.caches.front().past, "past_k");
       EXPECT_EQ(std::get<int64_t>(latent.manifest.caches.front().shape[3]), 8);
@@ -312,7 +314,7 @@ TEST_F(LatentCaches, AreNoColumnsOfOtherKeys) {
   v = Identity (turned))"),
                                         toolkit, folder);
   RewriteRequest request;
-  request.target = "latent";
+  request.form = valueOrThrow(presetForm("latent"));
   auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   ASSERT_TRUE(std::holds_alternative<RefusedModel>(result));
   EXPECT_EQ(reasonName(std::get<RefusedModel>(result).sites.front().failure.code), "not-low-rank");
@@ -381,7 +383,7 @@ TEST_F(LatentCaches, AreNoFunctionsOfAnythingElse) {
     text.replace(text.find("int64[1] l0 ="), 13, "int64[1] sixteen = {16}, int64[1] l0 =");
     const std::string path = writtenModel(text, toolkit, folder);
     RewriteRequest request;
-    request.target = "latent";
+    request.form = valueOrThrow(presetForm("latent"));
     auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
     const auto* refused = std::get_if<RefusedModel>(&result);
     ASSERT_TRUE(refused);
@@ -400,7 +402,7 @@ TEST(LatentCorpus, ExpandedLatentAttentionIsCompressed) {
   unsigned compressed = 0;
   for (const std::string& path : models) {
     RewriteRequest request;
-    request.target = "latent";
+    request.form = valueOrThrow(presetForm("latent"));
     auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
     const auto* latent = std::get_if<RewrittenModel>(&result);
     if (!latent || llvm::none_of(latent->manifest.caches, [](const ManifestCache& cache) {

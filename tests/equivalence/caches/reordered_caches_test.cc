@@ -1,4 +1,5 @@
 // Decoders for beam search, whose caches are rearranged between steps.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/caches/cache_plan.h"
@@ -184,7 +185,7 @@ TEST_F(ReorderedCaches, AreRefusedByTargetsThatChangePadding) {
   for (const char* target : {"kvopt", "ort-gqa"}) {
     SCOPED_TRACE(target);
     RewriteRequest request;
-    request.target = target;
+    request.form = valueOrThrow(presetForm(target));
     request.verification = VerificationExtent::Off;
     const RewriteResult result =
         valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));

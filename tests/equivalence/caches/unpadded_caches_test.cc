@@ -1,5 +1,6 @@
 // Models that count the tokens of each batch row by a mask, rewritten for batches that are never
 // padded: their caches may then be in blocks or rings, which have one length for all rows.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "ir/text/reader.h"
 #include "support/format.h"
@@ -48,9 +49,10 @@ protected:
   RewriteResult written(const std::string& text, const std::string& target,
                         const std::string& padding = "none") {
     RewriteRequest request;
-    request.target = target;
-    request.padding = padding;
-    request.capacity = llvm::StringRef(target).startswith("ring") ? "dynamic" : "64";
+    request.form = valueOrThrow(presetForm(target));
+    request.padding = padding == "none" ? PaddedRows::None : PaddedRows::Any;
+    if (!llvm::StringRef(target).startswith("ring"))
+      request.capacity = 64;
     request.verification = VerificationExtent::Full;
     return valueOrThrow(rewrite(
         valueOrThrow(openModel(writtenModel(text, toolkit, folder), toolkit)), request, toolkit));
@@ -124,9 +126,9 @@ TEST_F(UnpaddedCaches, HaveAttentionWithoutMasks) {
     for (const char* target : {"kvopt", "paged:16"}) {
       SCOPED_TRACE(fmt::format("{} --to {}", model, target));
       RewriteRequest request;
-      request.target = target;
-      request.padding = "none";
-      request.capacity = "64";
+      request.form = valueOrThrow(presetForm(target));
+      request.padding = PaddedRows::None;
+      request.capacity = 64;
       request.verification = VerificationExtent::Full;
       const RewriteResult result = valueOrThrow(rewrite(
           valueOrThrow(openModel(modelFolder(model) + "/model.onnx", toolkit)), request, toolkit));
@@ -195,8 +197,8 @@ TEST_F(UnpaddedCaches, AreSaidSoAfterAnotherRewrite) {
   const std::string path = folder.path("in-place.onnx");
   successOrThrow(exportModel(*unpadded.model, path));
   RewriteRequest request;
-  request.target = "onnx24";
-  request.capacity = "64";
+  request.form = valueOrThrow(presetForm("onnx24"));
+  request.capacity = 64;
   const RewriteResult again =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   const auto* second = std::get_if<RewrittenModel>(&again);

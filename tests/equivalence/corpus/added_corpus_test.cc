@@ -1,6 +1,7 @@
 // Every decoder of the corpora, as an export without caches would have written it, gets caches and
 // then computes what was recorded for the decoder itself: the table of
 // tests/golden/added_caches.txt.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/verify/references.h"
 #include "runtime/equivalence/reference.h"
@@ -59,7 +60,7 @@ protected:
     successOrThrow(exportModel(*model, file));
     RewriteRequest request;
     request.addCaches = true;
-    request.target = "primitive";
+    request.form = valueOrThrow(presetForm("primitive"));
     RewriteResult result =
         valueOrThrow(rewrite(valueOrThrow(openModel(file, toolkit)), request, toolkit));
     if (const auto* refused = std::get_if<RefusedModel>(&result))

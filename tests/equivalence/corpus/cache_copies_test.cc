@@ -1,5 +1,6 @@
 // How many bytes of its caches a decode step copies, before and after every rewrite that updates
 // caches in place, as the runtime counts them: the table of tests/golden/cache_copies.txt.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/verify/plan.h"
@@ -62,9 +63,9 @@ std::string cellOf(const Model& model, const Manifest& manifest, const Toolkit& 
 std::string rewrittenCell(const std::string& path, const char* target, const Toolkit& toolkit,
                           std::optional<int64_t>& bytes) {
   RewriteRequest request;
-  request.target = target;
+  request.form = valueOrThrow(presetForm(target));
   request.verification = VerificationExtent::Off;
-  request.capacity = std::to_string(rowsOfBuffers);
+  request.capacity = rowsOfBuffers;
   auto result = rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit);
   if (!result)
     return llvm::toString(result.takeError());

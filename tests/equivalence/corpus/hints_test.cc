@@ -1,5 +1,6 @@
 // Every hint applies to the model that it is given for: what it says is missing is missing, and the
 // target that it names takes the site.
+#include "driver/forms/form_table.h"
 #include "driver/recover.h"
 #include "driver/rewrite/rewrite.h"
 #include "ir/text/reader.h"
@@ -74,7 +75,7 @@ bool everythingIsDeclared(const std::string&, Graph& graph, const std::string&, 
 bool mayGetCaches(const std::string& path, Graph&, const std::string&, const Toolkit& toolkit) {
   RewriteRequest request;
   request.addCaches = true;
-  request.target = "primitive";
+  request.form = valueOrThrow(presetForm("primitive"));
   request.verification = VerificationExtent::Off;
   auto result = rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit);
   if (!result) {

@@ -1,5 +1,6 @@
 // The ONNX project's node cases, rewritten for every target and run on the recorded inputs as the
 // manifest says: the table of tests/golden/onnx_nodes.txt.
+#include "driver/forms/form_table.h"
 #include "driver/recover.h"
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
@@ -34,9 +35,9 @@ public:
   /// `equal`, `nothing`, `refused (code)`, or what is wrong.
   std::string verdict() {
     RewriteRequest request;
-    request.target = target;
+    request.form = valueOrThrow(presetForm(target));
     request.verification = VerificationExtent::Off;
-    request.capacity = std::to_string(cacheCapacity);
+    request.capacity = cacheCapacity;
     auto model = openModel(folder + "/model.onnx", toolkit);
     if (!model)
       return llvm::toString(model.takeError());

@@ -1,5 +1,6 @@
 // Every decoder of the corpora, exported for one step only and made dynamic again, computes what it
 // did before: the table of tests/golden/freed_extents.txt.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/verify/references.h"
 #include "tests/equivalence/corpus/corpus.h"
@@ -56,7 +57,7 @@ std::string freedCell(const std::string& path, const StepExtents& step, bool fol
   successOrThrow(exportModel(*fixed, file));
   RewriteRequest request;
   request.freeExtents = true;
-  request.target = "primitive";
+  request.form = valueOrThrow(presetForm("primitive"));
   RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(file, toolkit)), request, toolkit));
   if (const auto* refused = std::get_if<RefusedModel>(&result)) {
@@ -132,7 +133,7 @@ TEST(FreedCorpus, FixedExportsComputeWhatWasRecorded) {
     SCOPED_TRACE(name);
     RewriteRequest request;
     request.freeExtents = true;
-    request.target = "primitive";
+    request.form = valueOrThrow(presetForm("primitive"));
     RewriteResult result = valueOrThrow(
         rewrite(valueOrThrow(openModel((folder / name / "model.onnx").string(), toolkit)), request,
                 toolkit));

@@ -1,5 +1,6 @@
 // Decoders that were exported for one number of batch rows, tokens and earlier tokens compute the
 // same for others once those are symbols, and stay as they are where that is not known.
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -196,7 +197,7 @@ protected:
   RewriteResult freed(const std::string& text, const std::string& target = "primitive") {
     RewriteRequest request;
     request.freeExtents = true;
-    request.target = target;
+    request.form = valueOrThrow(presetForm(target));
     return valueOrThrow(rewrite(
         valueOrThrow(openModel(writtenModel(text, toolkit, folder), toolkit)), request, toolkit));
   }
@@ -531,7 +532,7 @@ TEST_F(FreedExtentsTest, ExportsForOneTokenTakeSeveral) {
     SCOPED_TRACE(name);
     RewriteRequest request;
     request.freeExtents = true;
-    request.target = "kvopt";
+    request.form = valueOrThrow(presetForm("kvopt"));
     auto result = valueOrThrow(
         rewrite(valueOrThrow(openModel((corpusFolder() / name / "model.onnx").string(), toolkit)),
                 request, toolkit));

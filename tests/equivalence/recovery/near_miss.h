@@ -2,6 +2,7 @@
 // reason, nothing is written, and what normalization did to it does not change one bit.
 #pragma once
 
+#include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 #include "tests/equivalence/caches/mutated_decoder.h"
 
@@ -95,7 +96,7 @@ protected:
         << (reasons.empty() ? "no refusal" : reasons.front());
 
     driver::RewriteRequest request;
-    request.target = "kvopt";
+    request.form = valueOrThrow(presetForm("kvopt"));
     const driver::RewriteResult result = valueOrThrow(
         driver::rewrite(valueOrThrow(driver::openModel(path, toolkit)), request, toolkit));
     const auto* refused = std::get_if<driver::RefusedModel>(&result);

@@ -1,6 +1,7 @@
 // A shipped model with caches in blocks of fixed extents, next to the exported one.
 #pragma once
 
+#include "driver/forms/form_table.h"
 #include "driver/variants.h"
 #include "driver/verify/references.h"
 #include "runtime/equivalence/comparison.h"
@@ -134,8 +135,8 @@ protected:
     for (const std::string& name : sampleOf(foldersWith(corpusFolder(), "ref")))
       models.push_back((corpusFolder() / name / "model.onnx").string());
     EXPECT_FALSE(models.empty());
-    return valueOrThrow(
-        driver::compareWithReferences(models, {driver::ModelForm::Shared}, 1, toolkit, target));
+    return valueOrThrow(driver::compareWithReferences(
+        models, {driver::ModelForm::Shared}, 1, toolkit, valueOrThrow(driver::presetForm(target))));
   }
 
   /// Whatever equals its reference in one table does in the other, and nothing else.

@@ -1,5 +1,6 @@
 // Models written in ONNX's own operators against the models that came in, and against what PyTorch
 // computed.
+#include "driver/forms/form_table.h"
 #include "driver/verify/references.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/corpus/reference_rows.h"
@@ -122,7 +123,8 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   };
   for (const auto& [target, reasons] : refused) {
     SCOPED_TRACE(target);
-    llvm::Expected<ReferenceTable> table = compareWithReferences(paths, forms, 1, toolkit, target);
+    llvm::Expected<ReferenceTable> table =
+        compareWithReferences(paths, forms, 1, toolkit, valueOrThrow(presetForm(target)));
     ASSERT_TRUE(static_cast<bool>(table));
     EXPECT_TRUE(table->equal()) << failuresOf(*table);
     for (const ReferenceRow& row : table->rows)

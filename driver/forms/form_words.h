@@ -1,0 +1,33 @@
+// From the words that a user gives for a form to the form.
+#pragma once
+
+#include "driver/forms/form.h"
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+#include <vector>
+
+namespace kvopt::driver {
+
+/// The options that choose a form, as they are given; empty for those that are not.
+struct FormWords {
+  std::string to;         ///< an engine or a preset: `ort`, `blocks:64`
+  std::string cache;      ///< `ring`, `blocks:64`
+  std::string rows;       ///< `int8`
+  std::string cacheDtype; ///< an older name of `rows`
+  std::string split;      ///< `tiles:16`
+  bool latent = false;
+  std::optional<int64_t> opset;
+};
+
+/// The forms that the words allow, in the order in which they are tried: one, or, where no engine
+/// is chosen, one for each engine that most users want and that has the rest: ONNX Runtime, then
+/// ONNX's own operators; where neither has it, the first other engine that does. Fails for words
+/// that contradict each other: the message names two of them and what is possible.
+llvm::Expected<std::vector<Form>> chooseForms(const FormWords& words);
+
+/// The form that the words say, for commands with a default engine.
+llvm::Expected<Form> chooseForm(FormWords words, const char* defaultEngine);
+
+} // namespace kvopt::driver

@@ -1,0 +1,13 @@
+// The known word that a misspelled one is nearest to.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kvopt::driver {
+
+/// The known word that differs from `word` in the fewest letters; empty where none is near.
+std::string nearestWord(std::string_view word, std::span<const std::string> known);
+
+} // namespace kvopt::driver

@@ -1,0 +1,77 @@
+// Which passes a request needs, in their order.
+#include "driver/rewrite/rewrite_passes.h"
+
+#include "driver/recover.h"
+
+namespace kvopt::driver {
+using namespace ir;
+using namespace passes;
+using namespace targets;
+using namespace transforms;
+
+namespace {
+
+/// Adds the passes up to sites with their masks.
+void addPreparation(PassManager& manager, const RewriteRequest& request,
+                    std::optional<FreedAxes> freed) {
+  if (freed) {
+    manager.addNamed(readingPasses);
+    manager.add("free-extents", makeFreeExtents(*freed));
+  } else {
+    manager.addNamed({"restore-caches"});
+  }
+  if (request.oneBranch) {
+    manager.addNamed(recoveryPasses);
+    manager.add("specialise-branch", makeBranchWithPast());
+  }
+  manager.addNamed(recoveryPasses);
+  if (request.padding == PaddedRows::None) {
+    manager.addNamed({"assume-no-padding"});
+    manager.add("prove-masks", makeProveMasks({.neverPadded = true}));
+    manager.addNamed({"detect-sites"});
+  }
+  // A model that gets caches has fewer keys than before: padding cannot average over all of them.
+  if (request.addCaches || request.hiddenRows == HiddenRows::Undefined) {
+    manager.add("prove-masks", makeProveMasks({.hiddenRowsUndefined = true}));
+    manager.addNamed({"detect-sites"});
+  }
+  if (freed)
+    manager.addNamed({"prove-extents", "detect-sites"});
+}
+
+} // namespace
+
+void addRewritePasses(PassManager& manager, const RewriteRequest& request,
+                      const TargetChoice& target, std::optional<FreedAxes> freed) {
+  addPreparation(manager, request, freed);
+  if (request.addCaches)
+    manager.addNamed({"add-caches", "detect-sites"});
+  // Caches are compressed before rows are rounded and the target is asked.
+  const bool roundsRows = request.form.roundsRows();
+  if (request.form.isLatent && (!target.target->compressesCaches() || roundsRows))
+    manager.addNamed({"compress-caches", "detect-sites"});
+  if (roundsRows) {
+    manager.add("narrow-caches",
+                makeNarrowCaches(request.form.rows == RowKind::Float16 ? ElementType::Float16
+                                                                       : ElementType::BFloat16));
+    manager.addNamed({"detect-sites"});
+  }
+  LowerRequest lower;
+  lower.target = target.target;
+  lower.options = {request.capacity, request.layers, target.size, request.tileState};
+  lower.requiresAll = request.require == LayerRequirement::All;
+  manager.add("lower", makeLower(std::move(lower)));
+  manager.addNamed({"eliminate-dead-nodes"});
+}
+
+void addFirstStepPasses(PassManager& manager, const RewriteRequest& request, const Target& plain) {
+  addPreparation(manager, request, std::nullopt);
+  manager.add("add-caches", makeAddCaches(CachedPart::FirstStep));
+  manager.addNamed({"detect-sites"});
+  LowerRequest lower;
+  lower.target = &plain;
+  manager.add("lower", makeLower(std::move(lower)));
+  manager.addNamed({"eliminate-dead-nodes"});
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,27 @@
+// The passes of a rewrite.
+#pragma once
+
+#include "driver/rewrite/request.h"
+#include "passes/pass_manager.h"
+#include "passes/transforms/configured_passes.h"
+
+#include <optional>
+
+namespace kvopt::driver {
+
+/// Standard operators and caches that grow.
+inline constexpr Form plainForm{Engine::Primitive, CacheKind::Grow, RowKind::Same, false,
+                                SplitKind::None,   std::nullopt};
+
+/// Adds the passes that recover the model and lower it to the target. `freed` are the extents that
+/// become symbols first; nullopt: none.
+void addRewritePasses(passes::PassManager& manager, const RewriteRequest& request,
+                      const targets::TargetChoice& target,
+                      std::optional<transforms::FreedAxes> freed);
+
+/// Adds the passes that leave what is computed once for an encoded sequence, in the form of
+/// `plain`, the target of `plainForm`.
+void addFirstStepPasses(passes::PassManager& manager, const RewriteRequest& request,
+                        const targets::Target& plain);
+
+} // namespace kvopt::driver
