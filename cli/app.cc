@@ -5,7 +5,7 @@
 #include "cli/support/command.h"
 #include "cli/support/option_values.h"
 #include "cli/support/style.h"
-#include "ir/verify/model_gate.h"
+#include "driver/options/nearest_word.h"
 #include "support/format.h"
 
 #include <CLI/CLI.hpp>
@@ -140,24 +140,6 @@ void printErr(const SafeText& text) {
   std::fwrite(text.str().data(), 1, text.str().size(), stderr);
 }
 
-void addCommonOptions(CLI::App& command, CommandContext& context,
-                      const std::vector<std::string>& formats) {
-  command
-      .add_option("--format", context.common.format,
-                  fmt::format("{} or {}", fmt::join(formats.begin(), formats.end() - 1, ", "),
-                              formats.back()))
-      ->check(CLI::IsMember(formats));
-  command.add_option("--color", context.common.color, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  command
-      .add_option("--max-nodes", context.toolkit.limits.maxNodes,
-                  "Most nodes of a model whose functions are expanded")
-      ->check(CLI::Range(uint64_t{1}, maxExpandedNodes));
-  command.add_flag("-v,--verbose", context.common.verbose,
-                   "Say on stderr what is done and how long it takes");
-  command.add_flag("-q,--quiet", context.common.quiet, "Say nothing on stderr but errors");
-}
-
 namespace {
 
 int run(const CLI::App& command, CommandContext& context) {
@@ -197,18 +179,6 @@ std::string unknownWord(const CLI::App& app) {
   return words.empty() ? "" : words.front();
 }
 
-/// The known word nearest to `word`, unless none is near.
-std::string nearest(llvm::StringRef word, llvm::ArrayRef<std::string> known) {
-  unsigned least = std::max<unsigned>(1, static_cast<unsigned>(word.size()) / 3) + 1;
-  std::string found;
-  for (const std::string& candidate : known)
-    if (unsigned distance = word.edit_distance(candidate, true, least); distance < least) {
-      least = distance;
-      found = candidate;
-    }
-  return found;
-}
-
 /// What is wrong with the arguments, in one sentence.
 std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
@@ -236,7 +206,7 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   std::string problem = isOption          ? fmt::format("unknown option '{}'", word)
                         : command == &app ? fmt::format("unknown command '{}'", word)
                                           : fmt::format("unexpected argument '{}'", word);
-  std::string meant = isOption || command == &app ? nearest(word, known) : "";
+  std::string meant = isOption || command == &app ? nearestWord(word, known) : "";
   return problem + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
 }
 
@@ -255,7 +225,6 @@ void addCommands(CLI::App& app, CommandContext& context) {
   addOptCommand(app, context);
   addListCommand(app, context);
   addCompletionCommand(app, context);
-  checkOptionValues(app);
 }
 
 int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), bool endsProcess) {
@@ -266,7 +235,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
   app.require_subcommand(1);
   app.footer("Examples:\n"
              "  kvopt inspect decoder.onnx\n"
-             "  kvopt rewrite decoder.onnx -o fused.onnx --to kvopt --verify quick\n"
+             "  kvopt rewrite decoder.onnx -o fused.onnx\n"
              "  kvopt bench decoder.onnx fused.onnx -d 0,1024,4096\n"
              "  kvopt run fused.onnx --tokens 1,2,3 --steps 16 --stats\n\n"
              "Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
@@ -324,7 +293,7 @@ std::vector<OptionFacts> describeOptions() {
   CLI::App app;
   CommandContext context;
   addCommands(app, context);
-  return optionFacts(app, context);
+  return optionFacts(context);
 }
 
 int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit)) {

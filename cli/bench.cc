@@ -2,6 +2,7 @@
 #include "cli/bench/bench_rounds.h"
 #include "cli/report/latency_plot.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "cli/support/progress.h"
 #include "driver/recover.h"
 #include "runtime/threads/cpu_count.h"
@@ -113,38 +114,17 @@ void addBenchCommand(CLI::App& app, CommandContext& context) {
       "  kvopt bench decoder.onnx fused.onnx -p 0 -n 64 -d 0,4096,16384 -t 1 --plot latency.svg\n"
       "  kvopt bench fused.onnx -o csv > fused.csv");
   BenchPlan& plan = options->plan;
-  addModelPath(*command, context, "models", plan.models, "ONNX files; ratios are to the first")
-      ->required();
-  command->add_option("-p,--prompt", plan.promptTokens, "Tokens of the measured prefill; 0: none")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
-      ->capture_default_str();
-  command
-      ->add_option("-n,--decode", plan.decodeTokens,
-                   "Decode steps of a repetition, from each depth on; 0: none")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
-      ->capture_default_str();
-  command->add_option("-d,--depth", plan.depths, "Tokens in the cache before the first step")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
-      ->capture_default_str();
-  command->add_option("-r,--repetitions", plan.repetitions, "Repetitions")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  command
-      ->add_option("-t,--threads", plan.threads,
-                   "Numbers of threads; unless given, 1 and one a physical core")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1u, 1024u));
-  command->add_option("-b,--batch", plan.batch, "Batch size")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  command->add_option("-o,--output", options->output, "md, csv or json, on stdout")
-      ->check(CLI::IsMember({"md", "csv", "json"}));
-  addOutputPath(*command, context, "--plot", options->plot,
-                "SVG file to draw latency against context into, with the read floor");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, Command::Bench);
+  add.add("models", plan.models);
+  add.add("--prompt", plan.promptTokens);
+  add.add("--decode", plan.decodeTokens);
+  add.add("--depth", plan.depths)->allow_extra_args(false);
+  add.add("--repetitions", plan.repetitions);
+  add.add("--threads", plan.threads)->allow_extra_args(false);
+  add.add("--batch", plan.batch);
+  add.add("--output", options->output);
+  add.add("--plot", options->plot);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return bench(*options, context); };
   });

@@ -2,6 +2,7 @@
 #include "cli/report/difference_drawing.h"
 #include "cli/report/difference_report.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -75,10 +76,11 @@ void addDiffCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<DiffOptions>();
   CLI::App* command =
       app.add_subcommand("diff", "What changed between two models, attention by attention");
-  addModelPath(*command, context, "before", options->before, "ONNX file")->required();
-  addModelPath(*command, context, "after", options->after, "ONNX file")->required();
-  command->add_option("--layer", options->layer, "One attention block");
-  addCommonOptions(*command, context, {"text", "json", "svg"});
+  CommandOptions add(*command, context, Command::Diff);
+  add.add("before", options->before);
+  add.add("after", options->after);
+  add.add("--layer", options->layer);
+  add.addCommon();
   command->footer("The picture of --format svg is of the first block that changed, or of --layer.");
   command->callback([options, &context] {
     context.action = [options, &context] { return diff(*options, context); };

@@ -2,6 +2,7 @@
 // missed.
 #include "cli/report/explanation_report.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "cli/support/form_options.h"
 
 #include <CLI/CLI.hpp>
@@ -40,15 +41,14 @@ void addExplainCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App* command =
       app.add_subcommand("explain", "Every attention site: how it was matched, or why missed");
-  addModelPath(*command, context, "model", options->model, "ONNX file")->required();
-  addFormOptions(*command, options->words);
-  command->add_option("--layer", options->request.layer, "This site only");
-  command->add_option("--rule", options->request.rule,
-                      "Where this rule was applied, and how near it came");
-  command->add_option("--step-budget", options->request.matcher.stepBudget,
-                      "Places that the matcher tries at one root before it gives up");
-  command->add_option("--disable", options->request.disabled, "A rule or pass to leave out");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, driver::Command::Explain);
+  add.add("model", options->model);
+  addFormOptions(add, options->words);
+  add.add("--layer", options->request.layer);
+  add.add("--rule", options->request.rule);
+  add.add("--step-budget", options->request.matcher.stepBudget);
+  add.add("--disable", options->request.disabled);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return runExplain(*options, context); };
   });

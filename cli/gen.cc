@@ -1,6 +1,7 @@
 // kvopt gen: decoders of any size with random weights.
 #include "cli/report/byte_text.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
 #include "support/format.h"
@@ -63,13 +64,6 @@ constexpr CacheName cacheNames[] = {{"growing", DecoderCache::Growing},
                                     {"static", DecoderCache::Static},
                                     {"last-rows", DecoderCache::LastRows},
                                     {"none", DecoderCache::None}};
-
-template <class Table> std::vector<std::string> namesOf(const Table& table) {
-  std::vector<std::string> names;
-  for (const auto& entry : table)
-    names.emplace_back(entry.name);
-  return names;
-}
 
 llvm::Expected<DecoderSpec> specOf(const GenOptions& options) {
   DecoderSpec spec = options.spec;
@@ -174,59 +168,33 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
   DecoderSpec& spec = options->spec;
   spec.vocabulary = 32000;
   CLI::App* command = app.add_subcommand("gen", "Write a decoder of any size with random weights");
-  command->add_option("kind", options->kind, "What kind of decoder")
-      ->required()
-      ->check(CLI::IsMember(namesOf(kinds)));
-  addOutputPath(*command, context, "-o,--output", options->output, "ONNX file to write")
-      ->required();
-  command->add_option("--layers", spec.layers, "Layers")->capture_default_str();
-  command->add_option("--hidden", spec.hidden, "Width of the residual stream")
-      ->capture_default_str();
-  command->add_option("--heads", spec.heads, "Query heads")->capture_default_str();
-  command->add_option("--kv-heads", spec.kvHeads,
-                      "Key/value heads; a quarter of the heads if not given");
-  command->add_option("--head-dim", spec.headWidth, "Width of a head; hidden / heads if not given");
-  command->add_option("--intermediate", spec.intermediate,
-                      "Width of the feed-forward part; 4 * hidden if not given");
-  command->add_option("--vocab", spec.vocabulary, "Tokens")->capture_default_str();
-  command->add_option("--max-positions", spec.maxPositions, "Rows of tables of positions")
-      ->capture_default_str();
-  command->add_option("--window", spec.window, "Keys that a query of kind window sees; 1024");
-  command->add_option("--rope-dim", spec.ropeWidth, "Rotated columns of a key of kind mla");
-  command->add_option("--value-dim", spec.valueWidth, "Columns of a value of kind mla");
-  command->add_option("--latent-dim", spec.latentWidth, "Columns of a latent row of kind mla");
-  command->add_option("--dtype", options->type, "Of weights and caches; int4 has float32 caches")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int4"}));
-  command
-      ->add_option("--spelling", options->spelling,
-                   "torchscript, dynamo: primitive operators; attention: ONNX's operator; gqa: "
-                   "com.microsoft's GroupQueryAttention, which hybrids have")
-      ->check(CLI::IsMember(namesOf(spellings)));
-  command->add_flag("--transposed-weights", spec.transposedWeights,
-                    "Linear layers hold [out,in] and a Transpose node");
-  command->add_flag("--merged", spec.merged, "Two branches, one of which ignores the past");
-  command
-      ->add_option(
-          "--cache", options->cache,
-          "growing; static: of --max-positions rows; last-rows: as many as the window needs; "
-          "none: every step gets the whole sequence")
-      ->check(CLI::IsMember(namesOf(cacheNames)));
-  command
-      ->add_option("--cache-codes", options->codes,
-                   "Caches hold codes with constant scales: as GroupQueryAttention has them or, "
-                   "int8 with primitive operators, between QuantizeLinear and DequantizeLinear")
-      ->check(CLI::IsMember({"int8", "int4"}));
-  command->add_flag("--column-scales", spec.columnScales,
-                    "Codes have a scale for each column of a head instead of one for all");
-  command->add_option("--opset", spec.opset, "ONNX opset; what the spelling's exporter writes");
-  command->add_option("--seed", spec.seed, "Of the weights")->capture_default_str();
-  command
-      ->add_option("--external-data", options->external,
-                   "Weights in a file beside the model; auto: above 256 MiB")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  command->add_flag("--sparse", options->isHole,
-                    "Weights are zeros in a file that takes no room on the disk");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, Command::Gen);
+  add.add("kind", options->kind);
+  add.add("--output", options->output)->required();
+  add.add("--layers", spec.layers);
+  add.add("--hidden", spec.hidden);
+  add.add("--heads", spec.heads);
+  add.add("--kv-heads", spec.kvHeads);
+  add.add("--head-dim", spec.headWidth);
+  add.add("--intermediate", spec.intermediate);
+  add.add("--vocab", spec.vocabulary);
+  add.add("--max-positions", spec.maxPositions);
+  add.add("--window", spec.window);
+  add.add("--rope-dim", spec.ropeWidth);
+  add.add("--value-dim", spec.valueWidth);
+  add.add("--latent-dim", spec.latentWidth);
+  add.add("--dtype", options->type);
+  add.add("--spelling", options->spelling);
+  add.add("--transposed-weights", spec.transposedWeights);
+  add.add("--merged", spec.merged);
+  add.add("--cache", options->cache);
+  add.add("--cache-codes", options->codes);
+  add.add("--column-scales", spec.columnScales);
+  add.add("--opset", spec.opset);
+  add.add("--seed", spec.seed);
+  add.add("--external-data", options->external);
+  add.add("--sparse", options->isHole);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return gen(*options, context); };
   });

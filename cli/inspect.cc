@@ -3,6 +3,7 @@
 #include "cli/report/byte_text.h"
 #include "cli/report/site_table.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "cli/support/style.h"
 #include "driver/forms/form_table.h"
 #include "driver/inspect/site_facts.h"
@@ -287,13 +288,13 @@ void addInspectCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Every cache and attention site of a model; a table for several");
-  addModelPath(*command, context, "models", options->models, "ONNX files")->required();
-  command->add_option("--context", options->context, "Context length for cache sizes")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  CommandOptions add(*command, context, Command::Inspect);
+  add.add("models", options->models);
+  add.add("--context", options->context);
   command->footer(
       "In the table, causal is yes, no, ? (not proved), or if: proved on the condition that\n"
       "the positions fed count on from the past, which one model's report spells out.");
-  addCommonOptions(*command, context);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return inspect(*options, context); };
   });

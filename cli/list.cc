@@ -1,5 +1,6 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "driver/forms/form_table.h"
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
@@ -117,6 +118,29 @@ void printTargets(const CommandContext& context) {
   printJson(json);
 }
 
+std::vector<Row> optionRows() {
+  std::vector<Row> rows;
+  for (unsigned i = 0; i < commandCount; ++i)
+    for (const OptionInfo* option : optionsOf(static_cast<Command>(i)))
+      rows.push_back({fmt::format("{} {}", wordOf(static_cast<Command>(i)), option->name()),
+                      option->sentence});
+  return rows;
+}
+
+OrderedJson optionsJson() {
+  OrderedJson json = OrderedJson::array();
+  for (unsigned i = 0; i < commandCount; ++i)
+    for (const OptionInfo* option : optionsOf(static_cast<Command>(i)))
+      json.push_back({{"command", wordOf(static_cast<Command>(i))},
+                      {"name", option->name()},
+                      {"type", wordOf(option->type)},
+                      {"values", option->words()},
+                      {"default", *option->defaultValue == 0 ? OrderedJson(nullptr)
+                                                             : OrderedJson(option->defaultValue)},
+                      {"text", option->sentence}});
+  return json;
+}
+
 struct ListOptions {
   std::string what;
   bool markdown = false;
@@ -125,9 +149,16 @@ struct ListOptions {
 llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& context) {
   const std::string& what = options.what;
   if (options.markdown) {
-    if ((what != "reasons" && what != "targets") || context.common.json())
-      return usageError("--markdown is for: kvopt list reasons, kvopt list targets");
-    printOut(what == "targets" ? formsMarkdown(context.toolkit.targets) : reasonsMarkdown());
+    if (context.common.json())
+      return usageError("--markdown and --format json exclude each other");
+    if (what == "reasons")
+      printOut(reasonsMarkdown());
+    else if (what == "targets")
+      printOut(formsMarkdown(context.toolkit.targets));
+    else if (what == "options")
+      printOut(optionsMarkdown());
+    else
+      return usageError("--markdown is for: kvopt list reasons, targets, options");
     return ExitCode::Done;
   }
   if (what == "targets") {
@@ -138,10 +169,15 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
     printReasons(context);
     return ExitCode::Done;
   }
-  std::vector<Row> rows = rowsOf(what, context.toolkit);
+  std::vector<Row> rows = what == "options" ? optionRows() : rowsOf(what, context.toolkit);
   if (context.common.json()) {
     OrderedJson json;
     json["schema"] = "kvopt/list/1";
+    if (what == "options") {
+      json[what] = optionsJson();
+      printJson(json);
+      return ExitCode::Done;
+    }
     json[what] = OrderedJson::array();
     for (const Row& row : rows)
       json[what].push_back({{"name", row.name}, {"text", row.text}});
@@ -158,12 +194,10 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
 void addListCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* command = app.add_subcommand("list", "What kvopt knows");
-  command->add_option("what", options->what, "passes, rules, targets, ops, kernels or reasons")
-      ->required()
-      ->check(CLI::IsMember({"passes", "rules", "targets", "ops", "kernels", "reasons"}));
-  command->add_flag("--markdown", options->markdown,
-                    "Reasons or targets as the pages of docs have them");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, Command::List);
+  add.add("what", options->what);
+  add.add("--markdown", options->markdown);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return list(*options, context); };
   });

@@ -1,5 +1,6 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "driver/recover.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
@@ -113,23 +114,21 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
 void addOptCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<OptOptions>();
   CLI::App* command = app.add_subcommand("opt", "Run a pipeline of passes (for developers)");
-  addModelPath(*command, context, "model", options->input, "ONNX file (.onnx) or its textual form")
-      ->required();
-  command->add_option("--pipeline", options->pipeline, "pass,pass{key=value},…; may be empty");
-  addOutputPath(*command, context, "-o,--output", options->output, "Write a model instead of text");
-  command->add_option("--print-ir-before", options->printBefore, "A pass, or all");
-  command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
-  command->add_option("--disable", options->disabled, "A rule or pass to leave out");
-  command->add_option("--step-budget", options->matcher.stepBudget,
-                      "Places that the matcher tries at one root before it gives up");
-  addOutputPath(*command, context, "--reproducer", options->reproducer,
-                "Where a failing pass leaves its input");
-  command->add_flag("--explain", options->explain, "Print near misses after the model");
-  command->add_flag("--timing", options->timing, "Time of each pass");
-  command->add_flag("--statistics", options->statistics, "Counters of each pass");
-  command->add_flag("--no-verify", options->noVerify, "Do not verify after every pass");
-  command->add_flag("--types", options->types, "Print inferred types");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, Command::Opt);
+  add.add("model", options->input);
+  add.add("--pipeline", options->pipeline);
+  add.add("--output", options->output);
+  add.add("--print-ir-before", options->printBefore);
+  add.add("--print-ir-after", options->printAfter);
+  add.add("--disable", options->disabled);
+  add.add("--step-budget", options->matcher.stepBudget);
+  add.add("--reproducer", options->reproducer);
+  add.add("--explain", options->explain);
+  add.add("--timing", options->timing);
+  add.add("--statistics", options->statistics);
+  add.add("--no-verify", options->noVerify);
+  add.add("--types", options->types);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return opt(*options, context); };
   });

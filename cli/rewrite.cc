@@ -2,6 +2,7 @@
 #include "driver/rewrite/rewrite.h"
 #include "cli/report/rewrite_report.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "cli/support/form_options.h"
 #include "cli/support/input_option.h"
 #include "cli/support/token_file.h"
@@ -230,94 +231,54 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
   llvm_unreachable("the last form returns");
 }
 
-/// An option whose words stand for values.
-template <class T>
-CLI::Option* addWords(CLI::App& command, const char* name, T& value, const char* description,
-                      const std::vector<std::pair<std::string, T>>& words) {
-  return command
-      .add_option_function<std::string>(
-          name,
-          [&value, words](const std::string& given) {
-            for (const auto& [word, meaning] : words)
-              if (word == given)
-                value = meaning;
-          },
-          description)
-      ->check(CLI::IsMember([&] {
-        std::vector<std::string> names;
-        for (const auto& word : words)
-          names.push_back(word.first);
-        return names;
-      }()));
+/// The options that only `rewrite` has.
+void addRewriteOptions(CommandOptions& add, RewriteOptions& options) {
+  RewriteRequest& request = options.request;
+  add.add("--require", request.require,
+          {{"all", LayerRequirement::All}, {"any", LayerRequirement::Any}});
+  add.add("--layers", options.layers);
+  add.add("--hidden-rows", request.hiddenRows,
+          {{"exact", HiddenRows::Exact}, {"undefined", HiddenRows::Undefined}});
+  add.add("--padding", request.padding, {{"any", PaddedRows::Any}, {"none", PaddedRows::None}});
+  auto* text = add.addInput("--calibration-text", options.calibration.text, "the text");
+  add.addInput("--calibration-tokens", options.calibration.numbers, "the tokens")->excludes(text);
+  add.add("--calibration-context", request.calibrationContext);
+  add.add("--tile-state", request.tileState,
+          {{"float32", ElementType::Float}, {"float16", ElementType::Float16}});
+  add.add("--one-branch", request.oneBranch);
 }
 
 /// The options of commands that write a rewritten model.
-void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& options,
+void addRewriting(CLI::App* command, Command kind, const std::shared_ptr<RewriteOptions>& options,
                   CommandContext& context) {
   RewriteRequest& request = options->request;
   RewrittenPaths& paths = options->paths;
   request.print = [](const std::string& header, const std::string& text) {
     printErr(formatText("// ----- {} -----\n", header) + text);
   };
-  addModelPath(*command, context, "model", options->model, "ONNX file")->required();
-  auto* output = addOutputPath(*command, context, "-o,--output", paths.model, "File to write");
-  addFormOptions(*command, options->words);
-  command->add_option("--capacity", options->capacity, "Rows of a shared buffer, or dynamic");
-  if (!request.addCaches && !request.freeExtents) {
-    addWords<LayerRequirement>(*command, "--require", request.require, "all sites or none, or any",
-                               {{"all", LayerRequirement::All}, {"any", LayerRequirement::Any}});
-    command->add_option("--layers", options->layers, "Layers to rewrite, as 0-3,7");
-    addWords<HiddenRows>(
-        *command, "--hidden-rows", request.hiddenRows,
-        "exact; undefined: padding that sees no token may compute anything, so that more "
-        "masks become attributes",
-        {{"exact", HiddenRows::Exact}, {"undefined", HiddenRows::Undefined}});
-    addWords<PaddedRows>(
-        *command, "--padding", request.padding,
-        "any; none: batch rows are never padded, so that masks hide later keys only, and "
-        "lengths that are counted by a mask (GroupQueryAttention) are all the past's",
-        {{"any", PaddedRows::Any}, {"none", PaddedRows::None}});
-    auto* text =
-        addInputPath(*command, context, "--calibration-text", options->calibration.text, "the text",
-                     "Text to calibrate the scales of int8 and int4 codes with; its bytes "
-                     "are the tokens (byte-level models)");
-    addInputPath(*command, context, "--calibration-tokens", options->calibration.numbers,
-                 "the tokens",
-                 "Like --calibration-text, but token ids separated by white space or commas")
-        ->excludes(text);
-    command
-        ->add_option("--calibration-context", request.calibrationContext,
-                     "Calibrate in windows of this many tokens, each from empty caches (512)")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
-    addWords<ElementType>(*command, "--tile-state", request.tileState,
-                          "For tiles: the element type of what one tile hands to the next, float32 "
-                          "or float16",
-                          {{"float32", ElementType::Float}, {"float16", ElementType::Float16}});
-    command->add_flag("--one-branch", request.oneBranch,
-                      "Of a decoder with a branch for its first step, take the other branch for "
-                      "all steps; --verify compares both");
-  }
-  addWords<VerificationExtent>(*command, "--verify", request.verification, "off, quick or full",
-                               {{"off", VerificationExtent::Off},
-                                {"quick", VerificationExtent::Quick},
-                                {"full", VerificationExtent::Full}});
-  addInputOption(*command, options->inputs);
-  addOutputPath(*command, context, "--manifest", paths.manifest, "Where the manifest goes");
-  addOutputPath(*command, context, "--genai-config", paths.genaiConfig,
-                "For ort-gqa: where ONNX Runtime GenAI's configuration goes");
-  addWords<ExternalPlacement>(
-      *command, "--external-data", paths.weights,
-      "Weights in files beside the model: keep them there, copy them beside the output, or inline "
-      "them",
-      {{"keep", ExternalPlacement::Keep},
-       {"copy", ExternalPlacement::Copy},
-       {"inline", ExternalPlacement::Inline}});
-  command->add_option("--print-ir-after", request.printAfter, "A pass, or all");
-  command->add_option("--disable", request.disabled, "A rule or pass to leave out");
-  command->add_option("--step-budget", request.matcher.stepBudget,
-                      "Places that the matcher tries at one root before it gives up");
-  command->add_flag("--dry-run", options->dryRun, "Write nothing");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, kind);
+  add.add("model", options->model);
+  auto* output = add.add("--output", paths.model);
+  addFormOptions(add, options->words);
+  add.add("--capacity", options->capacity);
+  if (kind == Command::Rewrite)
+    addRewriteOptions(add, *options);
+  add.add("--verify", request.verification,
+          {{"off", VerificationExtent::Off},
+           {"quick", VerificationExtent::Quick},
+           {"full", VerificationExtent::Full}});
+  addInputOption(add, options->inputs);
+  add.add("--manifest", paths.manifest);
+  add.add("--genai-config", paths.genaiConfig);
+  add.add("--external-data", paths.weights,
+          {{"keep", ExternalPlacement::Keep},
+           {"copy", ExternalPlacement::Copy},
+           {"inline", ExternalPlacement::Inline}});
+  add.add("--print-ir-after", request.printAfter);
+  add.add("--disable", request.disabled);
+  add.add("--step-budget", request.matcher.stepBudget);
+  add.add("--dry-run", options->dryRun);
+  add.addCommon();
   command->callback([options, output, &context] {
     if (!options->dryRun && output->count() == 0)
       throw CLI::RequiredError("--output (or --dry-run)");
@@ -328,16 +289,23 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
 } // namespace
 
 void addRewriteCommand(CLI::App& app, CommandContext& context) {
-  addRewriting(app.add_subcommand("rewrite", "Write a model in the form of one target"),
-               std::make_shared<RewriteOptions>(), context);
+  CLI::App* command = app.add_subcommand("rewrite", "Write a model in another form");
+  command->footer("Examples:\n"
+                  "  kvopt rewrite decoder.onnx -o fused.onnx\n"
+                  "  kvopt rewrite decoder.onnx -o fused.onnx --to onnx --opset 23\n"
+                  "  kvopt rewrite decoder.onnx -o int8.onnx --to kvopt --rows int8 --verify full\n"
+                  "  kvopt rewrite decoder.onnx -o blocks.onnx --to kvopt --cache blocks:64 "
+                  "--capacity 4096\n\n"
+                  "kvopt list targets prints the table of all forms.");
+  addRewriting(command, Command::Rewrite, std::make_shared<RewriteOptions>(), context);
 }
 
 void addAddCacheCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RewriteOptions>();
   options->request.addCaches = true;
   options->defaultEngine = "primitive";
-  addRewriting(app.add_subcommand("add-cache", "Give caches to a decoder that has none"), options,
-               context);
+  addRewriting(app.add_subcommand("add-cache", "Give caches to a decoder that has none"),
+               Command::AddCache, options, context);
 }
 
 void addMakeDynamicCommand(CLI::App& app, CommandContext& context) {
@@ -346,7 +314,7 @@ void addMakeDynamicCommand(CLI::App& app, CommandContext& context) {
   options->defaultEngine = "primitive";
   addRewriting(app.add_subcommand("make-dynamic",
                                   "Give symbols to the batch, sequence and past of a fixed export"),
-               options, context);
+               Command::MakeDynamic, options, context);
 }
 
 } // namespace kvopt::cli

@@ -2,6 +2,7 @@
 #include "cli/report/run_report.h"
 #include "cli/report/step_dump.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "cli/support/input_option.h"
 #include "cli/support/progress.h"
 #include "driver/generate/decoding.h"
@@ -259,67 +260,35 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   return ExitCode::Done;
 }
 
-void addPromptOptions(CLI::App& command, RunOptions& options) {
-  auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
-  auto* tokens = command.add_option("--tokens", options.tokens,
-                                    "Prompt as token numbers: 1,2,3; again for a batch");
-  tokens->allow_extra_args(false);
-  command.add_option("--text", options.texts, "Prompt of a byte-level model; again for a batch")
-      ->allow_extra_args(false)
-      ->excludes(tokens);
-  command.add_option("--steps", options.steps, "Most tokens to generate")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--chunk", options.chunk, "Prefill chunk size in tokens")->check(positive);
-  command.add_option("--eos", options.stopTokens, "Token numbers to stop after")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command.add_option("--stop", options.stopTexts, "Text to stop after; may be given again")
-      ->allow_extra_args(false);
+void addPromptOptions(CommandOptions& add, RunOptions& options) {
+  auto* tokens = add.add("--tokens", options.tokens)->allow_extra_args(false);
+  add.add("--text", options.texts)->allow_extra_args(false)->excludes(tokens);
+  add.add("--steps", options.steps);
+  add.add("--chunk", options.chunk);
+  add.add("--eos", options.stopTokens)->allow_extra_args(false);
+  add.add("--stop", options.stopTexts)->allow_extra_args(false);
 }
 
-void addDraftOptions(CLI::App& command, RunOptions& options, CommandContext& context) {
-  auto* draft = addModelPath(
-      command, context, "--draft", options.draft,
-      "Model of the same vocabulary that guesses tokens, which the model checks several at a time");
-  command.add_option("--draft-tokens", options.draftTokens, "Most guesses before each step")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->needs(draft)
-      ->capture_default_str();
+void addSamplingOptions(CommandOptions& add, RunOptions& options) {
+  add.add("--temperature", options.temperature);
+  add.add("--top-k", options.topK);
+  add.add("--top-p", options.topP);
+  add.add("--seed", options.seed);
 }
 
-void addSamplingOptions(CLI::App& command, RunOptions& options) {
-  command.add_option("--temperature", options.temperature,
-                     "0: the most likely token, the default; else scores are divided by it. 1 "
-                     "where one of the next three is given");
-  command.add_option("--top-k", options.topK, "Draw from the K most likely tokens only");
-  command.add_option("--top-p", options.topP,
-                     "Draw from the most likely tokens that together have probability P only");
-  command.add_option("--seed", options.seed,
-                     "Seed of the draws: with equal scores the same text on every machine");
+void addDraftOptions(CommandOptions& add, RunOptions& options) {
+  auto* draft = add.add("--draft", options.draft);
+  add.add("--draft-tokens", options.draftTokens)->needs(draft);
 }
 
-void addCacheOptions(CLI::App& command, RunOptions& options, CommandContext& context) {
-  command
-      .add_option("--mode,--cache", options.mode,
-                  "shared: a buffer of fixed capacity; stateful: it grows")
-      ->check(CLI::IsMember({"shared", "stateful"}))
-      ->capture_default_str();
-  command
-      .add_option("--capacity", options.capacity,
-                  "Tokens the caches have room for; unless given, as many as are needed")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  addInputPath(command, context, "--load-cache", options.load, "the cache",
-               "Go on from a cache that --save-cache wrote");
-  command.add_option("--crop", options.crop, "Keep so many tokens of the loaded cache only")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+void addCacheOptions(CommandOptions& add, RunOptions& options) {
+  add.add("--mode", options.mode);
+  add.add("--capacity", options.capacity);
+  add.addInput("--load-cache", options.load, "the cache");
+  add.add("--crop", options.crop);
   // As text: a flag's number 0 would be read as false.
-  command.add_flag(
-      "--context-shift{4}", options.contextShift,
-      "When the caches are full, keep the first KEEP tokens (4 unless --context-shift=KEEP), drop "
-      "the older half of the others, and continue");
-  addOutputPath(command, context, "--save-cache", options.save,
-                "File to write the caches to in the end");
+  add.add("--context-shift", options.contextShift);
+  add.add("--save-cache", options.save);
 }
 
 } // namespace
@@ -337,24 +306,18 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
       "  kvopt run decoder.onnx --draft small.onnx --tokens 1,15043,29892 --stats\n"
       "  kvopt run decoder.onnx --tokens 1,2,3 --dump steps && kvopt verify fused.onnx --reference "
       "steps");
-  addModelPath(*command, context, "model", options->model, "ONNX file")->required();
-  addPromptOptions(*command, *options);
-  addSamplingOptions(*command, *options);
-  addDraftOptions(*command, *options, context);
-  addCacheOptions(*command, *options, context);
-  addInputOption(*command, options->inputs);
-  addOutputFolder(*command, context, "--dump", options->dump,
-                  "Folder to write inputs and outputs of every step to");
-  command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
-      ->check(CLI::Range(1u, 1024u));
-  command
-      ->add_option(
-          "--folded-constants-limit", options->foldedConstantsLimit,
-          "Bytes for constants computed once, when the session starts; what exceeds them is "
-          "computed in every step; default: a quarter of the machine's memory")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 60));
-  command->add_flag("--stats", options->statistics, "Speed and memory, on stderr or in the JSON");
-  addCommonOptions(*command, context);
+  CommandOptions add(*command, context, Command::Run);
+  add.add("model", options->model);
+  addPromptOptions(add, *options);
+  addSamplingOptions(add, *options);
+  addDraftOptions(add, *options);
+  addCacheOptions(add, *options);
+  addInputOption(add, options->inputs);
+  add.add("--dump", options->dump);
+  add.add("--threads", options->threads);
+  add.add("--folded-constants-limit", options->foldedConstantsLimit);
+  add.add("--stats", options->statistics);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return run(*options, context); };
   });

@@ -2,6 +2,7 @@
 #include "cli/report/data_set_report.h"
 #include "cli/report/reference_report.h"
 #include "cli/support/command.h"
+#include "cli/support/command_options.h"
 #include "cli/support/input_option.h"
 #include "cli/support/style.h"
 #include "cli/support/token_file.h"
@@ -239,75 +240,34 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App* command =
       app.add_subcommand("verify", "Compare two models, or one with recorded outputs, by running");
-  addModelPath(*command, context, "models", options->models,
-               "One ONNX file, two, or more with --references")
-      ->required();
-  auto* one = addInputPath(*command, context, "--reference", options->reference, "the recording",
-                           "Recorded steps, a file or a folder, or a folder of data sets in "
-                           "ONNX's own form (test_data_set_<k>)");
-  auto* all = command
-                  ->add_flag("--references", options->references,
-                             "Every case recorded beside every model, in a table")
-                  ->excludes(one);
-  command
-      ->add_option("--forms", options->forms,
-                   "With --references: exported, and rewritten with caches that are shared buffers "
-                   "(where the target has them) or stateful")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"exported", "shared", "stateful"}))
-      ->needs(all);
-  command
-      ->add_option("--to", options->target,
-                   "With --references: the target of rewritten forms (kvopt)")
-      ->needs(all);
-  auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
+  CommandOptions add(*command, context, Command::Verify);
+  add.add("models", options->models);
+  auto* one = add.addInput("--reference", options->reference, "the recording");
+  auto* all = add.add("--references", options->references)->excludes(one);
+  add.add("--forms", options->forms)->needs(all);
+  add.add("--to", options->target)->needs(all);
   const char* runs = "One run of your own in place of the defaults";
-  command->add_option("--prompt", options->prompt, "Tokens of the prefill (33)")
-      ->check(positive)
-      ->group(runs);
-  command->add_option("--chunks", options->chunks, "Tokens of later chunks (16,1,7)")
-      ->delimiter(',')
-      ->check(positive)
-      ->group(runs);
-  command->add_option("--steps", options->steps, "Decode steps (12)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
-      ->group(runs);
-  command->add_option("--batch", options->batch, "Batch size (3)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->group(runs);
-  command->add_option("--pad", options->padding, "left, right or none (none)")
-      ->check(CLI::IsMember({"left", "right", "none"}))
-      ->group(runs);
-  command
-      ->add_option("--depth", options->depth,
-                   "Add a run of this many tokens, in chunks and with decode steps at its end")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
-  addInputOption(*command, options->inputs);
-  auto* text = addInputPath(*command, context, "--text-file", options->textFile, "the text",
-                            "A text to measure both models' perplexity on; its bytes are "
-                            "the tokens of a byte-level model");
-  auto* tokens = addInputPath(*command, context, "--token-file", options->tokenFile, "the tokens",
-                              "The same of token ids, separated by white space or commas")
-                     ->excludes(text);
-  command
-      ->add_option("--context", options->context,
-                   "Tokens of such a text that are read at a time, from empty caches (512)")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 32));
+  add.add("--prompt", options->prompt)->group(runs);
+  add.add("--chunks", options->chunks)->group(runs);
+  add.add("--steps", options->steps)->group(runs);
+  add.add("--batch", options->batch)->group(runs);
+  add.add("--pad", options->padding)->group(runs);
+  add.add("--depth", options->depth);
+  addInputOption(add, options->inputs);
+  auto* text = add.addInput("--text-file", options->textFile, "the text");
+  auto* tokens = add.addInput("--token-file", options->tokenFile, "the tokens")->excludes(text);
+  add.add("--context", options->context);
   text->excludes(one)->excludes(all);
   tokens->excludes(one)->excludes(all);
   // What was recorded is replayed as it was.
   for (const char* name :
        {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input"})
     command->get_option(name)->excludes(one)->excludes(all);
-  command->add_option("--atol", options->atol,
-                      "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16; data sets: "
-                      "2e-2)");
-  command->add_option("--rtol", options->rtol,
-                      "Relative tolerance; data sets: 1e-3, or 2e-2 for 16-bit floats");
-  command->add_option("--seed", options->seed, "Seed of the random tokens");
-  command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
-      ->check(CLI::Range(1u, 1024u));
-  addCommonOptions(*command, context);
+  add.add("--atol", options->atol);
+  add.add("--rtol", options->rtol);
+  add.add("--seed", options->seed);
+  add.add("--threads", options->threads);
+  add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return verify(*options, context); };
   });

@@ -1,8 +1,8 @@
 // What all subcommands share: toolkit, output, errors.
 #pragma once
 
+#include "cli/support/added_option.h"
 #include "cli/support/exit_code.h"
-#include "cli/support/path_options.h"
 #include "driver/toolkit.h"
 #include "passes/pass_manager.h"
 #include "support/json.h"
@@ -34,8 +34,8 @@ struct CommonOptions {
 struct CommandContext {
   driver::Toolkit toolkit;
   CommonOptions common;
-  /// The options of all commands that take a path.
-  std::vector<PathOption> paths;
+  /// The options of all commands.
+  std::vector<AddedOption> options;
   /// What the chosen subcommand does; set while parsing, run afterwards.
   std::function<llvm::Expected<ExitCode>()> action;
 
@@ -71,10 +71,6 @@ void printJson(const OrderedJson& object);
 void printOut(const SafeText& text);
 /// Prints text to stderr. Failures are ignored: they never change what a command does.
 void printErr(const SafeText& text);
-
-/// Adds `--format`, `--color`, `--max-nodes`, `-v`, `-q`.
-void addCommonOptions(CLI::App& command, CommandContext& context,
-                      const std::vector<std::string>& formats = {"text", "json"});
 
 /// Subcommands, one file each.
 void addInspectCommand(CLI::App& app, CommandContext& context);

@@ -1,18 +1,18 @@
 // The words are checked together, after parsing (driver/forms/form_words.h).
 #include "cli/support/form_options.h"
 
-#include <CLI/CLI.hpp>
+#include "cli/support/command_options.h"
 
 namespace kvopt::cli {
 
-void addFormOptions(CLI::App& command, driver::FormWords& words) {
-  command.add_option("--to", words.to, "Engine that runs the model, or a preset");
-  command.add_option("--cache", words.cache, "How caches are kept");
-  command.add_option("--rows", words.rows, "What rows of caches hold");
-  command.add_option("--cache-dtype", words.cacheDtype, "An older name of --rows");
-  command.add_flag("--latent", words.latent, "Cache compressed rows");
-  command.add_option("--split", words.split, "Divide a model with caches in blocks");
-  command.add_option("--opset", words.opset, "Opset of ONNX's Attention");
+void addFormOptions(CommandOptions& add, driver::FormWords& words) {
+  add.add("--to", words.to);
+  add.add("--cache", words.cache);
+  add.add("--rows", words.rows);
+  add.add("--cache-dtype", words.cacheDtype);
+  add.add("--latent", words.latent);
+  add.add("--split", words.split);
+  add.add("--opset", words.opset);
 }
 
 bool choosesForm(const driver::FormWords& words) {

@@ -4,14 +4,12 @@
 
 #include "driver/forms/form_words.h"
 
-namespace CLI {
-class App;
-}
-
 namespace kvopt::cli {
 
+class CommandOptions;
+
 /// Adds all of them, and `--cache-dtype`, the older name of `--rows`.
-void addFormOptions(CLI::App& command, driver::FormWords& words);
+void addFormOptions(CommandOptions& add, driver::FormWords& words);
 
 /// Whether any of them is given.
 bool choosesForm(const driver::FormWords& words);

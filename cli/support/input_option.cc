@@ -1,19 +1,14 @@
 // The option --input.
 #include "cli/support/input_option.h"
 
+#include "cli/support/command_options.h"
 #include "support/diagnostic.h"
-
-#include <CLI/CLI.hpp>
 
 namespace kvopt::cli {
 using namespace runtime;
 
-void addInputOption(CLI::App& command, std::vector<std::string>& texts) {
-  command
-      .add_option("--input", texts,
-                  "NAME=VALUE[@EXTENTS]: what to feed an input, as in bias=additive_mask or "
-                  "kind=zeros@batch,new; may be given again")
-      ->allow_extra_args(false);
+void addInputOption(CommandOptions& add, std::vector<std::string>& texts) {
+  add.add("--input", texts)->allow_extra_args(false);
 }
 
 llvm::Expected<std::vector<InputRecipe>> recipesOf(llvm::ArrayRef<std::string> texts) {

@@ -9,14 +9,12 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace kvopt::cli {
 
+class CommandOptions;
+
 /// Adds `--input`.
-void addInputOption(CLI::App& command, std::vector<std::string>& texts);
+void addInputOption(CommandOptions& add, std::vector<std::string>& texts);
 /// The recipes of `--input`, which is given once for each input.
 llvm::Expected<std::vector<runtime::InputRecipe>> recipesOf(llvm::ArrayRef<std::string> texts);
 

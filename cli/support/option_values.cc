@@ -18,55 +18,7 @@
 #include <string>
 
 namespace kvopt::cli {
-using namespace pattern;
-
 namespace {
-
-/// An error message, or an empty text for a value that is fine.
-using ValueCheck = std::string (*)(const std::string&);
-
-template <class Integer> std::string checkWhole(const std::string& text) {
-  Integer value{};
-  const bool hasDigitsOnly = !text.empty() && llvm::all_of(text, llvm::isDigit);
-  if (!hasDigitsOnly)
-    return fmt::format("'{}' is not a whole number", text);
-  if (llvm::StringRef(text).getAsInteger(10, value))
-    return fmt::format("'{}' is too large", text);
-  return "";
-}
-
-std::string checkReal(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || stop != end || error == std::errc::invalid_argument)
-    return fmt::format("'{}' is not a number", text);
-  if (error == std::errc::result_out_of_range)
-    return fmt::format("'{}' is out of range", text);
-  if (!std::isfinite(value))
-    return fmt::format("'{}' is not a finite number", text);
-  if (std::signbit(value))
-    return fmt::format("'{}' is negative", text);
-  return "";
-}
-
-std::string checkWord(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
-
-/// The check for what the option's C++ type says; null for flags.
-ValueCheck checkFor(const CLI::Option& option) {
-  // CLI11 names the type first, then its validators.
-  const std::string type = option.get_type_name();
-  const llvm::StringRef name = type;
-  if (option.check_lname("pipeline"))
-    return nullptr;
-  if (name.startswith("INT"))
-    return checkWhole<int64_t>;
-  if (name.startswith("UINT"))
-    return checkWhole<uint64_t>;
-  if (name.startswith("FLOAT"))
-    return checkReal;
-  return name.startswith("TEXT") ? checkWord : nullptr;
-}
 
 /// What an argument gives to the option called `name`: nullopt if it is for another option, an
 /// empty text if the value is the next argument.
@@ -108,12 +60,31 @@ void checkLists(const CLI::App& command, int argc, const char* const* argv) {
   }
 }
 
-void checkOptionValues(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
-    for (CLI::Option* option : command->get_options())
-      if (ValueCheck check = checkFor(*option))
-        // `transform` puts it before the option's own checks, which convert the text.
-        option->transform(CLI::Validator([check](std::string& text) { return check(text); }, ""));
+std::string checkWholeNumber(const std::string& text) {
+  uint64_t value = 0;
+  const bool hasDigitsOnly = !text.empty() && llvm::all_of(text, llvm::isDigit);
+  if (!hasDigitsOnly)
+    return fmt::format("'{}' is not a whole number", text);
+  if (llvm::StringRef(text).getAsInteger(10, value))
+    return fmt::format("'{}' is too large", text);
+  return "";
 }
+
+std::string checkRealNumber(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || stop != end || error == std::errc::invalid_argument)
+    return fmt::format("'{}' is not a number", text);
+  if (error == std::errc::result_out_of_range)
+    return fmt::format("'{}' is out of range", text);
+  if (!std::isfinite(value))
+    return fmt::format("'{}' is not a finite number", text);
+  if (std::signbit(value))
+    return fmt::format("'{}' is negative", text);
+  return "";
+}
+
+std::string checkWord(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 
 } // namespace kvopt::cli

@@ -1,19 +1,21 @@
 // How values of options are read, for all options of all commands.
 #pragma once
 
+#include <string>
+
 namespace CLI {
 class App;
 }
 
 namespace kvopt::cli {
 
-/// Checks the value of every option and argument of every subcommand before it is converted:
-/// - A whole number has decimal digits only, and fits in 64 bits.
-/// - Another number is a finite decimal number that is not negative.
-/// - A file name or word is not empty; `--pipeline` may be.
-///
-/// Call it when all options exist. Checks that options have of their own remain.
-void checkOptionValues(CLI::App& app);
+/// What is wrong with a whole number, which has decimal digits only and fits in 64 bits; empty for
+/// one that is fine.
+std::string checkWholeNumber(const std::string& text);
+/// The same of a finite decimal number that is not negative.
+std::string checkRealNumber(const std::string& text);
+/// The same of a file name or word, which is not empty.
+std::string checkWord(const std::string& text);
 
 /// Throws a CLI::ValidationError for a list that has an empty part, such as `1,,2`: the parser
 /// drops empty parts. `command` is the subcommand of the parsed arguments.

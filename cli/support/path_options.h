@@ -1,4 +1,4 @@
-// Options that take a path: what each is for is recorded, and their files are compared by it.
+// Options that take a path: their files are declared, and compared, before a command starts.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -9,7 +9,6 @@
 
 namespace CLI {
 class App;
-class Option;
 } // namespace CLI
 
 namespace kvopt::cli {
@@ -23,31 +22,6 @@ enum class PathUse {
   Output,       ///< Writes a file.
   OutputFolder, ///< Writes files into a folder.
 };
-
-/// An option that was added by one of the functions below.
-struct PathOption {
-  const CLI::App* command = nullptr;
-  const CLI::Option* option = nullptr;
-  PathUse use = PathUse::Input;
-  std::string role; ///< what an input is, as in "the cache"; empty for others
-};
-
-/// Adds an option or argument whose values are models, one or several.
-CLI::Option* addModelPath(CLI::App& command, CommandContext& context, const std::string& name,
-                          std::string& value, const std::string& description);
-CLI::Option* addModelPath(CLI::App& command, CommandContext& context, const std::string& name,
-                          std::vector<std::string>& values, const std::string& description);
-/// Adds an option whose value is another file that is read, or a folder of such files. `role` says
-/// what it is, with its article: "the cache".
-CLI::Option* addInputPath(CLI::App& command, CommandContext& context, const std::string& name,
-                          std::string& value, const std::string& role,
-                          const std::string& description);
-/// Adds an option whose value is a file that is written.
-CLI::Option* addOutputPath(CLI::App& command, CommandContext& context, const std::string& name,
-                           std::string& value, const std::string& description);
-/// Adds an option whose value is a folder that receives files.
-CLI::Option* addOutputFolder(CLI::App& command, CommandContext& context, const std::string& name,
-                             std::string& value, const std::string& description);
 
 /// Registers the inputs and declares the outputs that the arguments of the chosen command name, in
 /// the files of the run. Fails where they have a file in common. With `--dry-run`, nothing is an
@@ -64,9 +38,12 @@ struct OptionFacts {
   std::optional<PathUse> path;
   /// Whether any text is a value.
   bool takesFreeText = false;
+  /// The value before the arguments are read, as the command initializes it; empty for options
+  /// without a default.
+  std::string initial;
 };
 
 /// The options of all commands.
-std::vector<OptionFacts> optionFacts(const CLI::App& app, const CommandContext& context);
+std::vector<OptionFacts> optionFacts(const CommandContext& context);
 
 } // namespace kvopt::cli

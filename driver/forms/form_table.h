@@ -40,7 +40,7 @@ llvm::ArrayRef<FormRow> formTable();
 FormCell cellOf(const Form& form);
 
 /// A name for several options, which `--to` takes as well: `int8-ring` is `--to kvopt --cache ring
-/// --rows int8`. Axes that the preset leaves open may be given beside it.
+/// --rows int8`. Axes that the preset leaves open may be given with it.
 struct FormPreset {
   const char* name;
   Engine engine;

@@ -149,7 +149,7 @@ TEST(AppTest, BadInputIsOneLineAndExitsWithThree) {
 }
 
 TEST(AppTest, ListKnowsEveryKind) {
-  for (const char* what : {"passes", "rules", "targets", "ops", "kernels", "reasons"}) {
+  for (const char* what : {"passes", "rules", "targets", "ops", "kernels", "reasons", "options"}) {
     ProgramResult result = runProgram({"list", what});
     EXPECT_EQ(result.code, 0);
     EXPECT_NE(result.out, "") << what;

@@ -39,6 +39,11 @@ TEST(Completion, BashOffersWhatTheProgramHas) {
   EXPECT_EQ(offers("kvopt bench m.onnx -o ''"), "md csv json ");
   EXPECT_EQ(offers("kvopt run m.onnx --mode s"), "shared stateful ");
   EXPECT_EQ(offers("kvopt list re"), "reasons ");
+  EXPECT_EQ(offers("kvopt rewrite m.onnx --cache b"), "buffer blocks ");
+  EXPECT_EQ(offers("kvopt rewrite m.onnx --rows int"), "int8 int4 ");
+  EXPECT_EQ(offers("kvopt rewrite m.onnx --to on"), "onnx onnx24 onnx24-ring onnx23 ");
+  EXPECT_EQ(offers("kvopt explain m.onnx --split t"), "tiles ");
+  EXPECT_EQ(offers("kvopt inspect m.onnx --he"), "--help ");
   EXPECT_EQ(offers("kvopt completion z"), "zsh ");
   // Files: the shell's own completion follows.
   EXPECT_EQ(offers("kvopt run m"), " ");

@@ -1,61 +1,53 @@
 // Values of all options of all commands are read whole and in range.
+#include "cli/app.h"
+#include "driver/options/option_table.h"
 #include "tests/cli/cli_fixture.h"
 
 #include <gmock/gmock.h>
 
-#include <sstream>
+#include <set>
 
 namespace kvopt {
 using namespace cli;
+using namespace driver;
 
 namespace {
 
 using testing::HasSubstr;
 
-struct OptionLine {
-  std::string name; ///< with dashes
-  std::string type; ///< INT, UINT, FLOAT, TEXT, or others
-};
-
-/// The options of a command that take a value, out of its help.
-std::vector<OptionLine> optionsOf(const std::string& command) {
-  std::vector<OptionLine> options;
-  std::istringstream help(runProgram({command, "--help"}).out);
-  for (std::string line; std::getline(help, line);) {
-    std::istringstream words(line);
-    OptionLine option;
-    words >> option.name >> option.type;
-    if (line.rfind("  -", 0) != 0)
-      continue;
-    option.name = option.name.substr(option.name.find("--"));
-    option.name = option.name.substr(0, option.name.find(','));
-    for (const char* type : {"INT", "UINT", "FLOAT", "TEXT"})
-      if (option.type.rfind(type, 0) == 0 && option.type.rfind("TEXT:{", 0) != 0) {
-        option.type = type;
-        options.push_back(option);
-        break;
-      }
-  }
+/// The options of a command that are not arguments.
+std::vector<const OptionInfo*> optionsWithValues(Command command, std::set<OptionType> types) {
+  std::vector<const OptionInfo*> options;
+  for (const OptionInfo* option : optionsOf(command))
+    if (!option->isArgument() && types.count(option->type) != 0)
+      options.push_back(option);
   return options;
 }
 
-constexpr const char* commands[] = {"inspect", "explain", "rewrite", "verify", "run",
-                                    "bench",   "diff",    "gen",     "opt"};
+constexpr Command commands[] = {Command::Inspect,  Command::Explain,     Command::Rewrite,
+                                Command::AddCache, Command::MakeDynamic, Command::Verify,
+                                Command::Run,      Command::Bench,       Command::Diff,
+                                Command::Gen,      Command::Opt,         Command::List};
 
 TEST(OptionValues, NumbersAreReadWholeAndInRange) {
   size_t tried = 0;
-  for (const char* command : commands)
-    for (const OptionLine& option : optionsOf(command)) {
-      if (option.type == "TEXT")
-        continue;
+  for (Command command : commands)
+    for (const OptionInfo* option :
+         optionsWithValues(command, {OptionType::Whole, OptionType::Wholes, OptionType::Real})) {
+      const std::string name(option->name());
       std::vector<std::string> wrong = {"",    " 1",  "1 ",   "1x",    "x",    "-1",     "+1",
                                         "nan", "inf", "-inf", "1e400", "0x10", "\x1b[2J"};
-      if (option.type != "FLOAT")
+      if (option->type != OptionType::Real) {
         wrong.insert(wrong.end(), {"1.0", "1e3", "99999999999999999999", "18446744073709551616"});
+        if (option->least > 0)
+          wrong.push_back(std::to_string(option->least - 1));
+        if (option->most < UINT64_MAX)
+          wrong.push_back(std::to_string(option->most + 1));
+      }
       for (const std::string& value : wrong) {
-        const ProgramResult result = runProgram({command, option.name, value});
-        EXPECT_EQ(result.code, 2) << command << " " << option.name << " '" << value << "'";
-        EXPECT_THAT(result.err, HasSubstr(option.name)) << command << " '" << value << "'";
+        const ProgramResult result = runProgram({wordOf(command), name, value});
+        EXPECT_EQ(result.code, 2) << wordOf(command) << " " << name << " '" << value << "'";
+        EXPECT_THAT(result.err, HasSubstr(name)) << wordOf(command) << " '" << value << "'";
         EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
         ++tried;
       }
@@ -63,20 +55,46 @@ TEST(OptionValues, NumbersAreReadWholeAndInRange) {
   EXPECT_GT(tried, 300u);
 }
 
-TEST(OptionValues, WordsAreNotEmpty) {
+TEST(OptionValues, WordsAreThoseOfTheTable) {
   size_t tried = 0;
-  for (const char* command : commands)
-    for (const OptionLine& option : optionsOf(command)) {
-      if (option.type != "TEXT" || option.name == "--pipeline")
-        continue;
-      const ProgramResult result = runProgram({command, option.name, ""});
-      EXPECT_EQ(result.code, 2) << command << " " << option.name;
-      EXPECT_THAT(result.err, HasSubstr(option.name + ": the value is empty")) << command;
+  for (Command command : commands)
+    for (const OptionInfo* option :
+         optionsWithValues(command, {OptionType::Word, OptionType::Words})) {
+      const std::string name(option->name());
+      const ProgramResult result = runProgram({wordOf(command), name, "nosuch"});
+      EXPECT_EQ(result.code, 2) << wordOf(command) << " " << name;
+      EXPECT_THAT(result.err, HasSubstr(name + ": 'nosuch' is none of ")) << wordOf(command);
+      for (const std::string& word : option->words()) {
+        EXPECT_THAT(result.err, HasSubstr(word));
+        // Another error comes first, if any: a model that is missing.
+        EXPECT_EQ(runProgram({wordOf(command), name, word}).err.find("is none of"),
+                  std::string::npos)
+            << wordOf(command) << " " << name << " " << word;
+      }
       ++tried;
     }
-  EXPECT_GT(tried, 15u);
-  for (const char* command : commands)
-    EXPECT_EQ(runProgram({command, ""}).code, 2) << command;
+  EXPECT_GT(tried, 40u);
+  EXPECT_THAT(runProgram({"inspect", "--format", "jsn"}).err, HasSubstr("did you mean 'json'?"));
+}
+
+TEST(OptionValues, WordsAreNotEmpty) {
+  size_t tried = 0;
+  for (Command command : commands)
+    for (const OptionInfo* option : optionsWithValues(
+             command, {OptionType::Word, OptionType::Words, OptionType::SizedWord, OptionType::Text,
+                       OptionType::Texts, OptionType::Model, OptionType::Input, OptionType::Output,
+                       OptionType::OutputFolder})) {
+      const std::string name(option->name());
+      if (name == "--pipeline")
+        continue;
+      const ProgramResult result = runProgram({wordOf(command), name, ""});
+      EXPECT_EQ(result.code, 2) << wordOf(command) << " " << name;
+      EXPECT_THAT(result.err, HasSubstr(name + ": the value is empty")) << wordOf(command);
+      ++tried;
+    }
+  EXPECT_GT(tried, 100u);
+  for (Command command : commands)
+    EXPECT_EQ(runProgram({wordOf(command), ""}).code, 2) << wordOf(command);
 }
 
 TEST(OptionValues, ListsHaveNoEmptyParts) {
@@ -113,6 +131,47 @@ TEST(OptionValues, PassesThatArePrintedExist) {
       runProgram({"opt", shippedModel("kjv"), "--pipeline", "normalize", "--print-ir-after", "all"})
           .code,
       0);
+}
+
+TEST(OptionValues, HelpHasEveryOptionOfTheTableWithItsDefault) {
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const auto command = static_cast<Command>(i);
+    const std::string help = runProgram({wordOf(command), "--help"}).out;
+    for (const OptionInfo* option : optionsOf(command)) {
+      EXPECT_THAT(help, HasSubstr(std::string(option->names))) << wordOf(command);
+      EXPECT_THAT(help, HasSubstr(option->sentence)) << wordOf(command);
+      if (*option->defaultValue != 0 && option->type != OptionType::CountedFlag) {
+        EXPECT_THAT(help, HasSubstr(std::string("=") + option->defaultValue))
+            << wordOf(command) << " " << option->name();
+      }
+    }
+  }
+}
+
+TEST(OptionValues, DefaultsOfTheTableAreThoseOfTheProgram) {
+  size_t compared = 0;
+  std::set<std::string> added;
+  for (const OptionFacts& fact : describeOptions()) {
+    added.insert(fact.command + " " + fact.name);
+    for (unsigned i = 0; i < commandCount; ++i) {
+      const auto command = static_cast<Command>(i);
+      const OptionInfo* option = findOption(command, fact.name);
+      if (fact.command != wordOf(command) || *option->defaultValue == 0 || fact.initial.empty())
+        continue;
+      std::string initial = fact.initial;
+      // Lists are written in brackets.
+      if (initial.front() == '[')
+        initial = initial.substr(1, initial.size() - 2);
+      EXPECT_EQ(initial, option->defaultValue) << fact.command << " " << fact.name;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 40u);
+  for (unsigned i = 0; i < commandCount; ++i)
+    for (const OptionInfo* option : optionsOf(static_cast<Command>(i)))
+      EXPECT_TRUE(added.count(std::string(wordOf(static_cast<Command>(i))) + " " +
+                              std::string(option->name())) != 0)
+          << "the command has no option " << option->name();
 }
 
 } // namespace

@@ -1,0 +1,132 @@
+// Options of the table as options of CLI11.
+#include "cli/support/command_options.h"
+
+#include "cli/support/command.h"
+#include "cli/support/option_values.h"
+#include "driver/options/nearest_word.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <cassert>
+
+namespace kvopt::cli {
+using namespace driver;
+
+namespace {
+
+/// The longest list of words that stands for the value in help.
+constexpr size_t mostListedColumns = 48;
+
+/// What stands for the value in help.
+std::string placeholderOf(const OptionInfo& info) {
+  if (info.type == OptionType::Flag || info.type == OptionType::CountedFlag)
+    return "";
+  const bool isListed =
+      info.words().empty() || llvm::StringRef(info.values).size() <= mostListedColumns;
+  return isListed ? info.values : "NAME";
+}
+
+/// The sentence, with the words that have no place next to the option.
+std::string sentenceOf(const OptionInfo& info) {
+  const std::vector<std::string> words = info.words();
+  if (words.empty() || placeholderOf(info) == info.values)
+    return info.sentence;
+  return fmt::format("{} One of: {}.", info.sentence, fmt::join(words, ", "));
+}
+
+std::string checkMembership(const OptionInfo& info, const std::string& text) {
+  const std::vector<std::string> words = info.words();
+  if (llvm::is_contained(words, text))
+    return "";
+  const std::string meant = nearestWord(text, words);
+  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "),
+                     meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
+}
+
+std::string checkRange(const OptionInfo& info, const std::string& text) {
+  uint64_t value = 0;
+  // A number that does not fit was refused before.
+  if (llvm::StringRef(text).getAsInteger(10, value) || (value >= info.least && value <= info.most))
+    return "";
+  if (value > info.most && info.most == INT64_MAX)
+    return fmt::format("'{}' is too large", text);
+  return fmt::format("{} is not from {} to {}", text, info.least, info.most);
+}
+
+/// An error message, or an empty text for a value that is fine.
+std::string checkValue(const OptionInfo& info, const std::string& text) {
+  switch (info.type) {
+  case OptionType::Whole:
+  case OptionType::Wholes:
+    if (std::string problem = checkWholeNumber(text); !problem.empty())
+      return problem;
+    return checkRange(info, text);
+  case OptionType::Real:
+    return checkRealNumber(text);
+  case OptionType::Word:
+  case OptionType::Words:
+    return text.empty() ? checkWord(text) : checkMembership(info, text);
+  default:
+    return checkWord(text);
+  }
+}
+
+/// Whether the value of the option may be empty.
+bool mayBeEmpty(const OptionInfo& info) { return info.name() == "--pipeline"; }
+
+bool isList(OptionType type) { return type == OptionType::Wholes || type == OptionType::Words; }
+
+} // namespace
+
+const OptionInfo& CommandOptions::infoOf(const char* name) const {
+  const OptionInfo* info = findOption(command, name);
+  assert(info && "the option is in the table");
+  return *info;
+}
+
+bool CommandOptions::isFlag(const OptionInfo& info) {
+  return info.type == OptionType::Flag || info.type == OptionType::CountedFlag;
+}
+
+std::string CommandOptions::parserNames(const OptionInfo& info) {
+  return info.type == OptionType::CountedFlag
+             ? fmt::format("{}{{{}}}", info.names, info.defaultValue)
+             : info.names;
+}
+
+CLI::Option* CommandOptions::finished(CLI::Option* option, const OptionInfo& info) {
+  option->description(sentenceOf(info));
+  std::string initial;
+  if (!isFlag(info)) {
+    initial = option->get_default_str();
+    option->type_name(placeholderOf(info));
+    option->default_str(info.defaultValue);
+    if (!mayBeEmpty(info))
+      option->check(
+          CLI::Validator([&info](std::string& text) { return checkValue(info, text); }, ""));
+  }
+  if (info.isArgument())
+    option->required();
+  if (isList(info.type))
+    option->delimiter(',');
+  context.options.push_back({command, &info, &app, option, "", std::move(initial)});
+  return option;
+}
+
+CLI::Option* CommandOptions::addInput(const char* name, std::string& value, const char* role) {
+  CLI::Option* option = add(name, value);
+  context.options.back().role = role;
+  return option;
+}
+
+void CommandOptions::addCommon() {
+  add("--format", context.common.format);
+  add("--color", context.common.color);
+  add("--max-nodes", context.toolkit.limits.maxNodes);
+  add("--verbose", context.common.verbose);
+  add("--quiet", context.common.quiet);
+}
+
+} // namespace kvopt::cli

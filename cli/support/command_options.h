@@ -1,0 +1,71 @@
+// Adds the options of a command, as the table of options describes them, to the parser.
+#pragma once
+
+#include "cli/support/added_option.h"
+
+#include <CLI/CLI.hpp>
+
+#include <concepts>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvopt::cli {
+
+struct CommandContext;
+
+/// The options of one command. Names, sentences, defaults and checks are those of the table
+/// (driver/options/option_table.h); an option that is not in it cannot be added.
+class CommandOptions {
+public:
+  CommandOptions(CLI::App& commandApp, CommandContext& commandContext, driver::Command addedCommand)
+      : app(commandApp), context(commandContext), command(addedCommand) {}
+
+  /// Adds an option, argument or flag, which is given by one of its names.
+  template <class Value> CLI::Option* add(const char* name, Value& value) {
+    const driver::OptionInfo& info = infoOf(name);
+    const std::string names = parserNames(info);
+    if constexpr (std::same_as<Value, bool> || std::same_as<Value, std::string>)
+      if (isFlag(info))
+        return finished(app.add_flag(names, value), info);
+    return finished(app.add_option(names, value)->capture_default_str(), info);
+  }
+
+  /// Adds an option whose words stand for values.
+  template <class Value>
+  CLI::Option* add(const char* name, Value& value,
+                   std::vector<std::pair<const char*, Value>> words) {
+    const driver::OptionInfo& info = infoOf(name);
+    std::string initial;
+    for (const auto& word : words)
+      if (word.second == value)
+        initial = word.first;
+    const auto take = [&value, words = std::move(words)](const std::string& given) {
+      for (const auto& word : words)
+        if (given == word.first)
+          value = word.second;
+    };
+    return finished(
+        app.add_option_function<std::string>(parserNames(info), take)->default_str(initial), info);
+  }
+
+  /// Adds an option that names a file or folder to read. `role` says what it is, with its article:
+  /// "the cache".
+  CLI::Option* addInput(const char* name, std::string& value, const char* role);
+
+  /// Adds `--format`, `--color`, `--max-nodes`, `-v` and `-q`.
+  void addCommon();
+
+private:
+  const driver::OptionInfo& infoOf(const char* name) const;
+  static bool isFlag(const driver::OptionInfo& info);
+  static std::string parserNames(const driver::OptionInfo& info);
+  /// Adds what the table says of the option, and records it.
+  CLI::Option* finished(CLI::Option* option, const driver::OptionInfo& info);
+
+  CLI::App& app;
+  CommandContext& context;
+  driver::Command command;
+};
+
+} // namespace kvopt::cli

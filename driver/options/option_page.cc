@@ -1,0 +1,80 @@
+// The table as a part of docs/cli.md.
+#include "driver/options/option_table.h"
+
+#include "support/format.h"
+
+#include <algorithm>
+
+namespace kvopt::driver {
+
+namespace {
+
+/// A `|` within a cell of a table is escaped.
+std::string cellText(std::string_view text) {
+  std::string cell;
+  for (char byte : text)
+    cell += byte == '|' ? std::string("\\|") : std::string(1, byte);
+  return cell;
+}
+
+/// The names with the value: `-o`, `--output FILE`.
+std::string namesCell(const OptionInfo& option) {
+  std::string names = option.names;
+  for (size_t at = names.find(','); at != std::string::npos; at = names.find(',', at + 4))
+    names.replace(at, 1, "`, `");
+  if (option.isArgument())
+    return fmt::format("`{}`", names);
+  if (option.type == OptionType::CountedFlag)
+    return fmt::format("`{}[={}]`", names, option.values);
+  const bool hasWords = !option.words().empty();
+  return *option.values == 0 || hasWords ? fmt::format("`{}`", names)
+                                         : fmt::format("`{} {}`", names, cellText(option.values));
+}
+
+std::string valuesCell(const OptionInfo& option) {
+  std::string cell;
+  for (const std::string& word : option.words())
+    cell += fmt::format("{}`{}`", cell.empty() ? "" : ", ", word);
+  return cell;
+}
+
+std::string rowText(const OptionInfo& option) {
+  const std::string values = valuesCell(option);
+  const std::string initial =
+      *option.defaultValue == 0 ? "" : fmt::format("`{}`", option.defaultValue);
+  return fmt::format("| {} | {} | {} | {} |\n", namesCell(option), values, initial,
+                     cellText(option.sentence));
+}
+
+constexpr const char* head = "| option | values | default | |\n|---|---|---|---|\n";
+
+/// Whether the option is one of all commands but `completion`.
+bool isCommon(const OptionInfo& option) {
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const auto command = static_cast<Command>(i);
+    if (command != Command::Completion && !findOption(command, option.name()))
+      return false;
+  }
+  return true;
+}
+
+} // namespace
+
+std::string optionsMarkdown() {
+  std::string text;
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const auto command = static_cast<Command>(i);
+    text += fmt::format("### kvopt {}\n\n{}", wordOf(command), head);
+    for (const OptionInfo* option : optionsOf(command))
+      if (!isCommon(*option) || (command == Command::Diff && option->name() == "--format"))
+        text += rowText(*option);
+    text += "\n";
+  }
+  text += fmt::format("### Every command\n\n{}", head);
+  for (const OptionInfo* option : optionsOf(Command::Inspect))
+    if (isCommon(*option))
+      text += rowText(*option);
+  return text;
+}
+
+} // namespace kvopt::driver

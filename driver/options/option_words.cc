@@ -1,0 +1,94 @@
+// Looking up options, and their words.
+#include "driver/options/option_table.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace kvopt::driver {
+
+const char* wordOf(Command command) {
+  switch (command) {
+  case Command::Inspect:
+    return "inspect";
+  case Command::Explain:
+    return "explain";
+  case Command::Rewrite:
+    return "rewrite";
+  case Command::AddCache:
+    return "add-cache";
+  case Command::MakeDynamic:
+    return "make-dynamic";
+  case Command::Verify:
+    return "verify";
+  case Command::Run:
+    return "run";
+  case Command::Bench:
+    return "bench";
+  case Command::Diff:
+    return "diff";
+  case Command::Gen:
+    return "gen";
+  case Command::Opt:
+    return "opt";
+  case Command::List:
+    return "list";
+  case Command::Completion:
+    return "completion";
+  }
+  std::abort(); // every command has a word
+}
+
+const char* wordOf(OptionType type) {
+  constexpr const char* words[] = {"flag",  "counted_flag", "word",  "words",  "sized_word",
+                                   "text",  "texts",        "whole", "wholes", "real",
+                                   "model", "models",       "input", "output", "output_folder"};
+  return words[static_cast<size_t>(type)];
+}
+
+namespace {
+
+std::vector<std::string> splitWords(std::string_view text, char separator) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+} // namespace
+
+std::string_view OptionInfo::name() const {
+  const std::string_view all = names;
+  // Short names come first.
+  const size_t dashes = all.find("--");
+  if (dashes == std::string_view::npos)
+    return all;
+  const std::string_view longNames = all.substr(dashes);
+  return longNames.substr(0, longNames.find(','));
+}
+
+std::vector<std::string> OptionInfo::words() const {
+  if (type != OptionType::Word && type != OptionType::Words && type != OptionType::SizedWord)
+    return {};
+  return splitWords(values, '|');
+}
+
+std::vector<const OptionInfo*> optionsOf(Command command) {
+  std::vector<const OptionInfo*> options;
+  for (const OptionInfo& option : optionTable())
+    if (option.isIn(command))
+      options.push_back(&option);
+  return options;
+}
+
+const OptionInfo* findOption(Command command, std::string_view name) {
+  for (const OptionInfo* option : optionsOf(command))
+    for (const std::string& each : splitWords(option->names, ','))
+      if (each == name)
+        return option;
+  return nullptr;
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,132 @@
+// The options that choose a form, and the form that is chosen without them.
+#include "tests/cli/cli_fixture.h"
+
+#include <gmock/gmock.h>
+
+namespace kvopt {
+using namespace cli;
+
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class FormsTest : public testing::Test {
+protected:
+  /// `kvopt COMMAND MODEL -o out.onnx` with more options.
+  ProgramResult run(std::vector<std::string> more,
+                    const std::string& model = "llama_gqa-ts14-eager",
+                    const std::string& command = "rewrite") {
+    std::vector<std::string> arguments{command, shippedModel(model), "-o", folder.path("out.onnx")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return runProgram(arguments);
+  }
+
+  /// The bytes of the written model and manifest.
+  std::string written(std::vector<std::string> more) {
+    more.insert(more.end(), {"--verify", "off"});
+    const ProgramResult result = run(more);
+    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
+    return folder.read("out.onnx") + folder.read("out.kv.json");
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(FormsTest, APresetWritesTheBytesOfItsOptions) {
+  const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
+      {{"--to", "int8"}, {"--to", "kvopt", "--rows", "int8"}},
+      {{"--to", "onnx24"}, {"--to", "onnx", "--opset", "24"}},
+      {{"--to", "onnx23"}, {"--to", "onnx", "--cache", "grow"}},
+      {{"--to", "ort-gqa"}, {}},
+      {{"--to", "kvopt", "--cache-dtype", "float16"}, {"--to", "kvopt", "--rows", "float16"}},
+      {{"--to", "blocks-plain:8", "--capacity", "32"},
+       {"--to", "primitive", "--cache", "blocks:8", "--capacity", "32"}},
+      {{"--to", "int8-blocks:8", "--capacity", "32"},
+       {"--cache", "blocks:8", "--rows", "int8", "--capacity", "32"}},
+  };
+  for (const auto& [preset, options] : cases)
+    EXPECT_EQ(written(preset), written(options)) << testing::PrintToString(options);
+}
+
+TEST_F(FormsTest, WithoutAnEngineTheFirstLineSaysTheForm) {
+  const ProgramResult ort = run({"--verify", "off"});
+  EXPECT_EQ(ort.code, 0) << ort.err;
+  EXPECT_THAT(ort.out, StartsWith("form    --to ort; see others: kvopt list targets\n"));
+  const ProgramResult asked = run({"--verify", "off", "--to", "ort"});
+  EXPECT_EQ(asked.out.find("form    "), std::string::npos);
+  const nlohmann::json json =
+      nlohmann::json::parse(run({"--verify", "off", "--format", "json"}).out);
+  EXPECT_EQ(json["target"], "ort-gqa");
+  EXPECT_EQ(json["form"]["options"], "--to ort");
+  EXPECT_TRUE(json["form"]["refused"].empty());
+}
+
+TEST_F(FormsTest, AModelThatOnnxRuntimeCannotTakeGetsOnnxsOperators) {
+  const std::string latent = folder.path("latent.onnx");
+  ASSERT_EQ(runProgram({"gen", "mla-latent", "-o", latent, "--layers", "1", "--hidden", "32",
+                        "--heads", "2", "--vocab", "32"})
+                .code,
+            0);
+  const ProgramResult result =
+      runProgram({"rewrite", latent, "-o", folder.path("out.onnx"), "--verify", "off"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("form    --to onnx, because --to ort is not possible: "));
+  const nlohmann::json json =
+      nlohmann::json::parse(runProgram({"rewrite", latent, "-o", folder.path("out.onnx"),
+                                        "--verify", "off", "--format", "json"})
+                                .out);
+  EXPECT_EQ(json["target"], "onnx24");
+  ASSERT_EQ(json["form"]["refused"].size(), 1u);
+  EXPECT_EQ(json["form"]["refused"][0]["options"], "--to ort");
+}
+
+TEST_F(FormsTest, AModelThatNoFormTakesIsRefusedWithEveryReason) {
+  const ProgramResult result = run({"--disable", "raise-spelled-attention"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("'ort-gqa'"), HasSubstr("'onnx24'")));
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
+TEST_F(FormsTest, ContradictionsAreUsageErrors) {
+  const std::vector<std::string> cases[] = {
+      {"--to", "int8", "--rows", "int4"},
+      {"--to", "ort", "--cache", "ring"},
+      {"--to", "kvopt", "--opset", "23"},
+      {"--rows", "int8", "--cache-dtype", "float16"},
+      {"--to", "kvopt", "--genai-config", folder.path("genai.json")},
+      {"--cache", "ring", "--genai-config", folder.path("genai.json")},
+      {"--to", "kvopt:16"},
+      {"--to", "ring", "--rows", "int8:4"},
+      {"--cache", "rink"},
+      {"--split", "tiles:0"},
+      {"--opset", "22"},
+  };
+  for (const std::vector<std::string>& options : cases) {
+    const ProgramResult result = run(options);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(options) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
+TEST_F(FormsTest, ExplainTakesTheSameOptions) {
+  const ProgramResult result = runProgram(
+      {"explain", shippedModel("llama_gqa-ts14-eager"), "--to", "kvopt", "--cache", "ring"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("--to kvopt --cache ring: "));
+  EXPECT_EQ(runProgram(
+                {"explain", shippedModel("llama_gqa-ts14-eager"), "--to", "ort", "--cache", "ring"})
+                .code,
+            2);
+}
+
+TEST_F(FormsTest, CommandsWithADefaultEngineKeepIt) {
+  const ProgramResult result = run({"--verify", "off", "--dry-run", "--format", "json"},
+                                   "llama_gqa-ts14-eager", "make-dynamic");
+  EXPECT_EQ(nlohmann::json::parse(result.out)["target"], "primitive");
+}
+
+} // namespace
+} // namespace kvopt
