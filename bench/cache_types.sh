@@ -37,8 +37,8 @@ for model in "$@"; do
   for rows in float32 float16 bfloat16 int8 int4 gqa-int8 gqa-int4; do
     case $rows in
     float32) options=(--to kvopt) ;;
-    float16 | bfloat16) options=(--to kvopt --cache-dtype "$rows") ;;
-    gqa-*) options=(--to ort-gqa --cache-dtype "${rows#gqa-}" --calibration-text "$work/calibration.txt") ;;
+    float16 | bfloat16) options=(--to kvopt --rows "$rows") ;;
+    gqa-*) options=(--to ort --rows "${rows#gqa-}" --calibration-text "$work/calibration.txt") ;;
     *) options=(--to "$rows") ;;
     esac
     if ! "$kvopt" rewrite "$model" -o "$work/rewritten.onnx" "${options[@]}" --verify off --format json \

@@ -56,8 +56,8 @@ for target in [entry["name"] for entry in json.loads(listed.stdout)["targets"]]:
     add(f"rewrite --to {name} --verify off", decoder, *rewrite, *unverified)
     add(f"rewrite --to {name}", decoder, *rewrite)
 
-add("rewrite --to kvopt --cache-dtype float16", "llama", "rewrite", "MODEL", "-o", "out.onnx",
-    "--to", "kvopt", "--cache-dtype", "float16", *unverified)
+add("rewrite --to kvopt --rows float16", "llama", "rewrite", "MODEL", "-o", "out.onnx",
+    "--to", "kvopt", "--rows", "float16", *unverified)
 add("add-cache --verify off", "none", "add-cache", "MODEL", "-o", "out.onnx", *unverified)
 add("add-cache", "none", "add-cache", "MODEL", "-o", "out.onnx")
 add("make-dynamic --verify off", "fixed", "make-dynamic", "MODEL", "-o", "out.onnx", *unverified)

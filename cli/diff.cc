@@ -49,7 +49,7 @@ llvm::Expected<ExitCode> diff(const DiffOptions& options, const CommandContext& 
   if (!after)
     return after.takeError();
   ModelDifference difference = differenceOf(*before, *after);
-  if (context.common.format == "svg") {
+  if (context.common.format == AnswerFormat::Svg) {
     auto block = drawnBlock(options, difference);
     if (!block)
       return block.takeError();

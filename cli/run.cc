@@ -37,7 +37,7 @@ struct RunOptions {
   std::optional<int64_t> topK;
   std::optional<double> topP;
   std::optional<uint64_t> seed;
-  std::string mode = "shared";
+  SessionOptions::Mode mode = SessionOptions::Mode::AsManifest;
   int64_t capacity = 0;
   unsigned threads = 0;
   std::string load;
@@ -65,8 +65,7 @@ struct RunOptions {
   GeneratingModel driven(bool isDraft) const {
     GeneratingModel its;
     its.path = isDraft ? draft : model;
-    its.mode =
-        mode == "stateful" ? SessionOptions::Mode::Stateful : SessionOptions::Mode::AsManifest;
+    its.mode = mode;
     its.threads = threads;
     its.foldedConstantsLimit = foldedConstantsLimit;
     if (isDraft)
@@ -282,7 +281,9 @@ void addDraftOptions(CommandOptions& add, RunOptions& options) {
 }
 
 void addCacheOptions(CommandOptions& add, RunOptions& options) {
-  add.add("--mode", options.mode);
+  add.add(
+      "--mode", options.mode,
+      {{"shared", SessionOptions::Mode::AsManifest}, {"stateful", SessionOptions::Mode::Stateful}});
   add.add("--capacity", options.capacity);
   add.addInput("--load-cache", options.load, "the cache");
   add.add("--crop", options.crop);

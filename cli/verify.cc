@@ -39,7 +39,7 @@ struct VerifyOptions {
   std::optional<std::vector<int64_t>> chunks;
   std::optional<int64_t> steps;
   std::optional<int64_t> batch;
-  std::optional<std::string> padding;
+  std::optional<Padding> padding;
   std::optional<int64_t> depth;
   uint64_t seed = 1;
   std::vector<std::string> inputs;
@@ -62,9 +62,7 @@ struct VerifyOptions {
       run.chunks = chunks.value_or(run.chunks);
       run.decodeSteps = steps.value_or(run.decodeSteps);
       run.batch = batch.value_or(run.batch);
-      run.padding = padding == "left"    ? Padding::Left
-                    : padding == "right" ? Padding::Right
-                                         : Padding::None;
+      run.padding = padding.value_or(Padding::None);
       defaults = VerificationPlan(run);
       defaults.requested = {prompt.has_value(), chunks.has_value(), steps.has_value()};
     }
@@ -251,7 +249,9 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   add.add("--chunks", options->chunks)->group(runs);
   add.add("--steps", options->steps)->group(runs);
   add.add("--batch", options->batch)->group(runs);
-  add.add("--pad", options->padding)->group(runs);
+  add.add("--pad", options->padding,
+          {{"left", Padding::Left}, {"right", Padding::Right}, {"none", Padding::None}})
+      ->group(runs);
   add.add("--depth", options->depth);
   addInputOption(add, options->inputs);
   auto* text = add.addInput("--text-file", options->textFile, "the text");

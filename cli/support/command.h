@@ -20,14 +20,20 @@ class App;
 
 namespace kvopt::cli {
 
+/// The form of an answer.
+enum class AnswerFormat { Text, Json, Svg };
+
+/// Whether verdicts are colored. Auto: on a terminal.
+enum class ColorChoice { Auto, Always, Never };
+
 /// Options that every subcommand takes.
 struct CommonOptions {
-  std::string format = "text";
-  std::string color = "auto";
+  AnswerFormat format = AnswerFormat::Text;
+  ColorChoice color = ColorChoice::Auto;
   bool verbose = false;
   bool quiet = false;
 
-  bool json() const { return format == "json"; }
+  bool json() const { return format == AnswerFormat::Json; }
 };
 
 /// The state of one run of the program.

@@ -122,8 +122,13 @@ CLI::Option* CommandOptions::addInput(const char* name, std::string& value, cons
 }
 
 void CommandOptions::addCommon() {
-  add("--format", context.common.format);
-  add("--color", context.common.color);
+  // The words that a command takes are those of the table.
+  add("--format", context.common.format,
+      {{"text", AnswerFormat::Text}, {"json", AnswerFormat::Json}, {"svg", AnswerFormat::Svg}});
+  add("--color", context.common.color,
+      {{"auto", ColorChoice::Auto},
+       {"always", ColorChoice::Always},
+       {"never", ColorChoice::Never}});
   add("--max-nodes", context.toolkit.limits.maxNodes);
   add("--verbose", context.common.verbose);
   add("--quiet", context.common.quiet);

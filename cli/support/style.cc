@@ -13,8 +13,9 @@ Style Style::ofErrors(const CommonOptions& options) { return Style(options, stde
 
 Style::Style(const CommonOptions& options, std::FILE* stream) {
   const char* off = std::getenv("NO_COLOR");
-  bool isAuto = options.color == "auto" && ::isatty(::fileno(stream)) == 1 && !(off && *off);
-  colored = options.color == "always" || isAuto;
+  bool isAuto =
+      options.color == ColorChoice::Auto && ::isatty(::fileno(stream)) == 1 && !(off && *off);
+  colored = options.color == ColorChoice::Always || isAuto;
 }
 
 SafeText Style::wrap(const char* code, const SafeText& text) const {
