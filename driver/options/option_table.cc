@@ -24,6 +24,11 @@ constexpr CommandSet rewriting = rewrite | addCache | makeDynamic;
 constexpr CommandSet common =
     static_cast<CommandSet>(((1U << commandCount) - 1) & ~static_cast<unsigned>(completion));
 
+/// The words of --to. A test compares them with the presets (driver/forms/form_table.h).
+constexpr const char* enginesAndPresets =
+    "ort|onnx|kvopt|primitive|ort-gqa|paged|onnx24|onnx24-ring|onnx23|latent|ring|int8|int4|"
+    "int8-ring|int4-ring|blocks|int8-blocks|blocks-plain|pyramid|tiles";
+
 constexpr uint64_t lengths = uint64_t{1} << 32;
 constexpr uint64_t counts = uint64_t{1} << 20;
 constexpr uint64_t capacities = uint64_t{1} << 40;
@@ -49,25 +54,19 @@ constexpr OptionInfo table[] = {
 
     // The form of a written model.
     OptionInfo{rewriting, "-o,--output", Output, "FILE", "", "File to write."},
+    OptionInfo{rewrite, "--to", SizedWord, enginesAndPresets, "",
+               "Engine that runs the model: ONNX Runtime (ort), ONNX's own operators (onnx), "
+               "kvopt's operators, or standard operators (primitive); or a preset. Without it: "
+               "ort, or onnx where ort cannot."},
+    OptionInfo{explain, "--to", SizedWord, enginesAndPresets, "",
+               "Engine or preset that is asked whether it takes each attention layer. Without it, "
+               "where another option of the form is given: the first engine that has it."},
     OptionInfo{
-        rewrite | explain, "--to", SizedWord,
-        "ort|onnx|kvopt|primitive|ort-gqa|paged|onnx24|onnx24-ring|onnx23|latent|ring|int8|"
-        "int4|int8-ring|int4-ring|blocks|int8-blocks|blocks-plain|pyramid|tiles",
-        "",
-        "Engine that runs the model: ONNX Runtime (ort), ONNX's own operators (onnx), kvopt's "
-        "operators, or standard operators (primitive); or a preset. Without it: ort, or "
-        "onnx where ort cannot."},
-    OptionInfo{
-        addCache | makeDynamic, "--to", SizedWord,
-        "ort|onnx|kvopt|primitive|ort-gqa|paged|onnx24|onnx24-ring|onnx23|latent|ring|int8|"
-        "int4|int8-ring|int4-ring|blocks|int8-blocks|blocks-plain|pyramid|tiles",
-        "primitive",
+        addCache | makeDynamic, "--to", SizedWord, enginesAndPresets, "primitive",
         "Engine that runs the model: ONNX Runtime (ort), ONNX's own operators (onnx), kvopt's "
         "operators, or standard operators (primitive); or a preset."},
-    OptionInfo{verify, "--to", SizedWord,
-               "ort|onnx|kvopt|primitive|ort-gqa|paged|onnx24|onnx24-ring|onnx23|latent|ring|int8|"
-               "int4|int8-ring|int4-ring|blocks|int8-blocks|blocks-plain|pyramid|tiles",
-               "kvopt", "With --references: the engine or preset of rewritten forms."},
+    OptionInfo{verify, "--to", SizedWord, enginesAndPresets, "kvopt",
+               "With --references: the engine or preset of rewritten forms."},
     OptionInfo{rewriting | explain, "--cache", SizedWord, "grow|buffer|ring|blocks|paged", "",
                "How caches are kept: they grow; in one buffer for past and present; in rings as "
                "long as the window (ring:N: steps of N tokens); in blocks of N rows (blocks:N), "
