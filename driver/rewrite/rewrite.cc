@@ -256,7 +256,7 @@ private:
     if (request.calibration.empty())
       return usageError("--rows {} with --to ort needs a calibration text to determine the scales",
                         wordOf(request.form.rows))
-          .hint("--calibration-text FILE or --calibration-tokens FILE");
+          .hint("--calibration-text FILE or --calibration-tokens FILE; --to kvopt needs no text");
     return llvm::Error::success();
   }
 
