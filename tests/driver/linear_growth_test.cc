@@ -1,7 +1,6 @@
 // That the work of recovering and rewriting a model grows with its layers and no faster: nodes and
 // readers that passes come to are counted, not time.
 #include "driver/forms/form_table.h"
-#include "driver/synthetic/decoder.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/recover.h"
 #include "driver/rewrite/files.h"

@@ -1,7 +1,6 @@
 // Manifests that were edited: each claim is proved of what a rewrite wrote, and refused or named
 // where it was changed.
 #include "driver/forms/form_table.h"
-#include "driver/synthetic/decoder.h"
 #include "driver/rewrite/proof.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/synthetic/decoder.h"

@@ -1,7 +1,6 @@
 // Decoders whose caches hold codes with constant scales, as exported: what a session does with such
 // caches leaves no trace in what the model computes.
 #include "driver/forms/form_table.h"
-#include "driver/synthetic/decoder.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/synthetic/decoder.h"
 #include "support/format.h"
