@@ -88,13 +88,13 @@ std::vector<PresetLine> presetLines(const targets::TargetRegistry& registry) {
 std::string formsText(const targets::TargetRegistry& registry) {
   const std::vector<GridLine> lines = gridLines();
   const std::vector<std::string> sentences = refusalsOf(lines);
-  std::string text = fmt::format("  {:<10}{:<29}", "--to", "--cache");
+  std::string text = fmt::format("  {:<10}{:<33}", "--to", "--cache");
   for (RowKind rows : rowKinds)
     text += fmt::format("{:<13}", wordOf(rows));
   text.erase(text.find_last_not_of(' ') + 1);
   text += " (--rows)\n";
   for (const GridLine& line : lines) {
-    text += fmt::format("  {:<10}{:<29}", wordOf(line.engine), line.cache);
+    text += fmt::format("  {:<10}{:<33}", wordOf(line.engine), line.cache);
     for (const FormCell& cell : line.cells)
       text +=
           fmt::format("{:<13}", cell.isWritten() ? std::string(cell.target)

@@ -31,7 +31,7 @@ constexpr const char* plainCodes =
 constexpr const char* plainBuffer =
     "Standard operators other than TensorScatter copy the buffer that they write into.";
 constexpr const char* tileTypes = "Tiles read rows of the model's own type.";
-constexpr const char* ringLatent = "No operator keeps latent rows in a ring.";
+constexpr const char* fourBitBlocks = "No operator keeps four-bit rows in blocks.";
 
 constexpr FormRow table[] = {
     FormRow{Engine::Ort, CacheKind::Grow, SplitKind::None,
@@ -63,7 +63,7 @@ constexpr FormRow table[] = {
             CacheKind::Ring,
             SplitKind::None,
             {by("onnx24-ring"), no(onnxTypes), no(onnxTypes), no(onnxCodes), no(onnxCodes)},
-            none(ringLatent)},
+            {by("onnx24-ring"), no(onnxTypes), no(onnxTypes), no(onnxCodes), no(onnxCodes)}},
     FormRow{Engine::Onnx, CacheKind::Blocks, SplitKind::None,
             none("ONNX's Attention reads one cache, not several inputs."),
             none("ONNX's Attention reads one cache, not several inputs.")},
@@ -83,13 +83,12 @@ constexpr FormRow table[] = {
             CacheKind::Ring,
             SplitKind::None,
             {by("ring"), by("ring"), by("ring"), by("int8-ring"), by("int4-ring")},
-            none(ringLatent)},
+            {by("ring"), by("ring"), by("ring"), by("int8-ring"), by("int4-ring")}},
     FormRow{Engine::Kvopt,
             CacheKind::Blocks,
             SplitKind::None,
-            {by("blocks"), by("blocks"), by("blocks"), by("int8-blocks"),
-             no("No operator keeps four-bit rows in blocks.")},
-            numbers("blocks", "No operator keeps codes of latent rows in blocks.")},
+            {by("blocks"), by("blocks"), by("blocks"), by("int8-blocks"), no(fourBitBlocks)},
+            {by("blocks"), by("blocks"), by("blocks"), by("int8-blocks"), no(fourBitBlocks)}},
     FormRow{Engine::Kvopt, CacheKind::Paged, SplitKind::None,
             none("Sessions of kvopt keep pools of blocks themselves: a model needs no table."),
             none("Sessions of kvopt keep pools of blocks themselves: a model needs no table.")},

@@ -237,8 +237,10 @@ constexpr OptionInfo table[] = {
                "Width of the feed-forward part. Without it: 4 * hidden."},
     OptionInfo{gen, "--vocab", Whole, "N", "32000", "Tokens of the vocabulary."},
     OptionInfo{gen, "--max-positions", Whole, "N", "2048", "Rows of tables of positions."},
-    OptionInfo{gen, "--window", Whole, "N", "",
-               "Keys that a query of kind window sees. Without it: 1024."},
+    OptionInfo{
+        gen, "--window", Whole, "N", "",
+        "Keys that a query of kind window, mla or mla-latent sees. Without it: 1024 with kind "
+        "window, all with the others."},
     OptionInfo{gen, "--rope-dim", Whole, "N", "", "Rotated columns of a key of kind mla."},
     OptionInfo{gen, "--value-dim", Whole, "N", "", "Columns of a value of kind mla."},
     OptionInfo{gen, "--latent-dim", Whole, "N", "", "Columns of a latent row of kind mla."},

@@ -55,9 +55,12 @@ llvm::Error checkHeads(const DecoderSpec& spec) {
   if (spec.isRotary() && (spec.isLatent() ? spec.ropeWidth : spec.headWidth) % 2 != 0)
     return usageError("{} columns cannot be rotated in pairs",
                       spec.isLatent() ? spec.ropeWidth : spec.headWidth);
-  if (spec.kind == DecoderKind::Window ? spec.window < 1 : spec.window != 0)
+  const bool mayHaveWindow = spec.kind == DecoderKind::Window || spec.isLatent();
+  if (spec.window < (spec.kind == DecoderKind::Window ? 1 : 0) ||
+      (!mayHaveWindow && spec.window != 0))
     return usageError("a window of {}", spec.window)
-        .hint("decoders of kind window have one of at least 1 token, others have none");
+        .hint("decoders of kind window have one of at least 1 token, those of kind mla and "
+              "mla-latent may have one, others have none");
   return llvm::Error::success();
 }
 

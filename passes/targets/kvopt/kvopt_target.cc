@@ -36,8 +36,8 @@
 #include "passes/rows/latent_rows.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
-#include "passes/targets/quantized/quantized_support.h"
-#include "passes/targets/ring/window_sites.h"
+#include "passes/targets/kvopt/quantized_support.h"
+#include "passes/targets/kvopt/window_sites.h"
 #include "passes/targets/target.h"
 
 namespace kvopt::targets {

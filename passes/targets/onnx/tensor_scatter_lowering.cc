@@ -266,16 +266,15 @@ void TensorScatterLowering::attendToBuffer(const Lengths& lengths, const Value& 
   parts.maskColumnCount = &build.node("ReduceMax", {*lengths.total}, {}, "longest");
 }
 
-void TensorScatterLowering::attendToRing(const Node& fused, OnnxAttention& parts,
+void TensorScatterLowering::attendToRing(Node& fused, OnnxAttention& parts,
                                          AttentionBuilder& build) {
-  const Value& past = *fused.operand(3);
-  const unsigned axis = static_cast<unsigned>(fused.intAttr("key_axis", 2));
-  const Dim& slots = past.type().dim(axis);
-  RingSlots ring(*fused.operand(5), *parts.query, *slots.value(), options.size, build);
+  const FusedView view(fused);
+  const Dim& slots = view.past(0).type().dim(view.sequenceAxis(0));
+  RingSlots ring(view.pastLength(), *parts.query, *slots.value(), options.size, build);
   parts.visible = &ring.visible(parts.causal, parts.hidden.window);
   parts.causal = false;
   parts.hidden = {};
-  if (Value* mask = realMask(fused.operand(6))) {
+  if (Value* mask = realMask(view.mask())) {
     parts.mask = &ring.maskColumns(*mask);
     parts.maskColumns = slots;
     parts.maskColumnCount = ints({*slots.value()});

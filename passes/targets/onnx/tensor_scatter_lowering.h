@@ -46,7 +46,7 @@ private:
   void attendToBuffer(const Lengths& lengths, const ir::Value& before, ir::Value* mask,
                       OnnxAttention& parts, builders::AttentionBuilder& build);
   /// The same for the ring of a RingKvSdpa.
-  void attendToRing(const ir::Node& fused, OnnxAttention& parts, builders::AttentionBuilder& build);
+  void attendToRing(ir::Node& fused, OnnxAttention& parts, builders::AttentionBuilder& build);
   llvm::Error lowerCached(analysis::AttentionSite& site);
   llvm::Error lowerUncached(analysis::AttentionSite& site);
   llvm::Error writeUncached(analysis::AttentionSite& site, const OnnxAttention& parts,

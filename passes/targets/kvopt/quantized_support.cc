@@ -1,5 +1,5 @@
 // Which sites can have rows of codes.
-#include "passes/targets/quantized/quantized_support.h"
+#include "passes/targets/kvopt/quantized_support.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/kvopt/overwritten_codes.h"

@@ -10,8 +10,8 @@
 // rows are written before attention reads, and must not take the slots of rows that are still seen.
 // Layers without a window become what the target `onnx24` makes of them.
 #include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/kvopt/window_sites.h"
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
-#include "passes/targets/ring/window_sites.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::targets {

@@ -1,5 +1,5 @@
 // Which sites become rings, and what the others lack.
-#include "passes/targets/ring/window_sites.h"
+#include "passes/targets/kvopt/window_sites.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"
 
