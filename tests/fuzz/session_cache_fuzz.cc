@@ -125,8 +125,9 @@ void checkState(const Session& session) {
                          session.cacheInfo(i).role == CacheRole::ValueScale;
     if (!isScale || session.length() == 0)
       continue;
-    const Tensor scalesRows = valueOrThrow(session.cacheRows(i));
-    const TensorView scales = scalesRows.view;
+    auto rows = session.cacheRows(i);
+    mustHold(static_cast<bool>(rows), "scales that cannot be read");
+    const TensorView scales = rows->view;
     for (int64_t j = 0; scales.isContiguous() && j < scales.elementCount(); ++j)
       mustHold(std::isfinite(scales.as<float>()[j]) && scales.as<float>()[j] >= 0,
                "a scale that is negative or not finite");

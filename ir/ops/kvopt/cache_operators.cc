@@ -171,8 +171,14 @@ private:
   llvm::Error checkBlock(unsigned index, unsigned each) {
     llvm::SmallVector<Dim, 2> rows;
     for (unsigned side = 0; side < op.sides(); ++side) {
-      llvm::Expected<Dim> count =
-          checkCache(context, cacheSide(side, op.block(side, each) + index));
+      const unsigned operand = op.block(side, each) + index;
+      const TensorType& first = context.type(op.block(side, each));
+      const TensorType& block = context.type(operand);
+      if (first.hasRank() && block.hasRank() && first.rank() != block.rank())
+        return context.error(fmt::format("blocks of one cache are {} and {}: they must be laid "
+                                         "out alike",
+                                         first.str(), block.str()));
+      llvm::Expected<Dim> count = checkCache(context, cacheSide(side, operand));
       if (!count)
         return count.takeError();
       rows.push_back(std::move(*count));

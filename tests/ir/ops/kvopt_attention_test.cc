@@ -55,12 +55,12 @@ TEST_F(KvoptAttentionTest, Blocks) {
   Value& query = input({"B", "8", "S", "16"});
   Value& key = input({"B", "2", "S", "16"});
   Value& value = input({"B", "2", "S", "32"});
-  auto typeOf = [&](std::vector<Value*> blocks) {
+  auto typeOf = [&](std::vector<Value*> blocks, int64_t axis = 3) {
     std::vector<Value*> operands{&query, &key, &value, nullptr, nullptr};
     operands.insert(operands.end(), blocks.begin(), blocks.end());
     Node& fused = node("ai.kvopt::BlockKvSdpa", operands);
     fused.setAttribute("scale", Attribute::ofFloat(0.25f));
-    fused.setAttribute("key_axis", Attribute::ofInt(3));
+    fused.setAttribute("key_axis", Attribute::ofInt(axis));
     return inferred(fused.result());
   };
   Value& keys = input({"B", "2", "16", "R"});
@@ -73,6 +73,11 @@ TEST_F(KvoptAttentionTest, Blocks) {
   EXPECT_NE(typeOf({&keys, &moreKeys, &values}), type);
   EXPECT_NE(typeOf({&moreKeys, &input({"B", "2", "4", "32"})}), type);
   EXPECT_NE(typeOf({&keys, &input({"B", "2", "R", "16"})}), type);
+  // Rows lie along axis 2 of each, with columns side by side in one of them only.
+  Value& rows = input({"B", "2", "R", "16"});
+  Value& columns = input({"2*B", "16", "3"});
+  EXPECT_EQ(typeOf({&rows, &rows, &values, &values}, 2), type);
+  EXPECT_NE(typeOf({&rows, &columns, &values, &moreValues}, 2), type);
 }
 
 TEST_F(KvoptAttentionTest, CodesOfAnother) {
