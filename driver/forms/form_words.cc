@@ -262,13 +262,13 @@ private:
            (other.split == SplitKind::None || form.split != SplitKind::None);
   }
 
+  /// Without its full stop: the hint follows.
   std::string whyNot() const {
-    const FormCell cell = cellOf(form);
-    if (cell.refusal)
-      return cell.refusal;
+    if (const FormCell cell = cellOf(form); cell.refusal)
+      return llvm::StringRef(cell.refusal).rtrim('.').str();
     return form.engine == Engine::Onnx
-               ? "Buffers and rings are written at opset 24, caches that grow at opset 23."
-               : "Only ONNX's own Attention is written at a chosen opset.";
+               ? "Buffers and rings are written at opset 24, caches that grow at opset 23"
+               : "Only ONNX's own Attention is written at a chosen opset";
   }
 
   const SaidForm& said;
@@ -334,7 +334,7 @@ llvm::Expected<targets::TargetChoice> targetFor(const Form& form,
                                                 const targets::TargetRegistry& registry) {
   const FormCell cell = cellOf(form);
   if (!cell.isWritten())
-    return usageError("{}: {}", optionsOf(form), cell.refusal);
+    return usageError("{}: {}", optionsOf(form), llvm::StringRef(cell.refusal).rtrim('.'));
   const targets::Target* target = registry.find(cell.target);
   assert(target && "every target of the table is registered");
   if (form.size && target->defaultSize() == 0)

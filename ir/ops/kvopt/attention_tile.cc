@@ -2,10 +2,9 @@
 // before them has made. The state between tiles is of float32 or float16:
 //
 //   output   [B,H,S,Dv]       the weighted mean of the values so far; 0 at first
-//   maximum  [B,H,S,1 or 2]   the largest score so far; in float16 it is the sum of two numbers,
-//   the
-//                             second what rounding the first has lost. At first it is the lowest
-//                             finite number (and 0)
+//   maximum  [B,H,S,1 or 2]   the largest score so far; in float16 it is the sum of two numbers, of
+//                             which the second is what rounding the first has lost. At first it is
+//                             the lowest finite number (and 0)
 //   sum      [B,H,S,1]        1/64 of the sum of the weights exp(score - maximum); 0 at first
 //
 // The results are the state after this tile. `mask` is added to scores; minus infinity hides a key,

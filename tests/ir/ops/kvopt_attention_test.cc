@@ -127,6 +127,8 @@ TEST_F(KvoptAttentionTest, Tiles) {
               &input({"B", "8", "S", "32"}, state), &maximum, &input({"B", "8", "S", "1"}, state)},
              3);
     const std::string first = inferred(tile.result());
+    if (llvm::StringRef(first).startswith("error"))
+      return first;
     return first + " " + tile.result(1).type().str() + " " + tile.result(2).type().str();
   };
   // In float16 the maximum is two numbers.
@@ -137,7 +139,7 @@ TEST_F(KvoptAttentionTest, Tiles) {
             "float[B, 8, S, 32] float[B, 8, S, 1] float[B, 8, S, 1]");
   for (const std::string& wrong :
        {typesOf(input({"B", "3", "T", "16"}), mask, half),
-        typesOf(key, input({"1", "1", "S", "T + 1"}), half),
+        typesOf(key, input({"1", "1", "S", "T + 2"}), half),
         typesOf(key, mask, input({"B", "8", "S", "1"}, ElementType::Int64)),
         typesOf(key, mask, input({"B", "8", "S", "1"}, ElementType::Float16)),
         typesOf(key, mask, input({"B", "8", "S"}, ElementType::Float16))})

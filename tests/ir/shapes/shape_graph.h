@@ -33,10 +33,14 @@ protected:
   ir::Value& apply(ir::OpName op, llvm::ArrayRef<ir::Value*> operands) {
     return node(op, operands).result();
   }
-  /// The type of a result after inference, or the error.
+  /// The type of a result after inference, or the error. A node with an error leaves the graph:
+  /// whatever is inferred behind it would have the same.
   std::string inferred(ir::Value& value) {
-    if (llvm::Error error = ir::inferShapes(graph))
+    if (llvm::Error error = ir::inferShapes(graph)) {
+      if (!value.hasUses())
+        graph.erase(*value.producer());
       return "error: " + takeDiagnostic(std::move(error)).message;
+    }
     return value.type().str();
   }
   std::string elements(const ir::Value& value) {
