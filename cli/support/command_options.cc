@@ -16,10 +16,10 @@ using namespace driver;
 
 namespace {
 
-/// The longest list of words that stands for the value in help.
+/// A list of words that is longer than this is not shown in the place of the value.
 constexpr size_t mostListedColumns = 48;
 
-/// What stands for the value in help.
+/// The text that help shows for the value.
 std::string placeholderOf(const OptionInfo& info) {
   if (info.type == OptionType::Flag || info.type == OptionType::CountedFlag)
     return "";

@@ -31,7 +31,7 @@ public:
     return finished(app.add_option(names, value)->capture_default_str(), info);
   }
 
-  /// Adds an option whose words stand for values.
+  /// Adds an option with one word for each value.
   template <class Value>
   CLI::Option* add(const char* name, Value& value,
                    std::vector<std::pair<const char*, Value>> words) {

@@ -49,7 +49,7 @@ size_t numberOf(const FormCell& cell, llvm::ArrayRef<std::string> sentences) {
 constexpr RowKind rowKinds[] = {RowKind::Same, RowKind::Float16, RowKind::BFloat16, RowKind::Int8,
                                 RowKind::Int4};
 
-/// The options that a preset stands for. `size` is `:N` where it takes a number.
+/// The options that mean the same as a preset. `size` is `:N` where it takes a number.
 std::string expansionOf(const FormPreset& preset, const std::string& size) {
   std::string text = fmt::format("--to {}", wordOf(preset.engine));
   if (preset.split.value_or(SplitKind::None) != SplitKind::None)

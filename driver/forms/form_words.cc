@@ -251,7 +251,7 @@ private:
                            .hint(fmt::format("possible: {}", possible)));
   }
 
-  /// Whether the form has nothing that no word asks for.
+  /// Whether every axis of the form has its default, or the value that a word asks for.
   bool isPlain(const Form& other) const {
     const bool isUsualCache = other.split != SplitKind::None ||
                               opsetOf(other.engine, other.cache) == 23 ||

@@ -189,7 +189,7 @@ constexpr OptionInfo table[] = {
     OptionInfo{run, "--mode,--cache", Word, "shared|stateful", "shared",
                "Whether caches are buffers of fixed capacity (shared) or grow (stateful)."},
     OptionInfo{run, "--capacity", Whole, "N", "",
-               "Tokens that the caches have room for. Without it: as many as are needed.", 1,
+               "Capacity of the caches, in tokens. Without it: as many as are needed.", 1,
                capacities},
     OptionInfo{run, "--load-cache", Input, "FILE", "",
                "Continue from a cache that --save-cache wrote."},
@@ -251,7 +251,7 @@ constexpr OptionInfo table[] = {
                "com.microsoft's GroupQueryAttention. Without it: what the kind's exporters write."},
     OptionInfo{gen, "--transposed-weights", Flag, "", "",
                "Linear layers hold [out,in] and a Transpose node."},
-    OptionInfo{gen, "--merged", Flag, "", "", "Two branches, one of which ignores the past."},
+    OptionInfo{gen, "--merged", Flag, "", "", "Write two branches: one ignores the past."},
     OptionInfo{gen, "--cache", Word, "growing|static|last-rows|none", "growing",
                "growing; static: of --max-positions rows; last-rows: as many as the window needs; "
                "none: every step gets the whole sequence."},

@@ -67,7 +67,7 @@ struct OptionInfo {
   /// With dashes, shortest first: "-o,--output". An argument has one name, without dashes.
   const char* names;
   OptionType type;
-  /// The words of a Word, separated by `|`; for other types what stands for the value in help:
+  /// The words of a Word, separated by `|`; for other types the text that help shows for the value:
   /// "N", "FILE". Empty for flags.
   const char* values;
   /// The value without the option, as text; empty where there is none, or where `sentence` says

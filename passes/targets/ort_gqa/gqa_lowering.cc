@@ -1,8 +1,8 @@
 // From ai.kvopt::InPlaceKvSdpa to com.microsoft::GroupQueryAttention.
 #include "passes/targets/ort_gqa/gqa_lowering.h"
-#include "ir/ops/kvopt/cache_operator.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/support/buffer_operands.h"
 #include "passes/targets/support/kvopt_domain.h"
 #include "passes/targets/support/token_rows.h"
 #include "support/diagnostic.h"
@@ -24,19 +24,6 @@ namespace {
 
 constexpr const char* ruleName = "lower-ort-gqa";
 constexpr const char* contribDomain = "com.microsoft";
-
-/// The operands of attention over one buffer of keys and one of values.
-constexpr CacheOperator bufferOperator;
-enum Operand : unsigned {
-  Query = CacheOperator::query,
-  Key = CacheOperator::fresh(0),
-  Value_ = CacheOperator::fresh(1),
-  PastKey = bufferOperator.past(0),
-  PastValue = bufferOperator.past(1),
-  PastLength = bufferOperator.pastLength(),
-  Mask = bufferOperator.mask(),
-  Sinks = bufferOperator.sinks(),
-};
 
 Value& asInt32(Value& value, AttentionBuilder& build) {
   return build.castTo(value, ElementType::Int32);
@@ -117,24 +104,24 @@ void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
     return;
   const Node* first = nullptr;
   for (const AttentionSite* site : sites)
-    if (!first && site->grows() && site->node->operand(PastLength) == pastLength)
+    if (!first && site->grows() && site->node->operand(BufferOperand::pastLength) == pastLength)
       first = site->node;
   if (!first)
     return;
   Rewriter rewriter(graph, ruleName, journal, pastLength->name());
   AttentionBuilder build(rewriter);
   bool others = llvm::any_of(pastLength->uses(), [](const Use& use) {
-    return CacheOperator::of(use.user()) != CacheOperator{};
+    return CacheOperator::of(use.user()) != BufferOperand::op;
   });
   // Positions follow from the past's length, which follows from the total and the new tokens: their
   // number must be known without the positions.
   std::optional<BuilderOperand> fresh;
-  if (others && !(fresh = newTokens(*first->operand(Query), build)))
+  if (others && !(fresh = newTokens(*first->operand(BufferOperand::query), build)))
     return;
   if (padding)
     addLengthsOfPadding(build);
   else
-    addLengthInputs(*first->operand(Query));
+    addLengthInputs(*first->operand(BufferOperand::query));
   if (!others)
     return;
   Value& total = build.node("Reshape", {build.castTo(*totalLength, ElementType::Int64), ints({1})});
@@ -210,10 +197,10 @@ llvm::Error GqaLowering::dropPastLength() {
 
 /// seqlens_k and total_sequence_length for a fused node.
 std::pair<Value*, Value*> GqaLowering::lengthsOf(Node& fused, AttentionBuilder& build) const {
-  Value& before = *fused.operand(PastLength);
+  Value& before = *fused.operand(BufferOperand::pastLength);
   if (&before == pastLength && totalLength)
     return {lastPositions, totalLength};
-  Value& query = *fused.operand(Query);
+  Value& query = *fused.operand(BufferOperand::query);
   Value& after = build.node("Add", {before, build.extent(query, 2)}, {}, "total_lengths");
   Value& last = build.node("Sub", {after, ints({1})}, {}, "last_positions");
   Value& total = build.node("ReduceMax", {asInt32(after, build)}, attrs({{"keepdims", 0}}));
@@ -226,27 +213,28 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   Node& fused = *site.node;
   Rewriter rewriter(fused.graph(), ruleName, journal, fused.name());
   AttentionBuilder build(rewriter);
-  Value& query = *fused.operand(Query);
+  Value& query = *fused.operand(BufferOperand::query);
   auto [last, total] = lengthsOf(fused, build);
   llvm::SmallVector<Value*, 12> operands{&tokenRows(query, build),
-                                         &tokenRows(*fused.operand(Key), build),
-                                         &tokenRows(*fused.operand(Value_), build),
-                                         fused.operand(PastKey),
-                                         fused.operand(PastValue),
+                                         &tokenRows(*fused.operand(BufferOperand::key), build),
+                                         &tokenRows(*fused.operand(BufferOperand::value), build),
+                                         fused.operand(BufferOperand::pastKey),
+                                         fused.operand(BufferOperand::pastValue),
                                          last,
                                          total};
   Value* bias = given[&site].mask ? biasOf(fused, *total, build) : nullptr;
-  Value* sinks = given[&site].sinks
-                     ? &build.castTo(*fused.operand(Sinks), query.type().elementType())
-                     : nullptr;
+  Value* sinks = given[&site].sinks ? &build.castTo(*fused.operand(BufferOperand::sinks),
+                                                    query.type().elementType())
+                                    : nullptr;
   if (bias || sinks)
     operands.append({nullptr, nullptr, nullptr, bias});
   if (sinks)
     operands.push_back(sinks);
 
-  AttributeList attributes = attrs({{"num_heads", *query.type().dim(1).value()},
-                                    {"kv_num_heads", *fused.operand(Key)->type().dim(1).value()},
-                                    {"scale", fused.floatAttr("scale", 1.0f)}});
+  AttributeList attributes =
+      attrs({{"num_heads", *query.type().dim(1).value()},
+             {"kv_num_heads", *fused.operand(BufferOperand::key)->type().dim(1).value()},
+             {"scale", fused.floatAttr("scale", 1.0f)}});
   if (float softcap = fused.floatAttr("softcap", 0.0f); softcap != 0.0f)
     attributes.add("softcap", softcap);
   if (int64_t window = fused.intAttr("window", 0); window != 0)
@@ -284,8 +272,8 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
 /// The mask as it is added to the scores: [B or 1, H or 1, S, T]. Keys that it hides get a finite
 /// number, so that rows that see no key come out finite: later rows multiply theirs by 0.
 Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) const {
-  Value& query = *fused.operand(Query);
-  Value& mask = *fused.operand(Mask);
+  Value& query = *fused.operand(BufferOperand::query);
+  Value& mask = *fused.operand(BufferOperand::mask);
   ElementType element = query.type().elementType();
   // Half the lowest number of the type: no score takes the sum beyond that.
   const double hidden = element == ElementType::Float16
@@ -336,7 +324,7 @@ llvm::Error GqaLowering::normaliseLayout(const SiteCache& update, Value& present
     if (use.user().is("Shape"))
       readers.push_back(&use.user());
     else if (!use.user().is("com.microsoft::GroupQueryAttention") &&
-             CacheOperator::of(use.user()) != CacheOperator{})
+             CacheOperator::of(use.user()) != BufferOperand::op)
       return unsupported("the cache '{}' is also read by {}", update.past->name(),
                          use.user().describe());
   update.past->setType(permuted(update.past->type()));

@@ -1,9 +1,9 @@
 // From ai.kvopt::InPlaceKvSdpa to com.microsoft::PagedAttention.
 #include "passes/targets/paged/paged_lowering.h"
 
-#include "ir/ops/kvopt/cache_operator.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/support/buffer_operands.h"
 #include "passes/targets/support/kvopt_domain.h"
 #include "passes/targets/support/token_rows.h"
 #include "support/diagnostic.h"
@@ -22,18 +22,6 @@ namespace {
 
 constexpr const char* pagedRuleName = "lower-paged";
 constexpr const char* pagedDomain = "com.microsoft";
-
-/// The operands of attention over one buffer of keys and one of values.
-constexpr CacheOperator pagedSource;
-enum PagedSource : unsigned {
-  SourceQuery = CacheOperator::query,
-  SourceKey = CacheOperator::fresh(0),
-  SourceValue = CacheOperator::fresh(1),
-  SourcePastKey = pagedSource.past(0),
-  SourcePastValue = pagedSource.past(1),
-  SourcePastLength = pagedSource.pastLength(),
-  SourceSinks = pagedSource.sinks(),
-};
 
 /// [B,H,S,D] as packed tokens [B*S,H*D].
 Value& packedTokens(Value& heads, AttentionBuilder& build) {
@@ -108,7 +96,7 @@ std::string PagedLowering::freshSymbol(const std::string& base) const {
 
 /// The inputs that say where each batch row's tokens are.
 void PagedLowering::addInputs(const Node& fused) {
-  const Dim& batch = fused.operand(SourceQuery)->type().dim(0);
+  const Dim& batch = fused.operand(BufferOperand::query)->type().dim(0);
   const Dim perRow = options.capacity ? Dim::fixed(*options.capacity / options.size)
                                       : Dim::symbol(freshSymbol("blocks_per_row"));
   blocks =
@@ -153,7 +141,7 @@ Value& PagedLowering::pastLengths(Value& before, Value& query, AttentionBuilder&
 
 llvm::Error PagedLowering::lowerCached(AttentionSite& site) {
   Node& fused = *site.node;
-  Value& query = *fused.operand(SourceQuery);
+  Value& query = *fused.operand(BufferOperand::query);
   if (!pastSeqlens)
     addInputs(fused);
   if (!rowStarts)
@@ -162,21 +150,22 @@ llvm::Error PagedLowering::lowerCached(AttentionSite& site) {
   AttentionBuilder build(rewriter);
   llvm::SmallVector<Value*, 12> operands{
       &packedTokens(query, build),
-      &packedTokens(*fused.operand(SourceKey), build),
-      &packedTokens(*fused.operand(SourceValue), build),
-      fused.operand(SourcePastKey),
-      fused.operand(SourcePastValue),
+      &packedTokens(*fused.operand(BufferOperand::key), build),
+      &packedTokens(*fused.operand(BufferOperand::value), build),
+      fused.operand(BufferOperand::pastKey),
+      fused.operand(BufferOperand::pastValue),
       rowStarts,
-      &pastLengths(*fused.operand(SourcePastLength), query, build),
+      &pastLengths(*fused.operand(BufferOperand::pastLength), query, build),
       blockTable};
   if (withSinks.contains(&site)) {
     operands.append({nullptr, nullptr, nullptr});
-    operands.push_back(&build.castTo(*fused.operand(SourceSinks), query.type().elementType()));
+    operands.push_back(
+        &build.castTo(*fused.operand(BufferOperand::sinks), query.type().elementType()));
   }
   const int64_t heads = *query.type().dim(1).value();
   AttributeList attributes =
       attrs({{"num_heads", heads},
-             {"kv_num_heads", *fused.operand(SourceKey)->type().dim(1).value()},
+             {"kv_num_heads", *fused.operand(BufferOperand::key)->type().dim(1).value()},
              {"scale", fused.floatAttr("scale", 1.0f)}});
   if (float softcap = fused.floatAttr("softcap", 0.0f); softcap != 0.0f)
     attributes.add("softcap", softcap);
@@ -225,7 +214,7 @@ llvm::Error PagedLowering::makePool(const SiteCache& update, Value& present) {
     if (use.user().is("Shape"))
       readers.push_back(&use.user());
     else if (!use.user().is("com.microsoft::PagedAttention") &&
-             CacheOperator::of(use.user()) != CacheOperator{})
+             CacheOperator::of(use.user()) != BufferOperand::op)
       return unsupported("the cache '{}' is also read by {}", past.name(), use.user().describe());
   const TensorType& declared = past.type();
   const TensorType pool(
