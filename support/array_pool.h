@@ -6,8 +6,9 @@
 
 namespace kvopt {
 
-/// What goes through all nodes of a graph, or through all their results, waits for memory; less so
-/// where they lie side by side. Constructs and destroys nothing.
+/// Memory pool for small arrays of one element type. Arrays are allocated next to each other, so
+/// that a traversal of all nodes of a graph, or of all their results, misses the cache less often.
+/// Constructs and destroys no elements.
 template <class T> class ArrayPool {
 public:
   ArrayPool() = default;
@@ -15,9 +16,10 @@ public:
   ArrayPool& operator=(const ArrayPool&) = delete;
   ~ArrayPool() { freed.clear(slabs); }
 
-  /// Room for `count` elements; never null. Lives as long as the pool unless it is given back.
+  /// Uninitialized storage for `count` elements; never null. Valid until it is released or the pool
+  /// is destroyed.
   T* allocate(size_t count) { return freed.allocate(Capacity::get(count), slabs); }
-  /// Gives back what `allocate` gave for the same `count`.
+  /// Releases an array of `count` elements that `allocate` returned.
   void deallocate(T* elements, size_t count) { freed.deallocate(Capacity::get(count), elements); }
 
 private:

@@ -1,4 +1,4 @@
-// Confines by openat2, or by a walk over components that follows no link.
+// Confinement with openat2, or with a walk over path components that follows no link.
 #include "support/confined_folder.h"
 
 #include "support/diagnostic.h"
@@ -55,11 +55,11 @@ llvm::Error checkRelative(const std::string& folder, const std::string& name) {
   return llvm::Error::success();
 }
 
-/// An opened file, or why there is none.
+/// An opened file, or the reason that opening failed.
 struct Attempt {
   FileDescriptor file;
-  int error = 0;                ///< that of the system call that failed
-  std::string failed;           ///< the path that it failed for
+  int error = 0;                ///< errno of the system call that failed
+  std::string failed;           ///< path for which it failed
   const char* leaves = nullptr; ///< how the name leaves the folder
 
   bool isMissing() const { return !leaves && error == ENOENT; }
@@ -70,12 +70,12 @@ FileDescriptor openFolder(const std::string& folder) {
   return FileDescriptor(retry([&] { return ::open(name, folderFlags); }));
 }
 
-// Gives -1 and errno on failure, as the system call does.
+// Returns -1 and sets errno on failure, as the system call does.
 int openat2Beneath(int folder, const std::string& name) {
   open_how how{};
   how.flags = static_cast<uint64_t>(readFlags);
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  // The kernel answers EAGAIN when a concurrent rename kept it from proving confinement.
+  // The kernel returns EAGAIN when a concurrent rename prevented it from proving confinement.
   constexpr int maxAttempts = 32;
   int descriptor = -1;
   for (int attempt = 0; attempt < maxAttempts; ++attempt) {
@@ -116,7 +116,7 @@ Attempt walk(FileDescriptor current, const std::string& folder, const std::strin
 
 enum class Way { Kernel, Walk };
 
-// `name` has passed `checkRelative`.
+// Requires that `name` has passed `checkRelative`.
 Attempt openBeneath(const std::string& folder, const std::string& name, Way way) {
   FileDescriptor root = openFolder(folder);
   if (!root.isOpen())
@@ -127,13 +127,14 @@ Attempt openBeneath(const std::string& folder, const std::string& name, Way way)
   if (file.isOpen())
     return {std::move(file), 0, {}, nullptr};
   const int error = errno;
-  // Sandboxes that do not know openat2 answer EPERM, which a plain opening for reading never does.
+  // Sandboxes that do not know openat2 return EPERM, which opening a file for reading never
+  // returns.
   if (error == ENOSYS || error == EPERM)
     return walk(std::move(root), folder, name);
   return {{}, error, joinPath(folder, name), error == EXDEV ? "leads out of the folder" : nullptr};
 }
 
-/// The file's real path relative to the store; nullopt where it is not beneath it.
+/// The file's real path relative to the store; nullopt if it is not beneath the store.
 std::optional<std::string> nameInStore(const std::string& file, const std::string& store) {
   std::error_code error;
   const fs::path real = fs::canonical(file, error);
@@ -145,7 +146,7 @@ std::optional<std::string> nameInStore(const std::string& file, const std::strin
   return name;
 }
 
-// The second opening is confined as well, so that a link that changes meanwhile leads nowhere else.
+// The second opening is confined as well, so that a link that changes meanwhile cannot escape.
 llvm::Expected<ConfinedFolder::File> openConfined(const ConfinedFolder& folder,
                                                   const std::string& name, Way way) {
   if (llvm::Error error = checkRelative(folder.path, name))

@@ -10,13 +10,13 @@
 
 namespace kvopt {
 
-/// The folder that the files named by a model are in.
+/// Folder that contains the files named by a model.
 ///
-/// Download caches keep files in a store and put links to them in a folder: a model's path and the
-/// paths of its data are then links into the store. Such a model may use what a model in the store
-/// may use.
+///  Download caches keep files in a store and put links to them in a folder: a model's path and the
+///  paths of its data are then links into the store. Such a model may use every file that a model
+///  in the store may use.
 struct ConfinedFolder {
-  /// An opened file, and the path that it was found at.
+  /// An opened file, and the path at which it was found.
   struct File {
     FileDescriptor descriptor;
     std::string path;
@@ -28,25 +28,25 @@ struct ConfinedFolder {
   // NOLINTNEXTLINE(google-explicit-constructor): a folder is its path
   ConfinedFolder(const char* folder) : path(folder) {}
 
-  /// The folder of a file, and the store if the file's path is a link.
+  /// Folder of a file, and the store if the file's path is a link.
   static ConfinedFolder of(const std::string& file);
 
-  /// Opens a file for reading. `name` is a name out of an untrusted file: an absolute path and a
-  /// ".." component are errors. A symbolic link that leads out of the folder is an error unless its
-  /// target is beneath the store. A name that is not in the folder is looked for in the store.
-  /// Kernels without openat2 take `openByWalk`.
+  /// Opens a file for reading. `name` comes from an untrusted file: an absolute path and a ".."
+  /// component are errors. A symbolic link that leads out of the folder is an error unless its
+  /// target is beneath the store. A name that is not in the folder is looked up in the store.
+  /// Kernels without openat2 use `openByWalk`.
   llvm::Expected<File> open(const std::string& name) const;
 
-  /// The same, opening one component after the other. Stricter: in the folder and in the store,
-  /// every symbolic link is an error, unless it leads from the folder to the store.
+  /// The same, opening one component after another. Stricter: in the folder and in the store, every
+  /// symbolic link is an error, except links from the folder to the store.
   llvm::Expected<File> openByWalk(const std::string& name) const;
 
-  /// The path of a name in the folder; in the store if the folder has no such name.
+  /// Path of a name in the folder; in the store if the folder has no such name.
   std::string locate(const std::string& name) const;
 
-  /// The folder that names are relative to; empty for the current folder.
+  /// Folder to which names are relative; empty for the current folder.
   std::string path;
-  /// The folder of the file that the model's path is a link to; empty if the path is not a link.
+  /// Folder of the file to which the model's path links; empty if the path is not a link.
   std::string store;
 };
 

@@ -1,4 +1,4 @@
-// Rendering of diagnostics and their passage through llvm::Error.
+// Rendering of diagnostics, and their conversion from and to llvm::Error.
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -48,7 +48,7 @@ Diagnostic diagnosticOf(llvm::ErrorInfoBase& error) {
 llvm::Error transform(llvm::Error error, llvm::function_ref<void(Diagnostic&)> edit) {
   return llvm::handleErrors(std::move(error),
                             [&](std::unique_ptr<llvm::ErrorInfoBase> info) -> llvm::Error {
-                              // Errors of a derived type stay what they are.
+                              // Errors of a derived type keep their type.
                               if (info->isA<DiagnosticError>()) {
                                 edit(static_cast<DiagnosticError&>(*info).diagnostic());
                                 return llvm::Error(std::move(info));

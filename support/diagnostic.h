@@ -1,4 +1,4 @@
-// Errors about input: what is wrong, where, and what to do about it, carried by llvm::Error.
+// Errors about input: what is wrong, where, and how to fix it, carried by llvm::Error.
 #pragma once
 
 #include "support/format.h"
@@ -17,9 +17,9 @@ namespace kvopt {
 struct Diagnostic {
   enum class Kind {
     Invalid,     ///< The input breaks the rules of its format.
-    Unsupported, ///< The input is valid and kvopt does not handle it.
-    Io,          ///< The operating system refused to read or write.
-    Usage,       ///< The request itself makes no sense.
+    Unsupported, ///< The input is valid but kvopt does not handle it.
+    Io,          ///< The operating system failed to read or write.
+    Usage,       ///< The request itself is wrong.
   };
 
   Kind kind = Kind::Invalid;
@@ -31,8 +31,8 @@ struct Diagnostic {
   std::string hint;
   std::vector<std::string> notes;
 
-  /// One line: "file: node 'n' (Op): value 'v': message; note: a; note: b; hint: h", without the
-  /// parts that are empty.
+  /// One line: "file: node 'n' (Op): value 'v': message; note: a; note: b; hint: h". Empty parts
+  /// are omitted.
   SafeText text() const;
   std::string str() const { return text().str(); }
 };
@@ -56,7 +56,7 @@ private:
 
 llvm::Error makeError(Diagnostic diagnostic);
 
-/// Assembles a Diagnostic and turns into an llvm::Error or a failed llvm::Expected:
+/// Assembles a Diagnostic and converts to an llvm::Error or a failed llvm::Expected:
 ///   return invalid("rank is {}, not 4", rank).node(name, "MatMul").hint("…");
 class [[nodiscard]] DiagnosticBuilder {
 public:
@@ -116,21 +116,21 @@ DiagnosticBuilder ioError(fmt::format_string<Args...> format, Args&&... args) {
   return {Diagnostic::Kind::Io, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-/// The text of an errno value. Thread-safe.
+/// Text of an errno value. Thread-safe.
 std::string errnoText(int errnoValue);
 
-/// Turns any failure into one Diagnostic: of several joined errors the first one, with the others
-/// as its notes. `error` must be a failure.
+/// Converts any failure to one Diagnostic. Several joined errors give the first one, with the
+/// others as notes. `error` must be a failure.
 Diagnostic takeDiagnostic(llvm::Error error);
 
-/// Adds the file to every joined diagnostic that names none; errors of other classes become
+/// Adds the file name to every joined diagnostic without one. Errors of other classes become
 /// diagnostics. Success stays success.
 llvm::Error withFile(llvm::Error error, llvm::StringRef file);
 
 /// Adds a note to every joined diagnostic.
 llvm::Error withNote(llvm::Error error, std::string note);
 
-/// The same for the node and its operator: to every diagnostic that has neither.
+/// Adds the node and its operator to every joined diagnostic that has neither.
 llvm::Error withNode(llvm::Error error, llvm::StringRef node, llvm::StringRef op = "");
 
 } // namespace kvopt

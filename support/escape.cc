@@ -1,4 +1,4 @@
-// Which characters are escaped, and how.
+// Characters that are escaped, and their escapes.
 #include "support/escape.h"
 
 #include "support/utf8.h"
@@ -16,7 +16,7 @@ struct Range {
   uint32_t last;
 };
 
-/// Sorted. From U+0080 on; ASCII is decided by `isUnsafe`.
+/// Sorted ranges from U+0080 on; `isUnsafe` decides for ASCII.
 constexpr Range unsafeRanges[] = {
     {0x0080, 0x009F},   // C1 controls
     {0x00AD, 0x00AD},   // soft hyphen
@@ -29,7 +29,7 @@ constexpr Range unsafeRanges[] = {
     {0x2028, 0x202E},   // line and paragraph separator, embeddings and overrides
     {0x2060, 0x206F},   // invisible operators, isolates, deprecated format characters
     {0x3164, 0x3164},   // Hangul filler
-    {0xFDD0, 0xFDEF},   // not characters
+    {0xFDD0, 0xFDEF},   // noncharacters
     {0xFE00, 0xFE0F},   // variation selectors
     {0xFEFF, 0xFEFF},   // byte order mark
     {0xFFA0, 0xFFA0},   // half-width Hangul filler
@@ -43,7 +43,7 @@ bool isUnsafe(uint32_t point) {
   if (point < 0x80)
     return point < 0x20 || point == 0x7F;
   if ((point & 0xFFFE) == 0xFFFE)
-    return true; // the last two of each plane are not characters
+    return true; // the last two code points of each plane are noncharacters
   const Range* range = std::upper_bound(
       std::begin(unsafeRanges), std::end(unsafeRanges), point,
       [](uint32_t value, const Range& candidate) { return value < candidate.first; });
@@ -107,7 +107,7 @@ std::string escapedLines(std::string_view text) {
 
 std::string escapedJson(std::string_view json) {
   return escapeWith(json, [](std::string& out, std::string_view, const Utf8Character& character) {
-    // Between strings, line feeds are part of the layout; within them they are escaped already.
+    // Between strings, line feeds are part of the layout; inside strings they are already escaped.
     if (!character.isValid || character.point < 0x20 || !isUnsafe(character.point))
       return false;
     if (character.point < 0x10000) {

@@ -1,4 +1,4 @@
-// Comparing the files that are read with those that are written.
+// Comparison of the files that are read with those that are written.
 #include "support/file_access.h"
 
 #include "support/output_file.h"
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Device and inode of an existing file, links followed.
+/// Device and inode of an existing file, after following links.
 std::optional<std::pair<uint64_t, uint64_t>> identityOf(const std::string& path) {
   struct stat status {};
   if (path.find('\0') != std::string::npos || ::stat(path.c_str(), &status) != 0)
@@ -20,7 +20,7 @@ std::optional<std::pair<uint64_t, uint64_t>> identityOf(const std::string& path)
   return std::pair<uint64_t, uint64_t>(status.st_dev, status.st_ino);
 }
 
-/// All files beneath a folder; those in folders that cannot be read are left out.
+/// All files beneath a folder, except in subfolders that cannot be read.
 std::vector<InputFile> filesBeneath(const InputFile& folder) {
   std::vector<InputFile> files;
   std::error_code code;

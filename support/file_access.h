@@ -1,4 +1,4 @@
-// The files that one run of a program reads and those that it writes, compared with each other.
+// Files that one run of a program reads and writes, compared with each other.
 #pragma once
 
 #include "support/diagnostic.h"
@@ -20,48 +20,48 @@ namespace kvopt {
 /// A file that is read.
 struct InputFile {
   std::string path;
-  /// What the file is: "the model 'm.onnx'".
+  /// Description of the file in messages: "the model 'm.onnx'".
   std::string role;
 };
 
-/// Makes a list of files that are read.
+/// Function that lists files that are read.
 using InputList = std::function<std::vector<InputFile>()>;
 
-/// Ensures that no output of a run replaces one of its inputs, or another output. Everything that
-/// is opened for reading is registered here, and everything that is written is declared here, in
-/// any order: each new entry is compared with all entries of the other kind at once. Files are
-/// compared by device and inode, through symbolic and hard links, and names that do not exist yet
-/// by their folder. An OutputFile is created for a declared output only.
+/// Ensures that no output of a run replaces one of its inputs or another output. The program
+/// registers every file that it reads and declares every file that it writes, in any order; each
+/// new entry is compared with all entries of the other kind at once. Files are compared by device
+/// and inode, after following symbolic and hard links; names that do not exist yet are compared by
+/// their folder. An OutputFile is created for a declared output only.
 ///
-/// A refusal is remembered: from then on no output is created. Thread-safe.
+///  After a refusal, no output is created. Thread-safe.
 class FileAccess {
 public:
   FileAccess() = default;
   FileAccess(const FileAccess&) = delete;
   FileAccess& operator=(const FileAccess&) = delete;
 
-  /// Registers a file that is read, or a folder: then every file beneath it is read. It need not
-  /// exist. An empty path is ignored. Fails for a declared output.
+  /// Registers a file that is read. For a folder, registers all files beneath it. The path need not
+  /// exist; an empty path is ignored. Fails for a declared output.
   llvm::Error reads(const std::string& path, const std::string& role);
   llvm::Error reads(llvm::ArrayRef<InputFile> files);
-  /// Registers what `list` gives: at once if there are outputs, and otherwise when the first output
-  /// is declared. For lists that take time to make.
+  /// Registers the files that `list` returns: at once if there are outputs, otherwise when the
+  /// first output is declared. For lists that are slow to make.
   llvm::Error readsLater(InputList list);
 
-  /// Declares a file that is written. `option` is its name on the command line: "--plot". Fails for
-  /// an input, and for another output with the same place. An empty path is ignored. Declaring the
-  /// same path for the same option again changes nothing.
+  /// Declares a file that is written. `option` is its name on the command line: "--plot". Fails if
+  /// the file is an input or another output. An empty path is ignored. Declaring the same path for
+  /// the same option again has no effect.
   llvm::Error writes(const std::string& path, const std::string& option);
   /// Declares a folder that receives files.
   llvm::Error writesFolder(const std::string& path, const std::string& option);
-  /// Declares the file as `option`, unless it is declared already, as whatever option.
+  /// Declares the file as `option` unless it is already declared for any option.
   llvm::Error ensureWrites(const std::string& path, const std::string& option);
 
   /// Whether an output is declared.
   bool hasOutputs() const;
-  /// Fails when an output was refused, or when one cannot be created: its folder is missing or not
-  /// writable, its name is too long, or it exists and is not a regular file. A folder is an output
-  /// that may be created, or that is empty. Writes nothing; call it before the work begins.
+  /// Fails if an output was refused or cannot be created: its folder is missing or not writable,
+  /// its name is too long, or it exists and is not a regular file. A folder can be an output if it
+  /// can be created or is empty. Writes nothing; call it before the work begins.
   llvm::Error checkOutputs() const;
 
 private:
@@ -70,8 +70,8 @@ private:
     std::string option;
     bool isFolder = false;
   };
-  /// An existing file: device and inode. A name in an existing folder: the folder's device and
-  /// inode, and the name.
+  /// Identity of a path: device and inode of an existing file, or device and inode of the folder
+  /// and the name.
   using PlaceKey = std::tuple<uint64_t, uint64_t, std::string>;
 
   // All of these require the lock.

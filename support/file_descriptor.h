@@ -1,4 +1,4 @@
-// Ownership of one POSIX file descriptor, and how files are opened.
+// Ownership of a POSIX file descriptor, and flags for opening files.
 #pragma once
 
 #include <cerrno>
@@ -8,11 +8,11 @@
 
 namespace kvopt {
 
-/// Flags to open a file for reading. O_NONBLOCK keeps the opening of a pipe without a writer from
-/// waiting forever.
+/// Flags for opening a file for reading. O_NONBLOCK keeps the call from waiting forever on a pipe
+/// without a writer.
 inline constexpr int readFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
-/// Repeats a system call that a signal interrupted.
+/// Repeats a system call that was interrupted by a signal.
 template <class Call> auto retry(Call call) {
   auto result = call();
   while (result < 0 && errno == EINTR)
@@ -37,7 +37,7 @@ public:
 
   int get() const { return descriptor_; }
   bool isOpen() const { return descriptor_ >= 0; }
-  /// Gives up ownership without closing.
+  /// Releases ownership without closing.
   int release() { return std::exchange(descriptor_, -1); }
   void reset() {
     if (isOpen())

@@ -1,5 +1,5 @@
-// fmt with LLVM's string references: what is to be included instead of fmt's own header, so that
-// every file formats them the same way.
+// fmt with LLVM's string references. Include this file instead of fmt's headers, so that every file
+// formats them in the same way.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"

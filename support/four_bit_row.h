@@ -1,17 +1,18 @@
-// How a row of numbers lies in memory as codes of four bits.
+// Layout of a row of numbers that is stored as four-bit codes.
 #pragma once
 
 #include <cstdint>
 
 namespace kvopt {
 
-/// The bytes of a row of `columns` numbers, as ai.kvopt::InPlaceQuantizedKvSdpa defines them: equal
-/// groups of columns, each with a multiplier of its own. Of a group of 2 n columns byte i, for i <
-/// n, has the code of column i in its lower and that of column n + i in its upper four bits; the
-/// multiplier is behind them. Columns behind the last one of the row have the code of zero.
+/// Layout in bytes of a row of `columns` numbers, as ai.kvopt::InPlaceQuantizedKvSdpa defines it.
+/// Columns form groups of equal size, each with its own multiplier. In a group of 2n columns, byte
+/// i (i < n) stores the code of column i in its lower four bits and that of column n + i in its
+/// upper four bits; the multiplier follows these bytes. Padding columns after the last column of
+/// the row have the code of zero.
 struct FourBitRow {
   static constexpr int64_t mostGroupColumns = 32;
-  /// What a code is stored as is this much more than the code, which is -7 to 7.
+  /// Offset that is added to a code (-7 to 7) when it is stored.
   static constexpr int codeOffset = 8;
   static constexpr int largestCode = 7;
   static constexpr int largestMultiplier = 18;

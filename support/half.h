@@ -6,7 +6,7 @@
 
 namespace kvopt {
 
-/// The exact f32 value of an f16 bit pattern. NaN stays NaN, with its payload.
+/// The exact f32 value of an f16 bit pattern. NaN keeps its payload.
 constexpr float f16ToFloat(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t exponent = (bits >> 10) & 0x1Fu;
@@ -19,7 +19,7 @@ constexpr float f16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
 }
 
-/// The nearest f16, ties to even; overflow gives infinity, NaN a quiet NaN with the same sign.
+/// The nearest f16, ties to even. Overflow gives infinity; NaN gives a quiet NaN of the same sign.
 constexpr uint16_t floatToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
@@ -47,7 +47,7 @@ constexpr float bf16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-/// The nearest bf16, ties to even; overflow gives infinity, NaN a quiet NaN with the same sign.
+/// The nearest bf16, ties to even. Overflow gives infinity; NaN gives a quiet NaN of the same sign.
 constexpr uint16_t floatToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u)

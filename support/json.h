@@ -1,4 +1,4 @@
-// The JSON of reports and manifests: keys keep the order in which they were added.
+// JSON of reports and manifests, with keys in the order in which they were added.
 #pragma once
 
 #include <nlohmann/json.hpp>

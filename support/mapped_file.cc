@@ -1,4 +1,4 @@
-// Opening of regular files, and mapping them.
+// Opening and mapping of regular files.
 #include "support/mapped_file.h"
 
 #include "support/diagnostic.h"

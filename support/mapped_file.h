@@ -14,7 +14,7 @@
 
 namespace kvopt {
 
-/// What makes two open files the same file.
+/// Identity of an open file; equal for two descriptors of the same file.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -25,16 +25,16 @@ struct FileIdentity {
 
 /// A regular file mapped read-only. Mapping reads nothing: pages load when they are touched.
 ///
-/// The bytes are those on disk, not a copy. When another process makes the file shorter, later
-/// reads beyond its new end raise SIGBUS. A program that handles that signal finds the file's name
-/// with `mappedFileAt`, as cli/process.cc does; without a handler, the signal ends the process. An
-/// output is never written over a mapped input in place (see FileAccess and OutputFile).
+/// The mapping shows the bytes on disk, not a copy. When another process truncates the file, later
+/// reads past its new end raise SIGBUS. A handler of that signal finds the file's name with
+/// `mappedFileAt`, as cli/process.cc does; without a handler, the signal ends the process. An
+/// output never overwrites a mapped input in place (see FileAccess and OutputFile).
 class MappedFile {
 public:
   using Result = llvm::Expected<std::shared_ptr<const MappedFile>>;
 
-  /// Maps `path`, following symbolic links. Fails for anything but a regular file; never blocks on
-  /// a pipe.
+  /// Maps `path`, after following symbolic links. Fails unless it is a regular file; never blocks
+  /// on a pipe.
   static Result open(const std::string& path);
 
   /// Maps a file that an untrusted file names: see ConfinedFolder::open.
@@ -46,9 +46,9 @@ public:
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  /// The whole file, valid as long as this object.
+  /// The whole file; valid as long as this object.
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// `length` bytes from `offset` on; an error that names the file when it does not have them.
+  /// `length` bytes at `offset`. If the file is shorter, returns an error that names it.
   llvm::Expected<std::span<const std::byte>> slice(uint64_t offset, uint64_t length) const;
 
   const std::string& path() const { return path_; }

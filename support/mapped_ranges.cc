@@ -1,4 +1,4 @@
-// A table of mapped files.
+// Table of mapped files.
 #include "support/mapped_ranges.h"
 
 #include <array>
@@ -17,7 +17,7 @@ struct RangeSlot {
   std::atomic<const char*> path{nullptr};
 };
 std::array<RangeSlot, 4096> ranges;
-// Where the search for a vacant slot starts.
+// Slot at which the search for a vacant slot starts.
 std::atomic<size_t> nextRange{0};
 
 int enter(std::span<const std::byte> bytes, const char* path) {

@@ -1,4 +1,4 @@
-// Which file is mapped where, for the handler of SIGBUS.
+// Map from addresses to mapped files, for the handler of SIGBUS.
 //
 // Like support/termination.h, this is process-wide state that a signal handler reads.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace kvopt {
 
-/// Enters mapped bytes into a table of fixed size as long as it lives. Lock-free. When the table is
-/// full, the bytes are not entered.
+/// Registers mapped bytes in a table of fixed size during its lifetime. Lock-free. When the table
+/// is full, the bytes are not registered.
 class MappedRange {
 public:
   /// `path` must outlive this object.
@@ -23,7 +23,7 @@ private:
   int slot = -1;
 };
 
-/// Returns the path of the mapped file that holds an address; null for any other address.
+/// Path of the mapped file that contains `address`; null for any other address.
 /// Async-signal-safe.
 const char* mappedFileAt(const void* address);
 

@@ -1,4 +1,4 @@
-// Anonymous files, complete writes, and putting files in their places.
+// Anonymous files, complete writes, and renaming of files to their final paths.
 #include "support/output_file.h"
 
 #include "support/diagnostic.h"
@@ -103,7 +103,7 @@ llvm::Expected<OutputFile> OutputFile::createIn(FileDescriptor folder, const std
 int OutputFile::open(Naming naming) {
   if (naming == Naming::Anonymous) {
     FileDescriptor file(::openat(folder_.get(), ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
-    // Without /proc it would never get a name.
+    // Without /proc, the file could never get a name.
     if (file.isOpen() && ::access(descriptorPath(file.get()).c_str(), F_OK) == 0) {
       file_ = std::move(file);
       return 0;
@@ -122,7 +122,7 @@ int OutputFile::open(Naming naming) {
     }
     error = errno;
     if (error == EEXIST)
-      name.release(); // It is somebody else's.
+      name.release(); // The name belongs to another file.
   }
   return error;
 }
@@ -130,13 +130,13 @@ int OutputFile::open(Naming naming) {
 llvm::Error OutputFile::write(std::span<const std::byte> bytes) {
   if (llvm::Error error = checkOpen("write"))
     return error;
-  // Linux writes at most 2 GiB less a page in one call.
+  // Linux writes at most 2 GiB minus one page per call.
   constexpr size_t chunk = size_t(1) << 30;
   while (!bytes.empty()) {
     ssize_t written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), chunk));
     if (written < 0 && errno == EINTR)
       continue;
-    // The kernel reads the bytes itself, and gives an error where a read here would raise SIGBUS.
+    // The kernel reads the bytes itself, and returns an error where a read here would raise SIGBUS.
     if (const char* source =
             written < 0 && errno == EFAULT ? mappedFileAt(bytes.data()) : nullptr) {
       discard();
@@ -162,7 +162,7 @@ llvm::Error OutputFile::reserve(int64_t bytes) {
   do
     result = ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
   while (result != 0 && errno == EINTR);
-  // Not every file system can; then writing will tell.
+  // Not every file system can reserve space; on others the write reports a full disk.
   if (result != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
     return fail(fmt::format("make room for {} bytes", bytes), errno);
   return llvm::Error::success();
@@ -181,7 +181,7 @@ llvm::Error OutputFile::skip(int64_t bytes) {
 
 llvm::Error OutputFile::copyData(int source, int64_t& offset, int64_t end,
                                  const std::string& name) {
-  // Linux copies at most 2 GiB less a page in one call.
+  // Linux copies at most 2 GiB minus one page per call.
   constexpr int64_t most = int64_t(1) << 30;
   std::vector<std::byte> buffer;
   while (offset < end) {
@@ -190,7 +190,7 @@ llvm::Error OutputFile::copyData(int source, int64_t& offset, int64_t end,
     if (buffer.empty()) {
       off_t from = offset;
       copied = ::copy_file_range(source, &from, file_.get(), nullptr, wanted, 0);
-      // Between some file systems, and in some sandboxes, the bytes have to come this way.
+      // Between some file systems, and in some sandboxes, the bytes must be read and written.
       if (copied < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS ||
                          errno == EOPNOTSUPP || errno == EPERM)) {
         buffer.resize(size_t{1} << 20);
@@ -229,7 +229,7 @@ llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t
     return invalid("ends before its contents do").file(source);
   }
   while (offset < end) {
-    // A file system that knows no holes says that all is data.
+    // A file system without holes reports that everything is data.
     int64_t data = ::lseek(file.get(), offset, SEEK_DATA);
     if (data < 0)
       data = errno == ENXIO ? end : offset;
@@ -250,8 +250,8 @@ llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t
 llvm::Error OutputFile::close() {
   if (llvm::Error error = checkOpen("close"))
     return error;
-  // Network file systems report a full disk as late as this. An anonymous file must stay open until
-  // it has a name, so a copy of its descriptor is closed.
+  // Network file systems may not report a full disk before the file is closed. An anonymous file
+  // must stay open until it has a name, so a copy of its descriptor is closed.
   const int closed =
       temporary_.isSet() ? file_.release() : ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
   if (closed < 0 || (::close(closed) != 0 && errno != EINTR))
@@ -284,7 +284,7 @@ bool sameFile(const std::string& a, const std::string& b) {
          first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-// Putting files in their places, and taking them away again.
+// Renaming of files to their final paths, and undoing it.
 
 bool OutputFile::targetExists() const {
   struct stat status {};
@@ -302,7 +302,7 @@ llvm::Error OutputFile::stage() {
   TemporaryName name = TemporaryName::in(folder_.get());
   if (int error = link(name.text()); error != 0) {
     if (error == EEXIST)
-      name.release(); // It is somebody else's.
+      name.release(); // The name belongs to another file.
     return fail("put in place", error);
   }
   temporary_ = std::move(name);
@@ -336,18 +336,18 @@ llvm::Error OutputFile::placeTemporary(bool keepsOld) {
     placed_ = Placed::Fresh;
     return llvm::Error::success();
   }
-  // File systems without that flag say something else than EEXIST.
+  // File systems without that flag return an error other than EEXIST.
   const bool replaces = errno == EEXIST || targetExists();
   if (replaces)
     if (llvm::Error error = checkReplaced(name))
       return error;
   if (replaces && exchange() == 0) {
-    // What was exchanged may have come after it was checked.
+    // The exchanged file may have appeared after the check.
     struct stat old {};
     if (::fstatat(folder, temporary_.text(), &old, AT_SYMLINK_NOFOLLOW) == 0 &&
         !S_ISREG(old.st_mode)) {
       if (exchange() != 0)
-        temporary_.release(); // It is the name of what was there.
+        temporary_.release(); // It names the file that was there before.
       discard();
       return notReplaced(path_, old.st_mode);
     }
@@ -355,7 +355,7 @@ llvm::Error OutputFile::placeTemporary(bool keepsOld) {
     return llvm::Error::success();
   }
   if (replaces && keepsOld) {
-    // File systems that cannot exchange names may know hard links.
+    // File systems that cannot exchange names may support hard links.
     backup_ = TemporaryName::in(folder);
     if (::linkat(folder, name, folder, backup_.text(), 0) != 0)
       backup_.release();

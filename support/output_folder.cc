@@ -1,4 +1,4 @@
-// Temporary folders, and putting them in their places.
+// Temporary folders, and renaming of folders to their final paths.
 #include "support/output_folder.h"
 
 #include <cassert>
@@ -34,11 +34,11 @@ llvm::Error cannotCreate(const std::string& path, int error) {
   return ioError("cannot create the folder: {}", errnoText(error)).file(path);
 }
 
-/// Gives the new name the entry only if nothing has that name. Gives 0 or an errno.
+/// Renames the entry, unless something has the new name already. Returns 0 or an errno.
 int moveEntry(int from, const char* entry, int to, const char* name) {
   if (::renameat2(from, entry, to, name, RENAME_NOREPLACE) == 0)
     return 0;
-  // File systems without that flag replace nothing but empty folders.
+  // File systems without that flag replace only empty folders.
   if (errno == EINVAL && ::renameat(from, entry, to, name) == 0)
     return 0;
   return errno;

@@ -1,4 +1,4 @@
-// Text that is safe to print on a terminal, by its type.
+// Text that is safe to print on a terminal, as a type.
 //
 //   SafeText line = formatText("{} at '{}'\n", style.bad("MISSED"), node.name());
 //
@@ -19,18 +19,18 @@ namespace kvopt {
 template <class T>
 concept TextLike = std::is_convertible_v<const T&, std::string_view>;
 
-/// UTF-8 whose only control characters are line feeds, tabs, and those that the program itself
-/// added through `trusted`.
+/// UTF-8 whose only control characters are line feeds, tabs, and those that the program added
+/// through `trusted`.
 class SafeText {
 public:
   SafeText() = default;
-  /// Text of one or more lines, as `escapedLines` leaves it. A name inside of it that contains line
-  /// feeds still starts new lines: use `formatText` for names.
+  /// Text of one or more lines, escaped by `escapedLines`. A name in it that contains line feeds
+  /// still starts new lines: use `formatText` for names.
   template <TextLike T>
   requires(!std::same_as<T, SafeText>) SafeText(const T& lines)
       : text(escapedLines(std::string_view(lines))) {}
 
-  /// Control characters that this program chose, such as colors.
+  /// Control characters chosen by this program, such as colors.
   static SafeText trusted(std::string text) {
     SafeText result;
     result.text = std::move(text);
@@ -53,7 +53,7 @@ private:
 
 namespace detail {
 
-/// What a format receives for one argument: text of one line, escaped; numbers as they are.
+/// Value that a format receives for one argument: escaped one-line text; numbers are unchanged.
 template <class T> auto safeArgument(const T& argument) {
   if constexpr (std::same_as<T, SafeText>) {
     return std::string_view(argument.str());
@@ -75,8 +75,8 @@ SafeText formatMapped(fmt::string_view format, const Mapped&... arguments) {
 
 } // namespace detail
 
-/// fmt::format for text that people read: every string among the arguments is escaped to one line,
-/// unless it is SafeText already. Widths count characters, after escaping.
+/// fmt::format for text that people read. Escapes every string argument to one line unless it is
+/// SafeText already. Widths count characters after escaping.
 template <class... Args>
 SafeText formatText(fmt::format_string<detail::SafeArgument<std::remove_cvref_t<Args>>...> format,
                     const Args&... arguments) {

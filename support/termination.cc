@@ -1,4 +1,4 @@
-// The sections and names that signal handlers see.
+// Sections and temporary names that signal handlers read.
 #include "support/termination.h"
 
 #include "support/format.h"
@@ -19,8 +19,8 @@
 namespace kvopt {
 namespace {
 
-// One word, so that a section and a signal cannot miss each other: the number of sections, whether
-// the process is being ended, and the signal that waits for the sections.
+// A single word, so that a section and a signal cannot miss each other: the number of sections,
+// whether the process is ending, and the signal that waits for the sections.
 constexpr uint32_t oneSection = 1;
 constexpr uint32_t sectionMask = 0xffff;
 constexpr uint32_t endingBit = 1U << 16;
@@ -36,7 +36,7 @@ struct Slot {
   TemporaryName::Kind kind = TemporaryName::Kind::File;
   std::array<char, 40> name{};
 };
-// More files than that at once get names that signals do not remove.
+// Size of the table; further files get names that signals do not remove.
 std::array<Slot, 1024> slots;
 
 [[noreturn]] void waitForTheEnd() {
@@ -44,7 +44,7 @@ std::array<Slot, 1024> slots;
     ::pause();
 }
 
-/// Requires that this caller set the ending bit.
+/// Requires that this caller has set the ending bit.
 void endNow(int number) {
   removeTemporaryFiles();
   struct sigaction action {};
@@ -53,15 +53,15 @@ void endNow(int number) {
   ::kill(::getpid(), number);
 }
 
-/// The levels of folders that a temporary folder may have.
+/// Maximum depth of a temporary folder.
 constexpr int mostLevels = 4;
 
 bool removeFolder(int parent, const char* name, int levels);
 
-/// Removes what is in an open folder. Async-signal-safe.
+/// Removes the contents of an open folder. Async-signal-safe.
 void removeEntries(int folder, int levels) {
   alignas(dirent64) std::array<char, 2048> buffer;
-  // Removing may move entries that were not read yet: it ends when a pass removes nothing.
+  // Removing may move entries that were not read yet, so the loop ends when a pass removes nothing.
   for (bool hasRemoved = true; hasRemoved;) {
     hasRemoved = false;
     ::lseek(folder, 0, SEEK_SET);
@@ -84,7 +84,8 @@ void removeEntries(int folder, int levels) {
   }
 }
 
-/// Removes a folder with what is in it; follows no links. Whether it has gone. Async-signal-safe.
+/// Removes a folder and its contents; follows no links. Returns whether it is gone.
+/// Async-signal-safe.
 bool removeFolder(int parent, const char* name, int levels) {
   const int folder = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0)
@@ -125,7 +126,7 @@ UninterruptedSection::UninterruptedSection() {
 
 UninterruptedSection::~UninterruptedSection() {
   uint32_t now = progress.fetch_sub(oneSection) - oneSection;
-  // Another section may have begun since; then its end looks again.
+  // Another section may have begun since; its end checks again.
   while ((now & sectionMask) == 0 && (now & endingBit) == 0 && now >> signalShift != 0)
     if (progress.compare_exchange_weak(now, now | endingBit)) {
       endNow(static_cast<int>(now >> signalShift));
@@ -138,7 +139,7 @@ void endBySignal(int number) {
   uint32_t now = progress.load();
   for (;;) {
     if ((now & endingBit) != 0)
-      break; // It is on its way.
+      break; // The process is already ending.
     const bool mustWait = (now & sectionMask) != 0;
     const uint32_t next = mustWait ? (now & ~(0xffU << signalShift)) | static_cast<uint32_t>(number)
                                                                            << signalShift
@@ -159,7 +160,7 @@ void removeTemporaryFiles() {
 }
 
 TemporaryName TemporaryName::in(int folder, Kind kind) {
-  // Independent of the target's name, which may already be as long as the file system allows.
+  // Independent of the target's name, which may have the maximum length of the file system.
   std::random_device random;
   TemporaryName result;
   result.folder = folder;

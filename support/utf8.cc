@@ -12,7 +12,7 @@ uint32_t byteAt(std::string_view text, size_t index) {
 
 bool isContinuation(uint32_t byte) { return (byte & 0xC0) == 0x80; }
 
-/// Bytes of the character that starts with `first`; 0 where none does.
+/// Number of bytes of a character whose first byte is `first`; 0 if it cannot start a character.
 size_t lengthFrom(uint32_t first) {
   if (first < 0x80)
     return 1;
