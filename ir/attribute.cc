@@ -1,4 +1,4 @@
-// Attribute: construction and copying.
+// Construction and copying of attributes.
 #include "ir/attribute.h"
 
 #include "ir/graph.h"

@@ -20,7 +20,7 @@ namespace kvopt::ir {
 
 class Graph;
 
-/// The kinds of `AttributeProto.AttributeType`, under their published numbers.
+/// Kinds of `AttributeProto.AttributeType`, with their published numbers.
 enum class AttributeKind : int32_t {
   Undefined = 0,
   Float = 1,
@@ -40,11 +40,11 @@ enum class AttributeKind : int32_t {
 };
 
 llvm::StringRef attributeKindName(AttributeKind kind);
-/// The inverse; Undefined for a word that names no kind.
+/// The inverse; Undefined for an unknown name.
 AttributeKind attributeKindFromName(llvm::StringRef name);
 
 /// One attribute value. Move-only, because it may own subgraphs. Kinds that kvopt does not
-/// interpret (sparse tensors, types) are carried in their source message.
+/// interpret (sparse tensors, types) are kept in their source message.
 class Attribute {
 public:
   Attribute() = default;
@@ -57,22 +57,22 @@ public:
   static Attribute ofStrings(std::vector<std::string> values);
   static Attribute ofTensors(std::vector<TensorRef> values);
   static Attribute ofGraphs(std::vector<std::unique_ptr<Graph>> values, bool list);
-  /// In a function body: the value of the function's own attribute `name` at the call.
+  /// In a function body: refers to the value that a call gives the function's attribute `name`.
   static Attribute reference(std::string name, AttributeKind kind);
-  /// A kind kvopt does not interpret.
+  /// An attribute of a kind that kvopt does not interpret.
   static Attribute opaque(AttributeKind kind, const onnx::AttributeProto* source);
 
   Attribute(Attribute&&) noexcept;
   Attribute& operator=(Attribute&&) noexcept;
   ~Attribute();
-  /// A deep copy; requires a kind without subgraphs.
+  /// A deep copy. Requires a kind without subgraphs.
   Attribute clone() const;
 
   AttributeKind kind() const { return valueKind; }
   bool isReference() const { return !referenceName.empty(); }
   llvm::StringRef referencedName() const { return referenceName; }
 
-  /// Accessors by kind; each asserts that the kind is the one asked for.
+  /// Accessors by kind; each asserts that the attribute has this kind.
   float floatValue() const { return std::get<float>(value); }
   int64_t intValue() const { return std::get<int64_t>(value); }
   llvm::StringRef stringValue() const { return std::get<std::string>(value); }
@@ -81,14 +81,14 @@ public:
   llvm::ArrayRef<int64_t> ints() const { return std::get<std::vector<int64_t>>(value); }
   llvm::ArrayRef<std::string> strings() const { return std::get<std::vector<std::string>>(value); }
   llvm::ArrayRef<TensorRef> tensors() const { return std::get<std::vector<TensorRef>>(value); }
-  /// The subgraphs of kinds Graph and Graphs; empty for every other kind.
+  /// Subgraphs of an attribute of kind Graph or Graphs; empty for other kinds.
   llvm::ArrayRef<std::unique_ptr<Graph>> graphs() const {
     const auto* list = std::get_if<std::vector<std::unique_ptr<Graph>>>(&value);
     return list ? llvm::ArrayRef<std::unique_ptr<Graph>>(*list)
                 : llvm::ArrayRef<std::unique_ptr<Graph>>();
   }
 
-  /// The message this was read from, or null. Kept so that export writes back what it read.
+  /// Message from which the attribute was read, or null. Export writes it back unchanged.
   const onnx::AttributeProto* source() const { return sourceMessage; }
   void setSource(const onnx::AttributeProto* message) { sourceMessage = message; }
 

@@ -1,4 +1,4 @@
-// Attributes from written lists, and copies of a node's attributes.
+// Attributes from initializer lists, and copies of a node's attributes.
 #include "ir/attribute_list.h"
 
 #include "ir/node.h"

@@ -1,7 +1,7 @@
-// AttributeList: attributes of numbers and texts, written as a list.
+// AttributeList: attributes with numbers and texts, written as a list.
 //
 //   rewriter.create("Transpose", {&x}, attrs({{"perm", {0, 2, 1, 3}}}));   // creates a node
-//   op("Softmax", {x}, attrs({{"axis", -1}}));                             // demands of a pattern
+//   op("Softmax", {x}, attrs({{"axis", -1}}));                             // matches a node
 #pragma once
 
 #include "ir/attribute.h"
@@ -17,8 +17,7 @@ namespace kvopt::ir {
 
 class Node;
 
-/// An attribute of one of the kinds that can be written down: an integer, a float, a text, or a
-/// list of integers.
+/// An attribute with a literal value: an integer, a float, a text, or a list of integers.
 struct PlainAttribute {
   using Value = std::variant<int64_t, float, std::string, std::vector<int64_t>>;
 
@@ -28,7 +27,7 @@ struct PlainAttribute {
   template <std::floating_point Number>
   PlainAttribute(std::string attributeName, Number number)
       : name(std::move(attributeName)), value(static_cast<float>(number)) {}
-  // A template, so that a braced list of one 0 is never taken for a null pointer.
+  // A template, so that the braced list {0} does not convert to a null pointer.
   template <class Text>
   requires std::convertible_to<Text, std::string> PlainAttribute(std::string attributeName,
                                                                  Text text)
@@ -42,7 +41,7 @@ struct PlainAttribute {
   Value value;
 };
 
-/// What `attrs` makes. Converts to the attributes of a new node.
+/// Result of `attrs`. Converts to the attributes of a new node.
 class AttributeList {
 public:
   AttributeList() = default;
@@ -64,9 +63,9 @@ inline AttributeList attrs(std::initializer_list<PlainAttribute> attributes) {
   return AttributeList(attributes);
 }
 
-/// Copies of a node's attributes, for a node like it. Requires a node without subgraphs.
+/// Copies of a node's attributes, for a similar node. Requires a node without subgraphs.
 std::vector<NamedAttribute> cloneAttributes(const Node& node);
-/// Gives `to` copies of all attributes of `from`, which has no subgraphs.
+/// Copies all attributes of `from`, which has no subgraphs, to `to`.
 void copyAttributes(const Node& from, Node& to);
 
 } // namespace kvopt::ir

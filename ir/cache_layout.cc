@@ -1,4 +1,4 @@
-// Layouts, kept as their text.
+// Layouts of caches, stored as text.
 #include "ir/cache_layout.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,4 @@
-// CacheRole: what the rows of a cache are.
+// CacheRole: meaning of the rows of a cache.
 #pragma once
 
 namespace kvopt::ir {
@@ -6,20 +6,20 @@ namespace kvopt::ir {
 enum class CacheRole {
   Key,
   Value,
-  Latent,   ///< keys, of which some columns are the values
-  KeyScale, ///< what the rows of the layer's keys, which are codes, are multiplied by
+  Latent,   ///< keys, some of whose columns are the values
+  KeyScale, ///< multipliers of the rows of the layer's keys, which are codes
   ValueScale,
   LatentScale,
-  State, ///< a recurrent or convolution state, of neither keys nor values
+  State, ///< a recurrent or convolution state, neither keys nor values
 };
 
-/// Whether the cache says what the codes of another one stand for.
+/// Whether the cache holds the multipliers of another cache's codes.
 inline bool isScale(CacheRole role) {
   return role == CacheRole::KeyScale || role == CacheRole::ValueScale ||
          role == CacheRole::LatentScale;
 }
 
-/// The role of the scales of a cache of codes.
+/// Role of the multipliers of a cache of codes.
 inline CacheRole scaleRole(CacheRole codes) {
   return codes == CacheRole::Key      ? CacheRole::KeyScale
          : codes == CacheRole::Latent ? CacheRole::LatentScale

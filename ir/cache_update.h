@@ -5,16 +5,17 @@ namespace kvopt::ir {
 
 enum class CacheUpdate {
   None,     ///< there is no cache
-  Unproved, ///< earlier steps are read, but how they are kept is not proved
-  Grows,    ///< new rows behind the old ones
-  /// Grows within one buffer of past and present: what a model asks of its driver. A single cache
-  /// grows, and says apart from that whether it is one buffer, as other caches may be, too.
+  Unproved, ///< earlier steps are read, but it is not proved how they are kept
+  Grows,    ///< new rows follow the old ones
+  /// Grows within one buffer of past and present, which the model requires from its driver. A
+  /// single cache has the value Grows; whether it is in one buffer is a separate property, which
+  /// other caches may have, too.
   InPlace,
-  Ring,     ///< the last rows only
-  Static,   ///< as many rows as there is room for; the model writes where its inputs say
-  Blocks,   ///< grows, in blocks
-  State,    ///< as a whole: a recurrent or convolution state, or what a model keeps to itself
-  ReadOnly, ///< not at all: computed outside, and only read
+  Ring,     ///< only the last rows are kept
+  Static,   ///< the number of rows is fixed; inputs of the model select the rows that are written
+  Blocks,   ///< grows in blocks
+  State,    ///< replaced as a whole: a recurrent or convolution state, or a cache inside the model
+  ReadOnly, ///< never changes: computed outside of the model, and only read
 };
 
 } // namespace kvopt::ir

@@ -1,4 +1,4 @@
-// One table holds what is known of every element type.
+// One table with the properties of all element types.
 #include "ir/element_type.h"
 
 #include "ir/late_element_types.h"
@@ -16,11 +16,11 @@ struct Row {
   ElementType type;
   const char* onnx;
   const char* dtype;
-  unsigned bits; // 0: no packed form
+  unsigned bits; // 0 without a packed form
   Family family;
 };
 
-/// In the order of the enumeration, which starts at 1.
+/// Sorted by the enumeration, which starts at 1.
 constexpr Row rows[] = {
     {ElementType::Float, "float", "float32", 32, Family::Float},
     {ElementType::UInt8, "uint8", "uint8", 8, Family::Integer},

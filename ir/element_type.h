@@ -1,4 +1,4 @@
-// The element types of ONNX tensors, under their published numbers.
+// Element types of ONNX tensors, with their published numbers.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -8,8 +8,8 @@
 
 namespace kvopt::ir {
 
-/// `TensorProto.DataType`. A number this list does not name (a dtype newer than kvopt) is carried
-/// through import and export unchanged; `bitWidth` is then unknown.
+/// `TensorProto.DataType`. A number that is not in this list (a type newer than kvopt) survives
+/// import and export; its `bitWidth` is unknown.
 enum class ElementType : int32_t {
   Undefined = 0,
   Float = 1,
@@ -37,19 +37,19 @@ enum class ElementType : int32_t {
   Float4E2M1 = 23,
 };
 
-/// Bits of one element as packed in `raw_data`; nullopt for strings and types kvopt does not know.
+/// Number of bits of an element in `raw_data`; nullopt for strings and unknown types.
 std::optional<unsigned> bitWidth(ElementType type);
 
-/// Bytes of one element, for types of whole bytes.
+/// Number of bytes of an element; nullopt if its size is not a whole number of bytes.
 std::optional<unsigned> byteWidth(ElementType type);
 
-/// The name in ONNX's textual syntax: `float`, `int64`, `bfloat16`. "undefined" when unknown.
+/// Name in ONNX's textual syntax: `float`, `int64`, `bfloat16`. "undefined" for unknown types.
 llvm::StringRef onnxName(ElementType type);
 
 /// The inverse of `onnxName`.
 std::optional<ElementType> elementTypeFromOnnxName(llvm::StringRef name);
 
-/// The name used in manifests and reports: `float32`, `int64`, `bfloat16`.
+/// Name in manifests and reports: `float32`, `int64`, `bfloat16`.
 llvm::StringRef dtypeName(ElementType type);
 std::optional<ElementType> elementTypeFromDtypeName(llvm::StringRef name);
 

@@ -1,4 +1,4 @@
-// Elementwise operators, as their definitions give them.
+// Elementwise operators, according to their definitions.
 #include "ir/elementwise.h"
 
 #include "ir/node.h"

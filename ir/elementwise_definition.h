@@ -1,11 +1,11 @@
-// Begins definitions of elementwise operators.
+// Definitions of elementwise operators.
 #pragma once
 
 #include "ir/op.h"
 
 namespace kvopt::ir {
 
-/// Begins the definition of an elementwise operator with required operands. Attributes and optional
+/// Starts the definition of an elementwise operator with required operands. Attributes and optional
 /// operands may follow.
 inline OpDefBuilder defineElementwise(OpRegistry& registry, OpName name, int64_t since,
                                       std::initializer_list<const char*> operands,

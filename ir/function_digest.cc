@@ -1,5 +1,5 @@
-// Hashes a body from its inputs to its outputs: the digest of a value covers all that it is
-// computed from.
+// Hashes a body from its inputs to its outputs. The digest of a value covers the whole expression
+// that computes it.
 #include "ir/function_digest.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t mostConstantBytes = 4096;
 
-/// Parts of a digest: each is preceded by its length, so that no two sequences hash the same bytes.
+/// Hashes the parts of a digest. Each part is preceded by its length, so that different sequences
+/// hash different bytes.
 class PartHash {
 public:
   explicit PartHash(llvm::StringRef what) { add(what); }
@@ -45,7 +46,7 @@ private:
   llvm::SHA256 hash;
 };
 
-/// The operand that the node's result is itself; null for a node that computes something.
+/// The operand that the node returns unchanged; null if it computes something.
 const Value* passedOn(const Node& node) {
   if (node.results().size() != 1 || node.operands().size() != 1)
     return nullptr;
@@ -98,7 +99,7 @@ private:
       return true;
     }
     if (node.is("Constant") && node.results().size() == 1 && node.result().constant())
-      return true; // by its contents, where it is read
+      return true; // its readers hash its contents
     PartHash hash("node");
     hash.add(node.op().domain());
     hash.add(node.op().type());
@@ -127,7 +128,7 @@ private:
     auto found = digests.find(value);
     if (found == digests.end()) {
       if (!value->constant())
-        return false; // not of this body, or not interpreted
+        return false; // not in this body, or not interpreted
       PartHash constant("constant");
       if (!addTensor(*value->constant(), constant))
         return false;

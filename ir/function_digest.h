@@ -1,4 +1,4 @@
-// FunctionDigest: what a function computes, however it is written down.
+// FunctionDigest: identifies the computation of a function, independently of its spelling.
 #pragma once
 
 #include "ir/model.h"
@@ -9,15 +9,14 @@
 
 namespace kvopt::ir {
 
-/// A SHA-256 over the operators, attributes, constants, and connections that lead to the outputs.
+/// A SHA-256 of the operators, attributes, constants, and connections that lead to the outputs.
 using FunctionDigest = std::array<uint8_t, 32>;
 
-/// The digest of a function's signature and body. Names of values, the order of independent nodes,
-/// nodes that no output depends on, how a constant is spelled, metadata, and documentation do not
-/// count; neither do an Identity and a Transpose that leaves every axis where it is. The name of
-/// the function and the versions of its operator sets do not count either. nullopt for a body with
-/// subgraphs, with constants of more than 4096 bytes, or with attributes that kvopt does not
-/// interpret. The cost is linear in the body.
+/// Digest of a function's signature and body. It ignores names of values, the order of independent
+/// nodes, nodes that no output depends on, the spelling of constants, metadata, documentation,
+/// Identity nodes, Transpose nodes that keep the order of axes, the name of the function, and the
+/// versions of its operator sets. nullopt for a body with subgraphs, with constants of more than
+/// 4096 bytes, or with attributes that kvopt does not interpret. Linear in the size of the body.
 std::optional<FunctionDigest> functionDigest(const Function& function);
 
 } // namespace kvopt::ir

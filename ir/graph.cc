@@ -1,4 +1,4 @@
-// Graphs: creation, erasure, names, order.
+// Graphs: creation and erasure of nodes, names, order.
 #include "ir/graph.h"
 
 #include "support/format.h"
@@ -23,17 +23,17 @@ Graph::~Graph() {
   if (holder) {
     --holder->heldGraphs;
     --holder->graph().heldGraphs;
-    // A subgraph may hand out values of enclosing graphs, which outlive it.
+    // Outputs of a subgraph may be values of enclosing graphs, which outlive it.
     for (Value* output : outputList)
       --output->outputSlots;
   }
-  // Readers first: a later node may read what an earlier one defines, in subgraphs too.
+  // Erases readers first: a later node, or its subgraph, may read results of an earlier one.
   for (Node& node : llvm::reverse(nodeList))
     for (NamedAttribute& attribute : node.attributeList)
       attribute.value = Attribute();
   while (!nodeList.empty())
     nodeList.pop_back();
-  // Those of inputs and initializers; nodes give back their own.
+  // Names of inputs and initializers; nodes release their own names.
   if (holder)
     for (const auto& named : valuesByName)
       forgetSubgraphName(named.getKey());
@@ -84,7 +84,7 @@ void Graph::releaseName(Value& value) {
 void Graph::rename(Value& value, llvm::StringRef newName) {
   if (value.name() == newName)
     return;
-  std::string owned = newName.str(); // may be the name that is about to be released
+  std::string owned = newName.str(); // may be the name that is released below
   releaseName(value);
   claimName(value, owned);
   sharedContext.noteEdit();
@@ -95,7 +95,7 @@ std::string Graph::freshName(llvm::StringRef hint) const {
   auto taken = [&](llvm::StringRef name) {
     return findValue(name, /*enclosing=*/true) || sharedContext.isNameInSubgraph(name);
   };
-  // A name is given once: nodes keep theirs when a result takes over the name of an output.
+  // Returns no name twice: a node keeps its name after its result is renamed to an output's name.
   auto [known, isFirst] = freshCounters.try_emplace(base, 0);
   if (isFirst && !taken(base))
     return base;
@@ -233,7 +233,7 @@ void Graph::moveBefore(Node& node, Node* before) {
 }
 
 void Graph::arrange(llvm::ArrayRef<Node*> nodes, Node* before) {
-  // The nodes keep their places in the order of all, so others keep their numbers.
+  // The nodes exchange their own numbers, so other nodes keep theirs.
   std::vector<uint64_t> numbers;
   numbers.reserve(nodes.size());
   for (const Node* node : nodes)
@@ -250,7 +250,7 @@ void Graph::arrange(llvm::ArrayRef<Node*> nodes, Node* before) {
 unsigned Graph::eraseDeadNodes() {
   sharedContext.noteVisits(listedNodes);
   unsigned erased = 0;
-  // Readers stand after what they read, so one backward sweep takes whole chains.
+  // Readers come after the values that they read, so one backward sweep erases whole chains.
   for (auto it = nodeList.rbegin(); it != nodeList.rend();) {
     Node& node = *it++;
     if (node.isUnused()) {
@@ -274,11 +274,11 @@ unsigned Graph::eraseDeadNodes() {
 }
 
 namespace {
-/// Between the numbers of neighbors in the node list: room for those that are put in between.
+/// Distance between the numbers of adjacent nodes, which leaves room for insertions.
 constexpr uint64_t orderSpacing = uint64_t{1} << 32;
-/// Of the first node: room for those that are put in front.
+/// Number of the first node, which leaves room for insertions before it.
 constexpr uint64_t firstOrder = uint64_t{1} << 63;
-/// Between numbers after they were spread: less means that more of them are spread.
+/// Minimum distance after spreading. A smaller distance makes more nodes take part.
 constexpr uint64_t leastSpacing = uint64_t{1} << 16;
 } // namespace
 
@@ -290,7 +290,7 @@ void Graph::renumber() const {
   orderValid = true;
 }
 
-/// Numbers a node that was put into the list, unless all have to be numbered anew.
+/// Numbers a node that was inserted, unless all nodes are about to be renumbered.
 void Graph::number(Node& node) {
   if (!orderValid)
     return;
@@ -312,7 +312,7 @@ void Graph::number(Node& node) {
     spreadNumbers(node);
 }
 
-/// Numbers the node and as many of its neighbors as it takes for all of them to have room.
+/// Renumbers the node with as many neighbors as necessary to make room for all of them.
 void Graph::spreadNumbers(Node& node) {
   auto first = node.getIterator();
   auto last = first;

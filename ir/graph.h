@@ -21,10 +21,10 @@ namespace kvopt::ir {
 
 class OpRegistry;
 
-/// Domain ("" for ONNX's own) → version.
+/// Map from domain ("" for ONNX's own) to version.
 using OpsetImports = std::map<std::string, int64_t, std::less<>>;
 
-/// What the graphs of one model share.
+/// State shared by the graphs of one model.
 class GraphContext {
 public:
   explicit GraphContext(const OpRegistry& registry) : operators(registry) {}
@@ -33,15 +33,16 @@ public:
 
   const OpRegistry& ops() const { return operators; }
   OpName intern(OpName name);
-  /// Counts every edit of any of the graphs; 0 means that nothing was touched since import.
+  /// Number of edits of all graphs; 0 if nothing has changed since import.
   uint64_t edits() const { return editCount; }
-  /// Whether a value of a subgraph, any one, has the name.
+  /// Whether a value of any subgraph has the name.
   bool isNameInSubgraph(llvm::StringRef name) const { return subgraphNames.count(name) != 0; }
   void noteEdit() { ++editCount; }
   void resetEdits() { editCount = 0; }
-  /// Counts nodes in lists that are walked, readers of values, and values that are searched for
-  /// dependencies: the work that analyses and passes do, without a clock. Walks that end early
-  /// count as whole ones. Threads that share a model may lose counts.
+  /// Work that analyses and passes have done, measured without a clock: the number of nodes in
+  /// lists that were traversed, of readers of values, and of values that were searched for
+  /// dependencies. Traversals that end early count as complete. Counts may be lost if threads share
+  /// a model.
   uint64_t visits() const { return visitCount.load(std::memory_order_relaxed); }
   void noteVisits(uint64_t count) const {
     visitCount.store(visits() + count, std::memory_order_relaxed);
@@ -59,12 +60,12 @@ private:
   ArrayPool<Value> resultPool;
   uint64_t editCount = 0;
   mutable std::atomic<uint64_t> visitCount{0};
-  llvm::StringMap<unsigned> subgraphNames; // how many values have the name
+  llvm::StringMap<unsigned> subgraphNames; // number of values with the name
 };
 
 /// A graph, a subgraph of an attribute (`parentNode` set), or a function's body.
 ///
-/// Iterating `nodes()` while editing: inserting anywhere is fine; erasing the current node needs
+/// Inserting nodes is safe while iterating over `nodes()`; erasing the current node requires
 /// llvm::make_early_inc_range. Addresses of nodes and values are stable.
 class Graph {
 public:
@@ -76,17 +77,17 @@ public:
 
   GraphContext& context() const { return sharedContext; }
   const OpsetImports& opsets() const { return imports; }
-  /// The imported version of a domain; 0 when it is not imported.
+  /// Imported version of a domain; 0 if it is not imported.
   int64_t opsetVersion(llvm::StringRef domain = "") const;
-  /// The node whose attribute holds this graph; null for a main graph or a function's body.
+  /// Node whose attribute holds this graph; null for a main graph or a function's body.
   Node* parentNode() const { return holder; }
-  /// Whether any of the nodes holds a graph.
+  /// Whether a node of this graph holds a graph.
   bool hasSubgraphs() const { return heldGraphs != 0; }
 
   llvm::StringRef name() const { return graphName; }
   void setName(std::string name) { graphName = std::move(name); }
 
-  /// For walks over all nodes, which `GraphContext::visits` counts.
+  /// For traversals of all nodes, which `GraphContext::visits` counts.
   llvm::iplist<Node>& nodes() {
     sharedContext.noteVisits(listedNodes);
     return nodeList;
@@ -95,57 +96,58 @@ public:
     sharedContext.noteVisits(listedNodes);
     return nodeList;
   }
-  /// The first node, and the one after a node of this graph; null where there is none.
+  /// First node, and the node after a node of this graph; null if there is none.
   Node* firstNode() { return nodeList.empty() ? nullptr : &nodeList.front(); }
   Node* nodeAfter(Node& node);
   llvm::ArrayRef<std::unique_ptr<Value>> inputs() const { return inputList; }
   llvm::ArrayRef<std::unique_ptr<Value>> initializers() const { return initializerList; }
   llvm::ArrayRef<Value*> outputs() const { return outputList; }
 
-  /// The value of that name here or, with `enclosing`, in an enclosing graph; null if none.
+  /// Value with that name in this graph or, with `enclosing`, in an enclosing graph; null if there
+  /// is none.
   Value* findValue(llvm::StringRef name, bool enclosing = false) const;
 
-  /// How many values have names.
+  /// Number of named values.
   size_t valueCount() const { return valuesByName.size(); }
 
-  /// The names given to the following must be new in this graph; ask freshName().
+  /// The following functions require names that are new in this graph; see freshName().
   Value& addInput(llvm::StringRef name, TensorType type);
   Value& addInitializer(llvm::StringRef name, TensorRef data);
-  /// An initializer whose contents kvopt does not interpret (sparse).
+  /// Adds an initializer whose contents kvopt does not interpret (sparse).
   Value& addOpaqueInitializer(llvm::StringRef name, TensorType type);
-  /// Gives an existing input default contents (an initializer of the same name).
+  /// Gives an existing input a default (an initializer of the same name).
   void setInputDefault(Value& input, TensorRef data);
   /// Appends an output slot.
   void addOutput(Value& value);
   void setOutput(unsigned slot, Value& value);
   void removeOutput(unsigned slot);
-  /// Requires that nothing reads the input.
+  /// Requires that the input is not read.
   void removeInput(Value& input);
-  /// Requires that nothing reads the initializer.
+  /// Requires that the initializer is not read.
   void removeInitializer(Value& initializer);
 
-  /// A node before `before` (at the end when null). Result names may be empty for omitted results.
+  /// Creates a node before `before` (at the end if null). Result names may be empty for omitted
+  /// results.
   Node& create(OpName op, llvm::ArrayRef<Value*> operands,
                llvm::ArrayRef<llvm::StringRef> resultNames, Node* before = nullptr);
-  /// The same with fresh result names derived from `hint` (the operator's name when empty).
+  /// The same with new result names derived from `hint` (the operator's name if empty).
   Node& createFresh(OpName op, llvm::ArrayRef<Value*> operands, unsigned resultCount,
                     Node* before = nullptr, llvm::StringRef hint = "");
-  /// A fresh initializer.
+  /// Adds an initializer with a new name.
   Value& addConstant(llvm::StringRef hint, TensorRef data);
   /// Requires node.isUnused().
   void erase(Node& node);
   void moveBefore(Node& node, Node* before);
-  /// Puts the nodes, which stand one after another somewhere before `before` (at the end when
-  /// null) in any order, into this order there.
+  /// Moves adjacent nodes, in the given order, to the position before `before` (to the end if
+  /// null). They must be before that position.
   void arrange(llvm::ArrayRef<Node*> nodes, Node* before);
-  /// Erases nodes whose results nobody reads (whole dead chains) and initializers without readers,
-  /// in subgraphs too.
-  /// Nodes with subgraphs are erased like any other: ONNX operators have no side effects. Returns
-  /// the number of erased nodes.
+  /// Erases nodes whose results are not read (including whole dead chains) and initializers without
+  /// readers, in subgraphs too. Nodes with subgraphs are erased like others, because ONNX operators
+  /// have no side effects. Returns the number of erased nodes.
   unsigned eraseDeadNodes();
 
   void rename(Value& value, llvm::StringRef newName);
-  /// A name that neither this graph nor an enclosing one uses, nor any subgraph of the model.
+  /// A name that is unused in this graph, in enclosing graphs, and in all subgraphs of the model.
   std::string freshName(llvm::StringRef hint) const;
 
   const onnx::GraphProto* source() const { return sourceMessage; }
@@ -164,7 +166,7 @@ private:
   GraphContext& sharedContext;
   const OpsetImports& imports;
   Node* holder;
-  unsigned heldGraphs = 0; // those held by the nodes, not by theirs
+  unsigned heldGraphs = 0; // held directly by the nodes
   size_t listedNodes = 0;
   std::string graphName;
   llvm::StringMap<Value*> valuesByName;
@@ -180,12 +182,13 @@ private:
 /// Calls `visit` for the graph and, depth first, for every subgraph held by its nodes.
 void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit);
 
-/// Erases those of the nodes that nothing reads, and what only they read, in enclosing graphs too.
-/// Calls `erasing` for each node before it goes. Costs what is erased; initializers stay.
+/// Erases those of the nodes that are not read, and the nodes that only they read, in enclosing
+/// graphs too. Calls `erasing` for each node before it is erased. Initializers are kept. Linear in
+/// the number of erased nodes.
 void eraseDeadChains(llvm::SmallVector<Node*, 16> candidates,
                      llvm::function_ref<void(Node&)> erasing);
 
-/// The values of enclosing graphs that the node's subgraphs read; empty for a node without any.
+/// Values of enclosing graphs that the node's subgraphs read.
 llvm::SmallVector<Value*, 4> capturedValues(const Node& node);
 
 } // namespace kvopt::ir

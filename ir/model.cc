@@ -8,7 +8,7 @@ namespace kvopt::ir {
 Model::Model(const OpRegistry& registry)
     : sharedContext(registry), mainGraph(std::make_unique<Graph>(sharedContext, opsets)) {}
 
-// The functions' bodies use the context, which is destroyed before the public members.
+// Bodies of functions use the context, which is destroyed before the public members.
 Model::~Model() { functions.clear(); }
 
 const std::string* Model::findMetadata(llvm::StringRef key) const {

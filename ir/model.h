@@ -11,8 +11,9 @@ class ModelProto;
 
 namespace kvopt::ir {
 
-/// A model-local function. Its body's inputs and outputs are the function's; they have no types.
-/// Attribute references in the body (`Attribute::isReference`) name the function's attributes.
+/// A model-local function. The inputs and outputs of its body are those of the function; they have
+/// no types. Attribute references in the body (`Attribute::isReference`) name attributes of the
+/// function.
 class Function {
 public:
   Function(GraphContext& context, std::string functionDomain, std::string functionName)
@@ -23,16 +24,16 @@ public:
   std::string overload;
   std::string docString;
   OpsetImports opsets;
-  /// Attributes a call must give, and those with a default.
+  /// Attributes that a call must give, and attributes with a default.
   std::vector<std::string> attributes;
   std::vector<NamedAttribute> defaults;
   Graph body;
   const onnx::FunctionProto* source = nullptr;
 };
 
-/// A whole model file in memory. Everything that kvopt does not interpret (training information,
-/// unknown fields, sparse tensors, doc strings) stays in the messages the model was read from and
-/// is written back from there.
+/// A complete model in memory. Everything that kvopt does not interpret (training information,
+/// unknown fields, sparse tensors, doc strings) stays in the messages from which the model was
+/// read, and is written back from there.
 class Model {
 public:
   /// An empty model. `registry` must outlive it.
@@ -55,26 +56,26 @@ public:
   Metadata metadata;
   std::vector<std::unique_ptr<Function>> functions;
 
-  /// The file this was read from ("" if none) and the folder that external data is taken from.
+  /// File from which the model was read ("" if none), and folder of its external data.
   std::string path;
   ConfinedFolder folder;
 
-  /// Sentences about names that the file gives to extents that are not equal, which were given
-  /// different names when the model was opened.
+  /// Sentences about names that the file gives to extents which are not equal. Import gave these
+  /// extents different names.
   std::vector<std::string> unequalExtents;
 
-  /// The value of a metadata entry; null when there is none.
+  /// Value of a metadata entry; null if there is none.
   const std::string* findMetadata(llvm::StringRef key) const;
   void setMetadata(llvm::StringRef key, std::string value);
   void removeMetadata(llvm::StringRef key);
   Function* findFunction(OpName name) const;
 
-  /// Whether anything was edited since import.
+  /// Whether the model was edited since import.
   bool isEdited() const { return edited || sharedContext.edits() != 0; }
   void markEdited() { edited = true; }
   void resetEdited();
 
-  /// What import keeps alive for the source messages; opaque to everybody else.
+  /// Data that the source messages need; private to import and export.
   struct Source;
   const std::shared_ptr<Source>& source() const { return sourceStorage; }
   void setSource(std::shared_ptr<Source> storage) { sourceStorage = std::move(storage); }

@@ -1,4 +1,4 @@
-// Movements of nodes, as their operators' definitions give them.
+// Movements of nodes, according to the definitions of their operators.
 #include "ir/movement.h"
 
 #include "ir/node.h"
@@ -27,7 +27,7 @@ std::optional<Movement> movementOf(const Value& result) {
   Movement movement;
   movement.kind = defined->kind;
   movement.data = defined->data;
-  // Within a function's body an attribute may be known at the call only.
+  // In a function's body, the value of an attribute may only be known at the call.
   bool isWritten = llvm::none_of(node->attributes(), [](const NamedAttribute& attribute) {
     return attribute.value.isReference();
   });

@@ -121,12 +121,12 @@ std::optional<llvm::ArrayRef<int64_t>> Node::intsAttr(llvm::StringRef name) cons
   return found->ints();
 }
 
-/// Whether a Constant node's attribute of this name says what the contents are.
+/// Whether the attribute of a Constant node holds its contents.
 static bool holdsContents(llvm::StringRef name) {
   return name == "sparse_value" || name.startswith("value");
 }
 
-/// The contents of a Constant node with this attribute; null where they are no numeric tensor.
+/// Contents of a Constant node with this attribute; null unless they are a numeric tensor.
 static TensorRef constantContents(llvm::StringRef name, const Attribute& value) {
   if (value.isReference())
     return nullptr;
@@ -170,7 +170,7 @@ void Node::removeAttribute(llvm::StringRef name) {
 
 llvm::SmallVector<Graph*, 2> Node::subgraphs() const {
   llvm::SmallVector<Graph*, 2> held;
-  // Most nodes have none, and what is asked for of every node should not fetch its attributes.
+  // Most nodes have no graphs, and this query, made for every node, should not load attributes.
   if (heldGraphs == 0)
     return held;
   for (const NamedAttribute& attribute : attributeList)

@@ -18,7 +18,7 @@ namespace kvopt::ir {
 class Node;
 }
 
-/// A graph owns its nodes: removing one from the list destroys it.
+/// A graph owns its nodes: removing a node from the list destroys it.
 template <> struct llvm::ilist_alloc_traits<kvopt::ir::Node> {
   static void deleteNode(kvopt::ir::Node* node);
 };
@@ -29,8 +29,8 @@ struct OpDef;
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-/// An operation: operator, operands, attributes, results. Lives in its graph's node list; operands
-/// come before their readers there. The number of results is fixed at creation.
+/// An operation: operator, operands, attributes, results. It is in its graph's node list, after the
+/// nodes that produce its operands. The number of results is fixed at creation.
 class Node : public llvm::ilist_node<Node> {
 public:
   Node(const Node&) = delete;
@@ -38,9 +38,9 @@ public:
 
   OpName op() const { return opName; }
   bool is(OpName name) const { return opName == name; }
-  /// The definition that the model's opset selects; null for an operator kvopt does not know.
+  /// Definition selected by the model's opset; null for an operator that kvopt does not know.
   const OpDef* definition() const { return opDefinition; }
-  /// To be called when the imported version of the operator's domain has changed.
+  /// Must be called when the imported version of the operator's domain has changed.
   void refreshDefinition();
   llvm::StringRef name() const { return nodeName; }
   void setName(std::string name);
@@ -52,7 +52,7 @@ public:
     return index < operandCount ? operandSlots[index].value() : nullptr;
   }
   void setOperand(unsigned index, Value* value);
-  /// Replaces the whole operand list; null stands for an absent operand.
+  /// Replaces all operands; null is an absent operand.
   void setOperands(llvm::ArrayRef<Value*> values);
 
   llvm::MutableArrayRef<Value> results() { return {resultValues, resultCount}; }
@@ -65,24 +65,24 @@ public:
     assert(index < resultCount);
     return resultValues[index];
   }
-  /// No result is read and none is a graph output.
+  /// Whether no result is read or a graph output.
   bool isUnused() const;
 
   llvm::ArrayRef<NamedAttribute> attributes() const { return attributeList; }
   llvm::MutableArrayRef<NamedAttribute> attributes() { return attributeList; }
-  /// The attribute as written; null when it is not (defaults are not filled in).
+  /// The written attribute; null if it is absent, even if it has a default.
   const Attribute* attribute(llvm::StringRef name) const;
-  /// The attribute as written, or the default of the operator's definition, or null.
+  /// The written attribute, or the default of the operator's definition, or null.
   const Attribute* attributeOrDefault(llvm::StringRef name) const;
-  /// The value as written (or defaulted by the definition), or `otherwise` when there is neither or
-  /// its kind is another.
+  /// Value of the attribute or of its default; `otherwise` if there is neither, or if its kind
+  /// differs.
   int64_t intAttr(llvm::StringRef name, int64_t otherwise) const;
   float floatAttr(llvm::StringRef name, float otherwise) const;
   llvm::StringRef stringAttr(llvm::StringRef name, llvm::StringRef otherwise) const;
   std::optional<llvm::ArrayRef<int64_t>> intsAttr(llvm::StringRef name) const;
   void setAttribute(llvm::StringRef name, Attribute value);
   void removeAttribute(llvm::StringRef name);
-  /// The subgraphs of all attributes, in order.
+  /// Subgraphs of all attributes, in order.
   llvm::SmallVector<Graph*, 2> subgraphs() const;
 
   const Metadata& metadata() const { return metadataList; }
@@ -90,25 +90,25 @@ public:
   llvm::StringRef overload() const { return overloadName; }
   void setOverload(std::string overload);
 
-  /// Whether this node stands before `other` in their common graph's node list. Amortised O(1).
+  /// Whether this node precedes `other` in the node list of their common graph. Amortized O(1).
   bool comesBefore(const Node& other) const;
 
-  /// Whether a slice that starts and ends at known places is taken to end within its operand. It is
-  /// not part of the file: a pass assumes it, and says so.
+  /// Whether a slice with known start and end is assumed to end within its operand. The assumption
+  /// is not part of the file: a pass makes it, and reports it.
   bool isWithinAssumed() const { return withinAssumed; }
   void assumeWithin() { withinAssumed = true; }
 
-  /// `node '/model/MatMul_3' (MatMul)`, for messages.
+  /// Text for messages: `node '/model/MatMul_3' (MatMul)`.
   std::string describe() const;
 
-  /// The message this node was read from, or null; written back unless something was edited.
+  /// Message from which this node was read, or null. Written back if nothing was edited.
   const onnx::NodeProto* source() const { return sourceMessage; }
-  /// Declares that the node says what `message` says: it counts as unedited from here on.
+  /// Declares that `message` describes the node, which counts as unedited from now on.
   void setSource(const onnx::NodeProto* message) {
     sourceMessage = message;
     edited = false;
   }
-  /// Attributes, name or metadata differ from the source message.
+  /// Whether attributes, name or metadata differ from the source message.
   bool isEdited() const { return edited; }
 
 private:
@@ -123,7 +123,7 @@ private:
   const OpDef* opDefinition = nullptr;
   std::string nodeName;
   std::string overloadName;
-  // Both arrays are of the context's pools.
+  // Both arrays are allocated from the context's pools.
   Use* operandSlots = nullptr;
   unsigned operandCount = 0;
   Value* resultValues = nullptr;
@@ -131,7 +131,7 @@ private:
   mutable uint64_t order = 0;
   bool edited = false;
   bool withinAssumed = false;
-  unsigned heldGraphs = 0; // counted by the graphs
+  unsigned heldGraphs = 0; // number of graphs held by attributes
   std::vector<NamedAttribute> attributeList;
   Metadata metadataList;
   const onnx::NodeProto* sourceMessage = nullptr;

@@ -17,7 +17,7 @@ namespace {
 
 std::vector<llvm::StringRef> outerNames(const onnx::NodeProto& node);
 
-/// What the graph reads from graphs around it.
+/// Names that the graph reads from enclosing graphs.
 std::vector<llvm::StringRef> outerNames(const onnx::GraphProto& graph) {
   llvm::StringSet<> own;
   for (const onnx::ValueInfoProto& input : graph.input())
@@ -66,7 +66,7 @@ std::string nodeText(const onnx::NodeProto& node) {
                      OpName(node.domain(), node.op_type()).str());
 }
 
-/// Nodes by index, less `first`.
+/// Sorts nodes. Indices are relative to `first`.
 class Sorter {
 public:
   Sorter(const NodeMessages& sorted, int firstIndex)
@@ -110,8 +110,8 @@ private:
   int count() const { return messages.size() - first; }
   const onnx::NodeProto& message(int i) const { return messages.Get(first + i); }
 
-  /// Every node that misses an operand waits for another one that does: following them leads into
-  /// a circle.
+  /// Every node that misses an operand waits for another such node, so following them leads to a
+  /// cycle.
   llvm::Error cycle(llvm::ArrayRef<size_t> missing) const {
     int node = 0;
     while (missing[node] == 0)
@@ -143,7 +143,7 @@ private:
         .value(valueFrom(message(after < path.size() ? path[after] : node), at));
   }
 
-  /// The result of `producer` that `reader` reads.
+  /// Name of the result of `producer` that `reader` reads.
   static std::string valueFrom(const onnx::NodeProto& producer, const onnx::NodeProto& reader) {
     for (llvm::StringRef name : outerNames(reader))
       for (const std::string& result : producer.output())

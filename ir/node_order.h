@@ -14,13 +14,13 @@ namespace kvopt::ir {
 
 using NodeMessages = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
-/// Calls `visit` for the name of every value that the node reads from the graph it is in or from
-/// graphs around that: its operands, and what its subgraphs read without defining it.
+/// Calls `visit` for the name of every value that the node reads from its graph or from enclosing
+/// graphs: its operands, and names that its subgraphs read without defining them.
 void forEachOuterName(const onnx::NodeProto& node, llvm::function_ref<void(llvm::StringRef)> visit);
 
-/// The indices first … messages.size()-1 in an order in which every node follows those whose
-/// results it reads. As far as that allows they stay in the order of the file; names that none of
-/// these nodes defines do not matter. A cycle is an error that names its nodes.
+/// Indices first … messages.size()-1 in an order in which each node follows the producers of its
+/// operands. Otherwise the order of the file is preserved. Names that these nodes do not define are
+/// ignored. A cycle is an error that names its nodes.
 llvm::Expected<std::vector<int>> executionOrder(const NodeMessages& messages, int first);
 
 } // namespace kvopt::ir

@@ -1,4 +1,4 @@
-// OpDef and OpRegistry.
+// Definitions of operators and their registry.
 #include "ir/op.h"
 
 #include "ir/node.h"

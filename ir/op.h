@@ -1,5 +1,5 @@
-// OpDef: what an operator's operands, attributes, results and shapes are. The contract between
-// passes, which create nodes, and kernels, which execute them.
+// OpDef: definition of an operator's operands, attributes, results and shapes, shared by passes,
+// which create nodes, and kernels, which execute them.
 #pragma once
 
 #include "ir/attribute.h"
@@ -26,11 +26,11 @@ struct Formal {
   enum class Arity { Required, Optional, Variadic };
   std::string name;
   Arity arity = Arity::Required;
-  /// A variadic one stands for one operand at least.
+  /// A variadic formal requires at least one operand.
   bool atLeastOne = false;
 };
 
-/// One formal attribute. With a default, an attribute that is not written has that value.
+/// One formal attribute, perhaps with a default for nodes that do not have it.
 struct FormalAttribute {
   std::string name;
   AttributeKind kind = AttributeKind::Undefined;
@@ -38,15 +38,15 @@ struct FormalAttribute {
   std::optional<Attribute> defaultValue;
 };
 
-/// Result `result` may share the storage of operand `operand`.
+/// Declares that result `result` may share the storage of operand `operand`.
 struct Alias {
   enum class Kind {
-    /// The result is the operand's bytes under another shape; nothing is written.
+    /// The result is the operand's bytes with another shape; nothing is written.
     View,
-    /// The operator overwrites the operand. Nothing may read the operand afterwards.
+    /// The operator overwrites the operand, which must not be read afterwards.
     InPlace,
-    /// The operator may overwrite the operand where nobody reads it afterwards and the result is of
-    /// the same extents; it can do without.
+    /// The operator may overwrite the operand if it is not read afterwards and the result has the
+    /// same extents. It works without.
     Reuse,
   };
   unsigned result = 0;
@@ -54,16 +54,15 @@ struct Alias {
   Kind kind = Kind::View;
 };
 
-/// Sets types (and known integers) of the node's results from those of its operands. An error
-/// means that the operands contradict the operator's definition.
+/// Infers types (and known integers) of the node's results from those of its operands. Fails if the
+/// operands contradict the operator's definition.
 using ShapeRule = llvm::Error (*)(ShapeContext&);
 
-/// Fails unless the function, which a model defines under the operator's name, computes what the
-/// operator does at each of the calls. Types that are not known contradict nothing.
+/// Fails unless a function that a model defines under the operator's name computes the operator at
+/// each of the calls. Unknown types do not fail.
 using BodyRule = llvm::Error (*)(const Function& function, llvm::ArrayRef<const Node*> calls);
 
-/// The definition of one operator from opset version `since` on, up to the next definition of the
-/// same name.
+/// Definition of an operator from opset version `since` until the next definition of the same name.
 struct OpDef {
   OpName name;
   int64_t since = 1;
@@ -73,13 +72,13 @@ struct OpDef {
   ShapeRule inferShapes = nullptr;
   /// Set for an operator that only moves data.
   std::optional<OpMovement> movement;
-  /// Set for an operator that computes each element from those at the same place.
+  /// Set for an elementwise operator.
   std::optional<ElementFunction> elementFunction;
   std::vector<Alias> aliases;
   /// Set for an operator that kvopt writes together with a function body, which engines run.
   BodyRule checkBody = nullptr;
 
-  /// Fewest and most operands or results; nullopt when the last is variadic.
+  /// Minimum and maximum number of operands or results; nullopt if the last is variadic.
   unsigned minOperands() const;
   unsigned minResults() const;
   std::optional<unsigned> maxOperands() const;
@@ -90,8 +89,8 @@ struct OpDef {
 /// Builds an OpDef in reading order:
 ///   define(registry, "Softmax", 13).in("input").out("output").attr("axis", int64_t{-1})
 ///       .shape(inferSoftmax);
-/// A name that ends in '?' is optional, one that ends in '*' stands for any number of operands, and
-/// one that ends in '+' for one at least.
+/// A name that ends in '?' is optional. One that ends in '*' takes any number of operands, and one
+/// that ends in '+' at least one.
 class OpDefBuilder {
 public:
   OpDefBuilder(class OpRegistry& registry, OpName name, int64_t since);
@@ -104,10 +103,10 @@ public:
   OpDefBuilder& attr(llvm::StringRef name, AttributeKind kind);
   OpDefBuilder& requiredAttr(llvm::StringRef name, AttributeKind kind);
   OpDefBuilder& shape(ShapeRule rule);
-  /// The operator only moves elements of operand `data`, as `rule` says in detail.
+  /// Declares that the operator only moves elements of operand `data`; `rule` gives the details.
   OpDefBuilder& moves(MovementKind kind, MovementRule rule = nullptr, unsigned data = 0);
-  /// The operator computes each element of its one result from those at the same place of its
-  /// operands, which broadcast.
+  /// Declares that the operator is elementwise: each element of its single result depends on the
+  /// operands' elements at the same position, after broadcasting.
   OpDefBuilder& elementwise(ElementFunction function);
   OpDefBuilder& view(unsigned result = 0, unsigned operand = 0);
   OpDefBuilder& inPlace(unsigned result, unsigned operand);
@@ -118,19 +117,19 @@ private:
   OpDef& definition;
 };
 
-/// All operator definitions. Filled once, by `registerAll` and by users with operators of their
-/// own, then read only. Not thread-safe while it is filled.
+/// All operator definitions. Filled once, by `registerAll` and by users with their own operators,
+/// then only read. Filling it is not thread-safe.
 class OpRegistry {
 public:
   OpRegistry() = default;
   OpRegistry(const OpRegistry&) = delete;
   OpRegistry& operator=(const OpRegistry&) = delete;
 
-  /// Adds an empty definition; name texts are copied. One definition per (name, since).
+  /// Adds an empty definition and copies its name. Each pair (name, since) is defined once.
   OpDef& add(OpName name, int64_t since);
   /// The newest definition of `name` with since <= version; null if there is none.
   const OpDef* find(OpName name, int64_t version) const;
-  /// Every definition, sorted by name and version.
+  /// All definitions, sorted by name and version.
   std::vector<const OpDef*> all() const;
 
 private:
@@ -139,16 +138,16 @@ private:
   llvm::DenseMap<OpName, llvm::SmallVector<OpDef*, 2>> byName;
 };
 
-/// Whether the node has operands or results beyond those of its operator's definition. Operators in
-/// ONNX Runtime's domain gain some without a new version, so such a node is valid, but what it
-/// computes is not known.
+/// Whether the node has more operands or results than its operator's definition. Operators of ONNX
+/// Runtime's domain gain operands without a new version, so such a node is valid, but its
+/// computation is unknown.
 bool hasUnknownOperands(const Node& node);
 
 inline OpDefBuilder define(OpRegistry& registry, OpName name, int64_t since) {
   return OpDefBuilder(registry, name, since);
 }
 
-/// Every definition under ir/ops (generated).
+/// Registers every definition in ir/ops (generated).
 void registerAll(OpRegistry& registry);
 
 } // namespace kvopt::ir

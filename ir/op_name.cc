@@ -1,4 +1,4 @@
-// OpName: parsing and printing.
+// Parsing and printing of operators' names.
 #include "ir/op_name.h"
 
 #include <cstring>
@@ -6,7 +6,7 @@
 namespace kvopt::ir {
 
 OpName::OpName(llvm::StringRef text) {
-  // Patterns and rules ask for operators by literals all the time, and most have no domain.
+  // Patterns and rules compare operators with literals frequently, and most have no domain.
   const bool isPlain = text.empty() || !std::memchr(text.data(), ':', text.size());
   const size_t separator = isPlain ? llvm::StringRef::npos : text.rfind("::");
   if (separator == llvm::StringRef::npos) {

@@ -9,18 +9,18 @@
 
 namespace kvopt::ir {
 
-/// The domain of kvopt's own operators.
+/// Domain of kvopt's own operators.
 inline constexpr const char* kvoptDomain = "ai.kvopt";
 
-/// `MatMul`, `com.microsoft::Attention`, `ai.kvopt::Sdpa`. Does not own its text: literals live
-/// forever, a node's name lives as long as its model. The ONNX domain has two spellings, "" and
-/// "ai.onnx"; an OpName always holds "".
+/// Name of an operator: `MatMul`, `com.microsoft::Attention`, `ai.kvopt::Sdpa`. Does not own its
+/// text: literals are static, and a node's name lives as long as its model. The ONNX domain can be
+/// written as "" and "ai.onnx"; an OpName always stores "".
 class OpName {
 public:
   OpName() = default;
   OpName(llvm::StringRef domain, llvm::StringRef type)
       : domainName(domain == "ai.onnx" ? llvm::StringRef() : domain), typeName(type) {}
-  /// `Type` or `domain::Type`.
+  /// Parses `Type` or `domain::Type`.
   OpName(llvm::StringRef text);                               // NOLINT(google-explicit-constructor)
   OpName(const char* text) : OpName(llvm::StringRef(text)) {} // NOLINT
 

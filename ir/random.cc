@@ -1,4 +1,4 @@
-// The operators that draw random numbers.
+// Operators that draw random numbers.
 #include "ir/random.h"
 
 #include "llvm/ADT/StringSwitch.h"

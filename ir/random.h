@@ -1,12 +1,12 @@
-// Which operators draw their results anew in every run.
+// Operators whose results differ from run to run.
 #pragma once
 
 #include "ir/op_name.h"
 
 namespace kvopt::ir {
 
-/// Whether two runs over the same operands may give different results. The name decides, in every
-/// domain. Dropout counts: whether it drops anything is for an operand to say.
+/// Whether two runs on the same operands may give different results. Only the name is compared, in
+/// every domain. Dropout counts, although an operand may turn it off.
 bool isRandom(OpName op);
 
 } // namespace kvopt::ir

@@ -1,4 +1,4 @@
-// Errors for values that are absent.
+// Errors for absent values.
 #include "ir/required_values.h"
 
 #include "ir/op.h"
@@ -9,7 +9,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// `'mask'`, or the number of a value without a formal.
+/// Name of the formal in quotes, or the index of a value without a formal.
 std::string formalName(llvm::ArrayRef<Formal> formals, unsigned index) {
   return index < formals.size() ? fmt::format("'{}'", formals[index].name) : std::to_string(index);
 }

@@ -1,4 +1,4 @@
-// Operands and results that a node may leave out, for code that cannot do without them.
+// Access to optional operands and results by code that requires them.
 #pragma once
 
 #include "ir/node.h"
@@ -7,10 +7,10 @@
 
 namespace kvopt::ir {
 
-/// The operand, or an error that names the node and the operand if the node leaves it out.
+/// The operand; if it is absent, an error that names the node and the operand.
 llvm::Expected<Value*> requiredOperand(const Node& node, unsigned index);
 
-/// The result, or an error that names the node and the result if the node leaves it out.
+/// The result; if it is absent, an error that names the node and the result.
 llvm::Expected<Value*> requiredResult(Node& node, unsigned index);
 
 } // namespace kvopt::ir

@@ -13,7 +13,7 @@ namespace kvopt::ir {
 
 using Shape = llvm::SmallVector<Dim, 4>;
 
-/// What is known of a value: its element type (`Undefined` when not known, or when the value is no
+/// Known properties of a value: its element type (`Undefined` if unknown, or if the value is not a
 /// tensor) and, if the rank is known, one `Dim` per axis, each of which may be unknown.
 class TensorType {
 public:
@@ -21,7 +21,7 @@ public:
   explicit TensorType(ElementType elementType) : element(elementType) {}
   TensorType(ElementType elementType, Shape dims)
       : element(elementType), dimensions(std::move(dims)) {}
-  /// A type of fixed extents.
+  /// A type with fixed extents.
   static TensorType fixed(ElementType element, llvm::ArrayRef<int64_t> extents);
 
   ElementType elementType() const { return element; }
@@ -30,17 +30,17 @@ public:
   unsigned rank() const;
   /// Requires hasRank().
   llvm::ArrayRef<Dim> shape() const;
-  /// The extent of an axis; negative axes count from the end; unknown if rank or extent is.
+  /// Extent of an axis; negative axes count from the end. Unknown if the rank or the extent is.
   Dim dim(int64_t axis) const;
-  /// All extents, if rank and every extent are constants.
+  /// All extents, if the rank is known and every extent is constant.
   std::optional<llvm::SmallVector<int64_t, 4>> fixedShape() const;
-  /// The product of all extents.
+  /// Product of all extents.
   Dim elementCount() const;
 
   void setElementType(ElementType type) { element = type; }
   void setShape(Shape dims) { dimensions = std::move(dims); }
 
-  /// `float[batch, 2, past + 1, 16]`; `?` for what is not known.
+  /// Text such as `float[batch, 2, past + 1, 16]`, with `?` for unknown parts.
   std::string str() const;
 
   bool operator==(const TensorType&) const = default;
@@ -50,7 +50,7 @@ private:
   std::optional<Shape> dimensions;
 };
 
-/// An axis in [0, rank), negative ones counted from the end; nullopt when out of range.
+/// The axis as a number in [0, rank); negative axes count from the end. nullopt if out of range.
 std::optional<unsigned> normalizedAxis(int64_t axis, unsigned rank);
 
 } // namespace kvopt::ir

@@ -37,7 +37,7 @@ UseIterator& UseIterator::operator++() {
 }
 
 Value::~Value() {
-  // A graph is torn down as a whole, readers and values in any order.
+  // A graph is destroyed as a whole, with readers and values in any order.
   while (firstUse)
     firstUse->unlink();
 }
@@ -85,7 +85,7 @@ void Value::replaceSubgraphOutputs(Value& replacement) {
     for (unsigned slot = 0; slot < graph.outputList.size(); ++slot) {
       if (graph.outputList[slot] != this)
         continue;
-      // One value cannot stand for two outputs: outputs go by their names.
+      // A value can be only one output, because outputs are identified by name.
       bool isTaken = llvm::is_contained(graph.outputList, &replacement);
       Value* output =
           isTaken ? &graph.createFresh("Identity", {&replacement}, 1).result() : &replacement;
@@ -100,7 +100,7 @@ void Value::replaceSubgraphOutputs(Value& replacement) {
 }
 
 void Value::replaceOwnOutputs(Value& replacement) {
-  // An output slot keeps its name, which is its value's name.
+  // An output keeps its name, which is the name of its value.
   Value* output = &replacement;
   bool canTakeName = replacement.parent == parent && replacement.kind != Kind::Input &&
                      !llvm::is_contained(parent->outputList, &replacement);

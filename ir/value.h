@@ -1,4 +1,4 @@
-// Value: one tensor of a graph, with everything that reads it.
+// Value: one tensor of a graph and the list of its readers.
 #pragma once
 
 #include "ir/tensor.h"
@@ -21,8 +21,8 @@ class Node;
 class UseIterator;
 class Value;
 
-/// One operand slot of a node, linked into the list of its value's readers. An absent optional
-/// operand is a Use whose value is null.
+/// One operand of a node, linked into the list of its value's readers. An absent optional operand
+/// is a Use with a null value.
 class Use {
 public:
   Use() = default;
@@ -31,7 +31,7 @@ public:
   ~Use() { unlink(); }
 
   Value* value() const { return target; }
-  /// The node that reads the value; it may be in a subgraph of the value's graph.
+  /// Node that reads the value; it may be in a subgraph of the value's graph.
   Node& user() const { return *owner; }
   unsigned operandIndex() const { return index; }
 
@@ -49,8 +49,8 @@ private:
   unsigned index = 0;
 };
 
-/// Walks the readers of one value. Relinking the current use is allowed with an early increment
-/// only (llvm::make_early_inc_range).
+/// Iterates over the readers of one value. The current use may be relinked only with an early
+/// increment (llvm::make_early_inc_range).
 class UseIterator {
 public:
   using iterator_category = std::forward_iterator_tag;
@@ -76,64 +76,64 @@ private:
   Use* current = nullptr;
 };
 
-/// A tensor with a name: a graph input, an initializer, or a node's result. Its address is stable
-/// for its whole life. Names are unique within a graph at every instant, and differ from the names
-/// that are visible from enclosing graphs.
+/// A named tensor: a graph input, an initializer, or a node's result. Its address is stable. At any
+/// time, its name is unique within its graph and differs from the names of enclosing graphs that
+/// are visible there.
 class Value {
 public:
   Value(const Value&) = delete;
   Value& operator=(const Value&) = delete;
   ~Value();
 
-  /// Empty only for an omitted optional result, which nothing may read.
+  /// Empty only for an omitted optional result, which cannot be read.
   llvm::StringRef name() const { return valueName; }
   bool isAbsent() const { return valueName.empty(); }
 
   const TensorType& type() const { return tensorType; }
   void setType(TensorType type) { tensorType = std::move(type); }
 
-  /// The node whose result this is; null for inputs and initializers.
+  /// Node that produces this value; null for inputs and initializers.
   Node* producer() const { return producerNode; }
   unsigned resultIndex() const { return resultNumber; }
   Graph& graph() const { return *parent; }
 
   llvm::iterator_range<UseIterator> uses() const { return {UseIterator(firstUse), UseIterator()}; }
   bool hasUses() const { return firstUse != nullptr; }
-  /// Exactly one operand slot reads it and it is no graph output.
+  /// Whether exactly one operand reads the value and it is not a graph output.
   bool hasOneUse() const;
-  /// Neither read by a node nor a graph output.
+  /// Whether the value is neither read by a node nor a graph output.
   bool isUnused() const { return !firstUse && outputSlots == 0; }
   bool isGraphInput() const { return kind == Kind::Input; }
-  /// Of its own graph or of a subgraph that hands it out.
+  /// Whether the value is an output of its own graph or of a subgraph that returns it.
   bool isGraphOutput() const { return outputSlots != 0; }
   bool isInitializer() const { return static_cast<bool>(initializerData) || opaqueInitializer; }
 
-  /// The contents, if they are fixed: an initializer that is no graph input, or the result of a
-  /// Constant node. Null otherwise.
+  /// Contents that cannot change: those of an initializer that is not a graph input, or of a
+  /// Constant node. Otherwise null.
   const TensorData* constant() const;
   TensorRef constantRef() const;
-  /// The contents of an initializer, also where a graph input of the same name may override them.
+  /// Contents of an initializer, even if a graph input of the same name may override them.
   const TensorRef& initializer() const { return initializerData; }
 
-  /// Whether the contents of a constant may be replaced later, without regard to what else is equal
-  /// to them now: nothing may read it as just any constant of the same contents.
+  /// Whether the contents of a constant may be replaced later, independently of other constants
+  /// that are equal now. Such a constant must not be merged with constants of the same contents.
   bool isReplaceable() const { return replaceable; }
   void setReplaceable() { replaceable = true; }
 
-  /// What is known of the elements of an integer or bool tensor of rank 0 or 1 (row-major, bools as
-  /// 0 and 1): constants and results of symbolic shape inference. nullopt if nothing is.
+  /// Known elements of an integer or bool tensor of rank 0 or 1 (in row-major order, bools as 0 and
+  /// 1), from constants and symbolic shape inference. nullopt if nothing is known.
   std::optional<llvm::SmallVector<Dim, 4>> knownIntegers() const;
   void setKnownIntegers(std::optional<llvm::SmallVector<Dim, 4>> elements) {
     inferredIntegers = std::move(elements);
   }
 
-  /// Makes every reader, and every graph output slot, take `replacement` instead. Output slots keep
-  /// their name: the replacement takes it over, or is copied by an Identity node where it cannot
-  /// (a graph input, another output, a value of an enclosing graph). Output slots of subgraphs that
-  /// hand out this value hand out the replacement itself, which must be defined before them.
+  /// Makes all readers and graph outputs use `replacement` instead. A graph output keeps its name:
+  /// the replacement is renamed, or copied by an Identity node if it cannot be (a graph input,
+  /// another output, a value of an enclosing graph). Subgraphs that return this value return the
+  /// replacement itself, which must be defined before them.
   void replaceAllUsesWith(Value& replacement);
 
-  /// The message this value was declared by, or null.
+  /// Message that declares this value, or null.
   const onnx::ValueInfoProto* source() const { return sourceMessage; }
   void setSource(const onnx::ValueInfoProto* message) { sourceMessage = message; }
 

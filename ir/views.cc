@@ -1,4 +1,4 @@
-// Follows views back and forth.
+// Traversal of views in both directions.
 #include "ir/views.h"
 
 #include "ir/node.h"
@@ -7,7 +7,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// The operand that the value is another shape of; null for a value that is no view.
+/// The operand of which the value is a view; null if it is not a view.
 const Value* viewedOperand(const Value& value) {
   const Node* producer = value.producer();
   if (!producer || !producer->definition())

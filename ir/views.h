@@ -1,4 +1,4 @@
-// Values that are one buffer under several shapes, as operators' definitions say
+// Values that share one buffer with different shapes, according to the operators' definitions
 // (Alias::Kind::View).
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace kvopt::ir {
 
-/// The value that the value is a view of; the value itself if it is none. Follows a bounded number
-/// of views.
+/// The value of which `value` is a view; `value` itself if it is not a view. Follows a limited
+/// number of views.
 const Value& bufferOf(const Value& value);
 
-/// The values that are `value` itself under another shape, `value` first.
+/// `value` and all views of it, `value` first.
 llvm::SmallVector<const Value*, 4> viewsOf(const Value& value);
 
 } // namespace kvopt::ir

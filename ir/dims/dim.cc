@@ -17,10 +17,10 @@ namespace kvopt::ir {
 
 namespace {
 
-// Holds any sum of 4096 int64_t.
+// Can hold any sum of 4096 int64_t.
 __extension__ using Wide = __int128;
 
-// Names are shared, so that copying a monomial never copies text.
+// Names are shared, so that copying a monomial copies no text.
 class Symbol {
 public:
   explicit Symbol(llvm::StringRef name)
@@ -42,11 +42,11 @@ private:
   std::shared_ptr<const Shared> shared_;
 };
 
-// A product of symbols in byte order; a power is a repetition.
+// Product of symbols in byte order; powers repeat the symbol.
 using Monomial = llvm::SmallVector<Symbol, 2>;
 
-// Graded lexicographic: higher degree first. Multiplying both sides by a monomial keeps the order,
-// which the division needs.
+// Graded lexicographic order: higher degree first. Multiplication by a monomial preserves the
+// order, which the division requires.
 bool precedes(const Monomial& a, const Monomial& b) {
   if (a.size() != b.size())
     return a.size() > b.size();
@@ -83,7 +83,8 @@ bool noPositiveCoefficient(const Terms& terms) {
   return llvm::all_of(terms, [](const Term& term) { return term.coefficient <= 0; });
 }
 
-// Is the constant no multiple of what divides all other coefficients? Then there is no zero.
+// Whether the constant is not a multiple of the greatest common divisor of the other coefficients.
+// If so, the polynomial is never zero.
 bool hasNoZeroByDivisibility(const Terms& terms) {
   uint64_t divisor = 0;
   for (const Term& term : terms)
@@ -113,7 +114,7 @@ bool isIdentifier(llvm::StringRef name) {
   return !name.empty() && isDimNameStart(name.front()) && llvm::all_of(name, isDimNamePart);
 }
 
-// Braces are doubled inside braces: two polynomials never print alike.
+// Braces within braces are doubled, so that different polynomials print differently.
 void printName(std::string& out, llvm::StringRef name) {
   if (isIdentifier(name)) {
     out += name;
@@ -142,13 +143,13 @@ void printTerm(std::string& out, const Term& term) {
 
 } // namespace
 
-// `terms` is canonical: sorted by `precedes`, monomials distinct, no coefficient 0; never a lone
-// constant (that is Kind::Constant).
+// `terms` is canonical: sorted by `precedes`, with distinct monomials and nonzero coefficients;
+// never only a constant (that is Kind::Constant).
 struct Dim::Polynomial {
   Terms terms;
   size_t hash;
 
-  // The terms of a known dim; `constant` holds those of a constant.
+  // Terms of a known dim; `constant` stores those of a constant.
   static const Terms& termsOf(const Dim& dim, Terms& constant) {
     assert(!dim.isUnknown());
     if (dim.kind_ == Kind::Polynomial)
@@ -158,9 +159,9 @@ struct Dim::Polynomial {
     return constant;
   }
 
-  // Of terms in any order.
+  // From terms in any order.
   static Dim canonical(Terms terms);
-  // Of terms that are canonical already.
+  // From canonical terms.
   static Dim of(Terms terms);
   static Dim product(const Terms& a, const Terms& b);
   static Dim scaled(const Dim& dim, int64_t factor);
@@ -236,7 +237,7 @@ Dim Dim::Polynomial::scaled(const Dim& dim, int64_t factor) {
   return of(std::move(terms));
 }
 
-// Merges the two lists, each in order.
+// Merges two sorted lists of terms.
 Dim Dim::Polynomial::sum(const Dim& a, const Dim& b, int64_t factor) {
   Terms constants[2];
   const Terms& left = termsOf(a, constants[0]);
@@ -354,8 +355,8 @@ std::optional<Dim> Dim::dividedBy(const Dim& divisor) const {
   if (divisorTerms.empty() ||
       (!noNegativeCoefficient(divisorTerms) && !noPositiveCoefficient(divisorTerms)))
     return std::nullopt;
-  // Leading terms divide exactly in every step when the polynomials do; they fall in `precedes`
-  // order, and the quotient's size is capped, so this ends.
+  // If the polynomials divide exactly, leading terms divide exactly in every step. The leading
+  // terms decrease in `precedes` order and the size of the quotient is limited, so the loop ends.
   Dim remainder = *this;
   Terms quotient;
   while (remainder.value() != 0) {
@@ -386,7 +387,7 @@ llvm::SmallVector<std::string> Dim::symbols() const {
 Dim Dim::substitute(llvm::function_ref<std::optional<Dim>(llvm::StringRef)> lookup) const {
   if (kind_ != Kind::Polynomial)
     return *this;
-  Terms kept; // without the symbols that are replaced; in order
+  Terms kept; // sorted terms without symbols that are replaced
   Dim replaced = fixed(0);
   for (const Term& term : polynomial_->terms) {
     Term rest{term.coefficient, {}};
@@ -412,7 +413,8 @@ Dim::evaluate(llvm::function_ref<std::optional<int64_t>(llvm::StringRef)> lookup
     return value();
   Wide total = 0;
   for (const Term& term : polynomial_->terms) {
-    // Zeros go first: a vanishing term has no overflow, in whichever order its factors stand.
+    // Zero factors go first: a product with zero cannot overflow, whatever the order of its
+    // factors.
     llvm::SmallVector<int64_t, 4> factors;
     for (const Symbol& symbol : term.monomial) {
       std::optional<int64_t> factor = lookup(symbol.name());
@@ -466,14 +468,14 @@ llvm::hash_code hash_value(const Dim& dim) {
   return llvm::hash_combine(static_cast<int>(dim.kind_), dim.constant_);
 }
 
-// Reading polynomials from text.
+// Parsing of polynomials.
 
 namespace {
 
-// A recursive-descent parser of
+// Recursive-descent parser of
 //   sum := product (("+" | "-") product)*    product := factor ("*" factor)*
 //   factor := integer | name | "(" sum ")" | "-" factor
-// A sign is pushed down to the literal, because INT64_MIN has no positive counterpart.
+// Signs are pushed down to literals, because INT64_MIN has no positive counterpart.
 class DimParser {
 public:
   explicit DimParser(llvm::StringRef text) : rest_(text) {}

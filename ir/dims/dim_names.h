@@ -1,4 +1,4 @@
-// Which characters a symbol's name may have in text. Private to Dim.
+// Characters that are allowed in a symbol's name. Private to Dim.
 #pragma once
 
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-// Models to files and bytes.
+// Writing of models to files and bytes.
 #include "ir/onnx/export.h"
 
 #include "ir/onnx/tensor_messages.h"
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Lets protobuf write into an OutputFile.
+/// Output stream for protobuf that writes to an OutputFile.
 class OutputFileStream final : public google::protobuf::io::CopyingOutputStream {
 public:
   explicit OutputFileStream(OutputFile& output) : file(output) {}
@@ -43,7 +43,7 @@ private:
   std::optional<Diagnostic> failure;
 };
 
-/// Whether the bytes the model was read from are what it is to be written as.
+/// Whether the model is to be written as the bytes from which it was read.
 bool isItsFile(const Model& model, const ExportOptions& options) {
   return model.source() && !options.reserialize && !model.isEdited() && headerMatchesSource(model);
 }
@@ -81,8 +81,8 @@ bool finds(const fs::path& to, const std::string& location, const std::string& f
   return sameFile((*there)->path(), file);
 }
 
-/// The file `location` of the folder `from` as a location beneath `to`; nullopt where it is not
-/// there.
+/// Location beneath `to` of the file that has `location` in the folder `from`; nullopt if it is not
+/// beneath `to`.
 std::optional<std::string> locationBeneath(const ConfinedFolder& from, const std::string& location,
                                            const fs::path& to) {
   const std::string file = from.locate(location);
@@ -96,8 +96,8 @@ std::optional<std::string> locationBeneath(const ConfinedFolder& from, const std
   return std::nullopt;
 }
 
-/// The locations that change where a model is written into another folder than it was read from,
-/// or out of the store that its own path is a link to.
+/// Locations that change when a model is written to another folder than it was read from, or out of
+/// the store to which its own path links.
 llvm::Expected<llvm::StringMap<std::string>>
 movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::string> kept) {
   llvm::StringMap<std::string> moved;
@@ -126,7 +126,7 @@ movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::
   return moved;
 }
 
-/// What is written must not replace what the model consists of.
+/// Fails if the written file would replace a part of the model.
 llvm::Error checkOverwriting(const Model& model, const std::string& path, const std::string& fresh,
                              FileAccess& access) {
   if (fresh.find('/') != std::string::npos || fresh == llvm::sys::path::filename(path))
@@ -142,7 +142,8 @@ llvm::Error checkOverwriting(const Model& model, const std::string& path, const 
   return access.checkOutputs();
 }
 
-/// Contents that nothing moves, as those of sparse tensors, would be lost.
+/// Fails for external contents that are not moved, such as those of sparse tensors, which would be
+/// lost.
 llvm::Error checkMoved(const onnx::ModelProto& message, const ExternalData& external) {
   std::string left;
   if (external.placement == ExternalPlacement::Keep)
@@ -164,7 +165,7 @@ llvm::Error checkMoved(const onnx::ModelProto& message, const ExternalData& exte
   return llvm::Error::success();
 }
 
-/// That contents which are to become part of the file fit, before any of them is read.
+/// Checks that contents which become part of the file fit, before any of them is read.
 llvm::Error checkInlineSize(const onnx::ModelProto& kept) {
   uint64_t total = kept.ByteSizeLong();
   forEachTensor(kept, [&](const onnx::TensorProto& tensor) {
@@ -173,7 +174,7 @@ llvm::Error checkInlineSize(const onnx::ModelProto& kept) {
     auto bytes = count ? checkedByteSize(static_cast<ElementType>(tensor.data_type()), *count)
                        : count.takeError();
     if (!bytes)
-      llvm::consumeError(bytes.takeError()); // said when it is read
+      llvm::consumeError(bytes.takeError()); // reported when it is read
     else if (isExternal(tensor))
       total += std::min<uint64_t>(static_cast<uint64_t>(*bytes), uint64_t{1} << 48);
   });
@@ -235,7 +236,7 @@ llvm::Error checkExport(const Model& model, const std::string& path, const Expor
 
 namespace {
 
-/// What becomes of the source's external data in a model that is written to `path`.
+/// Decides for external data of the source where it is in a model that is written to `path`.
 llvm::Error placeSource(const Model& model, const std::string& path, ExternalPlacement placement,
                         ExternalData& external) {
   const std::vector<std::string> kept = externalLocationsOf(model);
@@ -250,7 +251,7 @@ llvm::Error placeSource(const Model& model, const std::string& path, ExternalPla
   return llvm::Error::success();
 }
 
-/// The message of an edited model, with places in `external`.
+/// Message of an edited model, with locations in `external`.
 llvm::Expected<const onnx::ModelProto*>
 messageFor(const Model& model, google::protobuf::Arena& arena, ExternalData& external) {
   if (llvm::Error error = checkExtents(model.graph()))

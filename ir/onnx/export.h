@@ -11,64 +11,64 @@
 namespace kvopt::ir {
 
 struct ExportOptions {
-  /// Serialize anew even if nothing was edited (the bytes must come out the same).
+  /// Serialize again even if nothing was edited (the bytes must be the same).
   bool reserialize = false;
-  /// The name of a file, in the folder of the model's, that contents of at least `externalBytes`
-  /// go to, when they do not come from the file the model was read from. Empty: all is inline. Only
-  /// for exportModel.
+  /// Name of a file in the model's folder for contents of at least `externalBytes`, except those
+  /// that come from the model's source file. Empty: all contents are inline. Only for exportModel.
   std::string externalFile;
   int64_t externalBytes = 1024;
-  /// That file is one hole, all zeros, instead of the tensors' contents: models of any size for
-  /// tests.
+  /// Write a hole of zeros instead of the contents: gives tests models of any size.
   bool externalHole = false;
-  /// What becomes of contents that the model's source has in files beside it. Copy needs the name
+  /// Placement of contents that the model's source stores in external files. Copy requires the name
   /// `externalFile`. Only for exportModel.
   ExternalPlacement placement = ExternalPlacement::Keep;
 };
 
-/// The model as bytes of an ONNX file. What was not edited is written from the messages it was read
-/// from, unknown fields included; a model that nobody edited is its file, byte for byte.
-/// Fails for models whose inline data exceeds protobuf's 2 GiB.
+/// The model as bytes of an ONNX file. Parts without edits are written from their source messages,
+/// including unknown fields; a model without edits is written byte for byte. Fails for models whose
+/// inline data exceeds protobuf's limit of 2 GiB.
 llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOptions& options = {});
 
-/// Writes a file that appears whole or not at all, as an output of `access`. Refuses to overwrite
-/// an input there, and any file that the model consists of (filesOf). A file of external data that
-/// is written appears together with the model. Its tensors each start at a multiple of 4096 bytes;
-/// new ones are streamed, and where there are no others, a disk without room for all is an error
-/// before anything is written.
+/// Writes a file that appears completely or not at all, as an output of `access`. Refuses to
+/// overwrite an input of `access` or a file that belongs to the model (filesOf). A file of external
+/// data that is written appears together with the model. Each of its tensors starts at a multiple
+/// of 4096 bytes. New tensors are streamed; if all tensors are new, a disk without enough space is
+/// an error before anything is written.
 ///
-/// Placement of what the source has in other files:
-/// - Keep: not a byte of it is read. Where `path` is in another folder, locations are adapted; the
-///   call fails for data outside that folder, because a location must be a path beneath it.
-/// - Copy: what the model uses goes to `externalFile`, by the kernel, holes staying holes.
-/// - Inline: fails before anything is read when the result exceeds 2 GiB.
+/// Placement of contents that the source stores in other files:
+/// - Keep: they are not read. If `path` is in another folder, locations are adapted; the call fails
+///   for data outside that folder, because a location must be a path beneath it.
+/// - Copy: the kernel copies the contents that the model uses to `externalFile`, and preserves
+///   holes.
+/// - Inline: fails before anything is read if the result exceeds 2 GiB.
 llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options,
                         FileAccess& access);
-/// The same for a program that reads and writes nothing else.
+/// The same for a program that reads and writes no other files.
 llvm::Error exportModel(const Model& model, const std::string& path,
                         const ExportOptions& options = {});
 
-/// Writes the same files without putting them in their places, which `files.commit()` does.
+/// Writes the same files without putting them in place; `files.commit()` does.
 llvm::Error prepareExport(const Model& model, const std::string& path, const ExportOptions& options,
                           OutputFiles& files);
 
-/// Models of one source that are written beside each other, with what is large in one file that all
-/// of them refer to: initializers that the source has inline go there too. Constants are the same
-/// where they are the same object. Needs the name `externalFile`; external data of the source is
-/// kept or copied.
+/// Writes models of one source next to each other. Large contents are in one file to which all of
+/// them refer, including initializers that are inline in the source. Constants are shared if they
+/// are the same object. Requires the name `externalFile`; external data of the source is kept or
+/// copied.
 class FamilyExport {
 public:
-  /// All files are added to `files`, in the end.
+  /// All files are added to `files` at the end.
   FamilyExport(ExportOptions options, OutputFiles& files);
   FamilyExport(const FamilyExport&) = delete;
   FamilyExport& operator=(const FamilyExport&) = delete;
 
-  /// Writes a model's file without putting it in its place. The model may be edited afterwards.
+  /// Writes a model's file without putting it in place. The model may be edited afterwards.
   llvm::Error add(Model& model, const std::string& path);
-  /// Writes a copy of a part of a model that was added (copySharingConstants). That the file is
-  /// none that the model consists of is the caller's to check.
+  /// Writes a copy of a part of a model that was added (copySharingConstants). The caller must
+  /// check that the file does not belong to the model.
   llvm::Error addSubmodel(Model& model, const std::string& path);
-  /// Writes the file of external data; then all are ready for `files.commit()`. Once, at the end.
+  /// Writes the file of external data; then all files are ready for `files.commit()`. Call it once,
+  /// at the end.
   llvm::Error finish();
 
 private:
@@ -79,14 +79,14 @@ private:
   ExternalData external;
   std::string dataPath;
   std::vector<OutputFile> models;
-  std::vector<TensorRef> constants; ///< of all models: edits may drop some
+  std::vector<TensorRef> constants; ///< of all models, because edits may drop some
 };
 
-/// What exportModel would refuse because of where it is to write: known before a model is edited.
+/// Fails if exportModel would fail because of the path. Can be called before a model is edited.
 llvm::Error checkExport(const Model& model, const std::string& path, const ExportOptions& options,
                         FileAccess& access);
 
-/// Writes one serialized TensorProto, and puts the file in its place.
+/// Writes one serialized TensorProto and puts the file in place.
 llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name, OutputFile file);
 
 } // namespace kvopt::ir

@@ -29,7 +29,7 @@ public:
     llvm::Expected<int64_t> count = checkedElementCount(extents);
     if (!count)
       return count.takeError();
-    // Tensors of unknown element types are carried, never interpreted.
+    // Tensors of unknown element types are copied but not interpreted.
     if (!bitWidth(static_cast<ElementType>(message.data_type())))
       return llvm::Error::success();
     llvm::Expected<int64_t> size =

@@ -1,4 +1,4 @@
-// Whether external data that a model names is there, and is what it says.
+// Checks of external data without reading it.
 #pragma once
 
 #include "ir/model.h"
@@ -7,9 +7,9 @@
 
 namespace kvopt::ir {
 
-/// Checks the external data of every tensor of the file that the model was read from, without
-/// reading any of it: its location leads to a regular file beneath the model's folder, its range
-/// has the tensor's size and lies in the file, and ranges of two tensors are disjoint or the same.
+/// Checks the external data of every tensor of the file from which the model was read, without
+/// reading it: its location is a regular file beneath the model's folder, its range has the
+/// tensor's size and is within the file, and the ranges of two tensors are disjoint or equal.
 llvm::Error checkExternalData(const Model& model);
 
 } // namespace kvopt::ir

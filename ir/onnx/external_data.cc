@@ -1,4 +1,4 @@
-// Places and streaming of external tensors.
+// Placement and streaming of external tensors.
 #include "ir/onnx/external_data.h"
 
 #include "ir/onnx/tensor.h"
@@ -55,7 +55,7 @@ llvm::Expected<int64_t> ExternalData::placeCopy(const TensorData& tensor) {
 llvm::Error ExternalData::write(OutputFile& file) const {
   if (isHole)
     return file.skip(size);
-  // To reserve room would fill holes of the source.
+  // Reserving space would fill holes of the source.
   if (std::none_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.isCopy; }))
     if (llvm::Error error = file.reserve(size))
       return error;

@@ -1,4 +1,4 @@
-// ExternalData: the tensors of a model that are written to a file beside it.
+// ExternalData: tensors of a model that are written to a file next to it.
 #pragma once
 
 #include "ir/tensor.h"
@@ -12,46 +12,46 @@
 
 namespace kvopt::ir {
 
-/// What becomes, in a model that is written, of contents that its source has in other files.
+/// Placement, in a written model, of contents that its source stores in other files.
 enum class ExternalPlacement {
-  Keep,   ///< They stay where they are.
-  Copy,   ///< Those that the model uses go to one file beside it.
+  Keep,   ///< They stay in their files.
+  Copy,   ///< Those that the model uses are copied to one file next to it.
   Inline, ///< They become part of the model's file.
 };
 
-/// Gives tensors their places in one file, one after the other, and writes them.
+/// Places tensors in one file, one after another, and writes them.
 class ExternalData {
 public:
-  /// Offsets are multiples of this, so that a file that is mapped has aligned tensors.
+  /// Offsets are multiples of this, so that tensors of a mapped file are aligned.
   static constexpr int64_t alignment = 4096;
 
-  /// Tensors of at least `leastBytes` go to the file; none do without a name.
+  /// Tensors of at least `leastBytes` are placed in the file; none are without a name.
   ExternalData(std::string fileName, int64_t leastBytes)
       : name(std::move(fileName)), least(leastBytes) {}
 
   ExternalPlacement placement = ExternalPlacement::Keep;
-  /// With Keep: the locations that are written in place of those of the source.
+  /// For Keep: locations that replace those of the source.
   llvm::StringMap<std::string> movedLocations;
-  /// Initializers that the source has inline go to the file as new ones do.
+  /// Places initializers that are inline in the source in the file, like new ones.
   bool takesInline = false;
-  /// The contents of new tensors are not written: they are zeros, in a file that is one hole.
+  /// Writes a hole of zeros instead of the contents of new tensors.
   bool isHole = false;
 
-  /// Whether tensors of the source that have external data cannot be written as they are.
+  /// Whether tensors with external data cannot be written as they are in the source.
   bool movesSource() const {
     return placement != ExternalPlacement::Keep || !movedLocations.empty();
   }
 
-  /// Whether an initializer that the source has inline goes to the file.
+  /// Whether an initializer that is inline in the source is placed in the file.
   bool movesInline(const TensorData& tensor) const {
     return takesInline && !name.empty() && tensor.byteSize().value_or(-1) >= least;
   }
 
-  /// Where the tensor's bytes will start; nullopt if they do not belong into the file. One tensor
-  /// has one place. It must live until `write`. Fails when the file's size overflows.
+  /// Offset of the tensor's bytes; nullopt if the tensor is not placed in the file. Each tensor has
+  /// one offset. It must live until `write`. Fails if the file's size overflows.
   llvm::Expected<std::optional<int64_t>> place(const TensorData& tensor);
-  /// The same of a tensor whose contents lie in a file of the source, whatever their size. Tensors
-  /// that are one there stay one.
+  /// The same for a tensor of any size whose contents are in a file of the source. Tensors that
+  /// share a range there also share one here.
   llvm::Expected<int64_t> placeCopy(const TensorData& tensor);
 
   const std::string& fileName() const { return name; }

@@ -1,4 +1,4 @@
-// Files and bytes to models.
+// Reading of models from files and bytes.
 #include "ir/onnx/import.h"
 
 #include "ir/onnx/reader.h"
@@ -15,10 +15,10 @@
 namespace kvopt::ir {
 namespace {
 
-/// Messages within messages; a graph within a graph takes three.
+/// Maximum nesting of messages; a graph within a graph takes three levels.
 constexpr int maxMessageDepth = 256;
 
-/// Parses the whole of `bytes`. Quiet: protobuf prints nothing about input that is malformed.
+/// Parses all of `bytes`. Malformed input is not reported on the terminal.
 bool parseMessage(std::span<const std::byte> bytes, google::protobuf::MessageLite& message) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));

@@ -10,21 +10,21 @@
 
 namespace kvopt::ir {
 
-/// Reads a model file and checks it (admit). Weights are not touched: inline ones stay in the
-/// parsed message, and external ones are opened when their bytes are needed, in the model's folder
-/// only (see ConfinedFolder). Errors: unreadable, truncated or malformed files; a graph that reads
-/// an undefined value or defines one twice; whatever admit() refuses. `registry` must outlive the
+/// Reads a model file and checks it (admit). Does not load weights: inline ones stay in the parsed
+/// message, and external ones are opened on demand, in the model's folder only (see
+/// ConfinedFolder). Fails for unreadable, truncated or malformed files, for graphs that read an
+/// undefined value or define one twice, and whenever admit() fails. `registry` must outlive the
 /// model.
 llvm::Expected<std::unique_ptr<Model>>
 importModel(const std::string& path, const OpRegistry& registry, const ModelLimits& limits = {});
 
-/// The same from memory; `folder` is where external data is looked for.
+/// The same from memory; `folder` contains the external data.
 llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byte> bytes,
                                                         const ConfinedFolder& folder,
                                                         const OpRegistry& registry,
                                                         const ModelLimits& limits = {});
 
-/// Reads one serialized TensorProto (the form of reference inputs and outputs) and its name.
+/// Reads a serialized TensorProto (the format of reference inputs and outputs) and its name.
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path);
 
 } // namespace kvopt::ir

@@ -1,4 +1,4 @@
-// Through the model's messages, without what is large in them.
+// Copies a model through its messages, without large contents.
 #include "ir/onnx/model_copy.h"
 
 #include "ir/onnx/import.h"
@@ -18,7 +18,7 @@ namespace {
 /// Initializers of fewer bytes are copied.
 constexpr int64_t leastSharedBytes = 1024;
 
-/// The graph and all within, depth first.
+/// Collects the graph and all graphs within it, depth first.
 void collectGraphs(const Graph& graph, llvm::SmallVectorImpl<const Graph*>& graphs) {
   graphs.push_back(&graph);
   for (const Node& node : graph.nodes())
@@ -29,7 +29,7 @@ void collectGraphs(const Graph& graph, llvm::SmallVectorImpl<const Graph*>& grap
 /// Whether a copy shares the contents with the original.
 bool isLarge(const TensorData& tensor) { return tensor.byteSize().value_or(0) >= leastSharedBytes; }
 
-/// The contents of `from` that were left out of what `copy` is a copy of; null where none were.
+/// Contents that were left out of `copy`; null if none were. `from` is the original's graph.
 TensorRef leftOutOf(const Value& copy, const Graph& from) {
   const Value* original = from.findValue(copy.name());
   const bool isLeftOut = copy.initializer() && original && original->initializer() &&
@@ -42,7 +42,7 @@ bool holdsLarge(const Attribute& attribute) {
          isLarge(*attribute.tensorValue());
 }
 
-/// Replaces the tensors that were left out of `copy` with those of the same node in `from`.
+/// Replaces tensors that were left out of `copy` with those of the same node in `from`.
 void shareAttributes(const Graph& from, Node& copy) {
   if (llvm::none_of(copy.attributes(),
                     [](const NamedAttribute& attribute) { return holdsLarge(attribute.value); }))
@@ -57,7 +57,7 @@ void shareAttributes(const Graph& from, Node& copy) {
       copy.setAttribute(attribute.name, attribute.value.clone());
 }
 
-/// Puts the contents of `from` in the place of those that were left out.
+/// Shares contents of `from` that were left out of `to`.
 void shareConstants(const Graph& from, Graph& to) {
   for (Node& node : to.nodes())
     shareAttributes(from, node);
@@ -82,14 +82,13 @@ void shareConstants(const Graph& from, Graph& to) {
 
 llvm::Expected<const onnx::ModelProto*> messageWithoutConstants(const Model& model,
                                                                 google::protobuf::Arena& arena) {
-  // The name of no file: nothing reads what is left out before it is there.
+  // There is no such file: missing contents are not read before they are replaced.
   ExternalData leftOut("shared", leastSharedBytes);
   leftOut.takesInline = true;
   return ModelWriter(model, arena, leftOut).write();
 }
 
-/// The copy of `model` that the bytes say; `from` are the graphs of the model that it has copies
-/// of.
+/// Copy of `model` from bytes. `from` are those graphs of the model that the copy contains.
 llvm::Expected<std::unique_ptr<Model>> copyFromBytes(const Model& model, llvm::StringRef bytes,
                                                      llvm::ArrayRef<const Graph*> from) {
   auto copy = importModelBytes(std::as_bytes(std::span<const char>(bytes.data(), bytes.size())),
@@ -100,12 +99,12 @@ llvm::Expected<std::unique_ptr<Model>> copyFromBytes(const Model& model, llvm::S
   collectGraphs((*copy)->graph(), to);
   assert(from.size() == to.size());
   for (size_t i = 0; i < from.size(); ++i)
-    shareConstants(*from[i], const_cast<Graph&>(*to[i])); // NOLINT: it is the copy's
+    shareConstants(*from[i], const_cast<Graph&>(*to[i])); // it belongs to the copy
   (*copy)->path = model.path;
   return copy;
 }
 
-/// The places in a list of messages of those that have a name.
+/// Indices, in a list of messages, of those with a given name.
 using Places = llvm::StringMap<llvm::SmallVector<int, 1>>;
 
 template <typename Message, typename NameOf>
@@ -116,7 +115,7 @@ Places placesByName(const google::protobuf::RepeatedPtrField<Message>& messages,
   return places;
 }
 
-/// Appends the messages that have one of the names, in the order of the list.
+/// Appends the messages with one of the names, in the order of the list.
 template <typename Message>
 void shareNamed(const google::protobuf::RepeatedPtrField<Message>& messages, const Places& places,
                 const llvm::SetVector<llvm::StringRef>& names,
@@ -130,9 +129,9 @@ void shareNamed(const google::protobuf::RepeatedPtrField<Message>& messages, con
     shareOne(messages.Get(place), out);
 }
 
-/// What a part consists of.
+/// Contents of a part.
 struct PartContents {
-  std::vector<int> nodes;                 ///< by their places in the graph
+  std::vector<int> nodes;                 ///< indices in the graph
   llvm::SetVector<llvm::StringRef> names; ///< of all values
 };
 
@@ -151,7 +150,7 @@ llvm::Expected<std::unique_ptr<Model>> copySharingConstants(const Model& model) 
   return copyFromBytes(model, bytes, graphs);
 }
 
-/// The message of a model and where its parts are in it.
+/// Message of a model and the positions of its parts.
 struct PartCopier::Messages {
   explicit Messages(const Model& copied) : model(copied) {}
 
@@ -165,7 +164,7 @@ struct PartCopier::Messages {
   const Model& model;
   google::protobuf::Arena arena;
   const onnx::GraphProto* graph = nullptr;
-  std::string header; ///< the serialized model without the lists of its graph
+  std::string header; ///< serialized model without the lists of its graph
   std::vector<const Node*> nodes;
   llvm::DenseMap<const Node*, int> placeOfNode;
   Places inputs, outputs, infos, initializers, sparse, annotations;
@@ -248,7 +247,7 @@ void PartCopier::Messages::describeGiven(const GraphPart& part, onnx::GraphProto
   }
 }
 
-/// Results that are given to the part are left out of what computes others of it.
+/// Omits results that are given to the part from nodes that compute other results of it.
 void PartCopier::Messages::shareNodes(const PartContents& contents, const GraphPart& part,
                                       google::protobuf::Arena& storage,
                                       onnx::GraphProto& out) const {
@@ -294,7 +293,7 @@ llvm::Expected<std::unique_ptr<Model>> PartCopier::Messages::copy(const GraphPar
   for (int place : contents.nodes)
     for (const Graph* nested : nodes[static_cast<size_t>(place)]->subgraphs())
       collectGraphs(*nested, graphs);
-  // Messages that follow one another are merged when they are read.
+  // The reader merges concatenated messages.
   return copyFromBytes(model, header + bytes, graphs);
 }
 

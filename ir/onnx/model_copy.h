@@ -1,4 +1,4 @@
-// Copies of models, and of parts of them, that share the contents of constants.
+// Copies of models and of their parts that share the contents of constants.
 #pragma once
 
 #include "ir/model.h"
@@ -9,26 +9,25 @@
 
 namespace kvopt::ir {
 
-/// A model that says the same, to be edited and run by itself; it must not be written but by
-/// FamilyExport::addSubmodel. Contents of
-/// initializers that are large are the original's, which stay as long as either needs them; types
-/// that were inferred are left behind. Fails where the model could not be written for other reasons
-/// than its size.
+/// An equivalent model that can be edited and run independently. Only FamilyExport::addSubmodel may
+/// write it. Large contents of initializers are shared with the original and stay as long as either
+/// needs them; inferred types are not copied. Fails if the model could not be written for reasons
+/// other than its size.
 llvm::Expected<std::unique_ptr<Model>> copySharingConstants(const Model& model);
 
-/// A part of a main graph: the nodes that compute `outputs` from `inputs`, from inputs of the graph
-/// and from constants.
+/// A part of a main graph: the nodes that compute `outputs` from `inputs`, inputs of the graph, and
+/// constants.
 struct GraphPart {
   std::vector<const Value*> inputs;
   std::vector<const Value*> outputs;
 };
 
-/// Copies parts of one model as copySharingConstants copies all of it. Making a copier costs what
-/// the whole model costs; each copy costs what its part does.
+/// Copies parts of one model; copySharingConstants copies all of it. Creating a copier is linear in
+/// the model; each copy is linear in its part.
 class PartCopier {
 public:
-  /// The model must outlive the copier and not change. Entries of its metadata under the given keys
-  /// are not copied. Fails where copySharingConstants does.
+  /// The model must outlive the copier and must not change. Metadata entries with the given keys
+  /// are not copied. Fails if copySharingConstants does.
   static llvm::Expected<PartCopier> create(const Model& model,
                                            llvm::ArrayRef<llvm::StringRef> omittedMetadata);
   PartCopier(PartCopier&&) noexcept;
@@ -36,8 +35,8 @@ public:
   ~PartCopier();
 
   /// A model with the nodes of the part. Its inputs are those of the original that the part needs,
-  /// then those of `part.inputs` that are none of the original, under the same names. It has no
-  /// outputs but those of `part.outputs` that are outputs of the original.
+  /// followed by the values of `part.inputs` that are not inputs of the original, with the same
+  /// names. Its outputs are those of `part.outputs` that are outputs of the original.
   llvm::Expected<std::unique_ptr<Model>> copy(const GraphPart& part) const;
 
 private:

@@ -1,4 +1,4 @@
-// External data, variants, manifests and configurations of a model.
+// External data, variants, manifests and configurations that belong to a model.
 #include "ir/onnx/model_files.h"
 
 #include "ir/manifest/manifest.h"
@@ -28,7 +28,7 @@ void addLocation(const onnx::TensorProto& tensor, std::set<std::string>& found) 
       found.insert(entry.value());
 }
 
-/// The file's bytes as text; nullopt where there is no such file in the folder.
+/// The file's bytes; null if there is no such file in the folder.
 std::shared_ptr<const MappedFile> openIfThere(const ConfinedFolder& folder,
                                               const std::string& name) {
   auto file = MappedFile::openBeneath(folder, name);
@@ -42,7 +42,7 @@ llvm::StringRef textOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// The message in a model file, as far as it can be read; null where it is too large.
+/// Message of a model file, as far as it can be read; null if it is too large.
 std::unique_ptr<onnx::ModelProto> messageIn(const MappedFile& file) {
   if (file.bytes().size() > static_cast<size_t>(std::numeric_limits<int>::max()))
     return nullptr;
@@ -50,7 +50,7 @@ std::unique_ptr<onnx::ModelProto> messageIn(const MappedFile& file) {
   google::protobuf::io::CodedInputStream input(
       reinterpret_cast<const uint8_t*>(file.bytes().data()), static_cast<int>(file.bytes().size()));
   input.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  // What precedes a malformed part counts.
+  // Everything before a malformed part is kept.
   static_cast<void>(message->MergePartialFromCodedStream(&input));
   return message;
 }
@@ -64,7 +64,7 @@ std::vector<std::string> locationsIn(const onnx::ModelProto& message) {
   return {found.begin(), found.end()};
 }
 
-/// The manifest in the metadata of the file: passes may have set another one in the model since.
+/// Manifest in the metadata of the file. Passes may have set another one in the model since.
 std::optional<Manifest> embeddedManifest(const onnx::ModelProto& message) {
   for (const onnx::StringStringEntryProto& entry : message.metadata_props())
     if (entry.key() == manifestKey) {
@@ -76,7 +76,7 @@ std::optional<Manifest> embeddedManifest(const onnx::ModelProto& message) {
   return std::nullopt;
 }
 
-/// Whether a configuration of ONNX Runtime GenAI is that of the file `name`.
+/// Whether an ONNX Runtime GenAI configuration refers to the file `name`.
 bool configures(const MappedFile& config, llvm::StringRef name) {
   const llvm::StringRef text = textOf(config);
   const auto json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
@@ -90,10 +90,10 @@ bool isUsablePath(const std::string& name) {
   return !name.empty() && name.find('\0') == std::string::npos;
 }
 
-/// How roles name the model at `path`.
+/// Name in roles of the model at `path`.
 std::string modelRole(const std::string& path) { return fmt::format("the model '{}'", path); }
 
-/// Gathers the files of the model at a path, and of the models that manifests name.
+/// Collects the files of the model at a path, and of the models that manifests name.
 class FileCollector {
 public:
   FileCollector(std::string modelPath, ConfinedFolder modelFolder)
@@ -108,7 +108,7 @@ public:
     addFilesOf(path, message, locations, root);
   }
 
-  /// All files; those of models that were named, too.
+  /// All files, including those of models that manifests name.
   std::vector<InputFile> take() {
     while (!named.empty()) {
       const InputFile model = std::move(named.back());
@@ -129,7 +129,7 @@ private:
       files.push_back({path, std::move(role)});
   }
 
-  /// `whose` is how roles name the model.
+  /// `whose` is the name of the model in roles.
   void addFilesOf(const std::string& path, const onnx::ModelProto& message,
                   llvm::ArrayRef<std::string> locations, const std::string& whose) {
     for (const std::string& location : locations)
@@ -144,7 +144,7 @@ private:
       add(located(genaiConfigName), fmt::format("the configuration of {}", whose));
   }
 
-  /// The manifest that drives the model, wherever it is; nullopt where none is readable.
+  /// Manifest that drives the model, wherever it is; nullopt if none is readable.
   std::optional<Manifest> manifestFor(const std::string& path, const onnx::ModelProto& message,
                                       const std::string& manifestName) {
     if (std::optional<Manifest> manifest = embeddedManifest(message))
@@ -164,7 +164,7 @@ private:
     return std::move(*beside);
   }
 
-  /// Adds the models that a manifest names: all are in the same folder.
+  /// Adds the models that a manifest names; all are in the same folder.
   void addNamed(const Manifest& manifest, const std::string& whose) {
     for (const ManifestVariant& variant : manifest.variants)
       addModel(variant.file, "a variant", whose);
@@ -175,7 +175,7 @@ private:
     addModel(manifest.firstStep, "the first step", whose);
   }
 
-  /// Adds the file of a model, and the model to those whose files are still to be added.
+  /// Adds the file of a model, and schedules its other files.
   void addModel(const std::string& name, const char* what, const std::string& whose) {
     const std::string file = located(name);
     if (!isUsablePath(name) || !seen.insert(file).second)
@@ -191,7 +191,7 @@ private:
   std::string root;
   ConfinedFolder folder;
   std::vector<InputFile> files;
-  std::vector<InputFile> named; ///< models, and how roles name them
+  std::vector<InputFile> named; ///< models and their names in roles
   std::set<std::string> seen;   ///< paths of models
 };
 
@@ -248,7 +248,7 @@ std::vector<InputFile> filesOfModelAt(const std::string& path) {
 }
 
 llvm::Error registerFiles(const Model& model, FileAccess& access) {
-  // Without outputs there is nothing to compare: files that the manifest names stay unread.
+  // Without outputs there is nothing to compare, so files that the manifest names are not read.
   if (access.hasOutputs() || model.path.empty())
     return access.reads(filesOf(model));
   if (llvm::Error error = access.reads(model.path, modelRole(model.path)))

@@ -1,4 +1,4 @@
-// Graphs, nodes, attributes and functions from their messages.
+// Reading of graphs, nodes, attributes and functions from messages.
 #include "ir/onnx/reader.h"
 
 #include "ir/onnx/types.h"
@@ -7,15 +7,15 @@
 namespace kvopt::ir {
 namespace {
 
-/// Graphs within graphs.
+/// Maximum nesting of graphs.
 constexpr unsigned maxDepth = 64;
-/// Nodes look attributes up one after the other.
+/// Lookup of attributes is linear in their number.
 constexpr int maxAttributes = 4096;
 
 AttributeKind kindOf(const onnx::AttributeProto& message) {
   if (message.has_type())
     return static_cast<AttributeKind>(message.type());
-  // Files of the first ONNX version do not say.
+  // Files of the first ONNX version do not store the kind.
   if (message.has_f())
     return AttributeKind::Float;
   if (message.has_i())
@@ -147,7 +147,7 @@ llvm::Error GraphReader::readOutputs(const onnx::GraphProto& message, Graph& gra
 
 namespace {
 
-/// Whether the node reads what a node from `first` on defines, itself included.
+/// Whether the node reads a result of a node from `first` on, including its own results.
 bool readsLaterResult(const NodeMessages& messages, int first, const onnx::NodeProto& reader,
                       const Graph& graph) {
   llvm::StringSet<> missing;
@@ -164,8 +164,8 @@ bool readsLaterResult(const NodeMessages& messages, int first, const onnx::NodeP
 
 } // namespace
 
-/// Files may hold nodes in any order: those that are in order already are read as they come, the
-/// others are sorted from the first node on that comes too early.
+/// Reads nodes in execution order. Files may list nodes in any order: nodes that are in order are
+/// read directly, and the rest is sorted from the first node that comes too early.
 llvm::Error GraphReader::readNodes(const NodeMessages& messages, Graph& graph,
                                    const Declarations& declared) {
   std::vector<int> sorted;

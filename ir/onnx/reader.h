@@ -1,4 +1,4 @@
-// Builds graphs from ONNX messages. Private to import.
+// Construction of graphs from ONNX messages. Private to import.
 #pragma once
 
 #include "ir/model.h"
@@ -9,15 +9,15 @@
 
 namespace kvopt::ir {
 
-/// Reads the graphs of one model. Errors name node and value, not the file.
+/// Reads the graphs of one model. Errors name the node and value, not the file.
 class GraphReader {
 public:
   explicit GraphReader(std::shared_ptr<Model::Source> modelSource)
       : source(std::move(modelSource)) {}
 
-  /// Fills an empty graph. The message belongs to the source.
+  /// Fills an empty graph. The message must belong to the source.
   llvm::Error read(const onnx::GraphProto& message, Graph& graph);
-  /// Fills an empty function, all but its opset imports, which are already there.
+  /// Fills an empty function, except for its opset imports, which are already set.
   llvm::Error read(const onnx::FunctionProto& message, Function& function);
 
 private:
@@ -44,9 +44,9 @@ private:
   unsigned depth = 0;
 };
 
-/// The value of that name which a node or output of `graph` may read: defined there, or in an
-/// enclosing graph before the node that holds `graph`. Null if there is none. Sound while graphs
-/// are being built, when everything that exists comes earlier, except the holding nodes' own
+/// The value of that name that a node or output of `graph` may read: defined in `graph`, or in an
+/// enclosing graph before the node that holds `graph`. Null if there is none. Correct while graphs
+/// are being built: every existing value is defined earlier, except for the holding nodes' own
 /// results.
 Value* visibleValue(const Graph& graph, llvm::StringRef name);
 

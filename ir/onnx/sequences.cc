@@ -1,4 +1,4 @@
-// Replaces sequences by their tensors.
+// Replacement of sequences by their tensors.
 #include "ir/onnx/sequences.h"
 
 #include "ir/attribute_list.h"
@@ -9,7 +9,7 @@ namespace kvopt::ir {
 
 namespace {
 
-/// The node that lists the tensors of a sequence; null where something else makes it.
+/// The node that constructs a sequence from tensors; null if another operator produces it.
 const Node* listOf(const Value* sequence) {
   const Node* node = sequence ? sequence->producer() : nullptr;
   const bool isList = node && node->is("SequenceConstruct") && !node->operands().empty() &&
@@ -17,7 +17,7 @@ const Node* listOf(const Value* sequence) {
   return isList ? node : nullptr;
 }
 
-/// The place that SequenceAt reads, if it is a constant within the list.
+/// Index that SequenceAt reads, if it is constant and within the list.
 std::optional<unsigned> placeIn(const Node& list, const Value* place) {
   const TensorData* constant = place ? place->constant() : nullptr;
   const auto number = constant ? integerValues(*constant, 1) : std::nullopt;
@@ -28,7 +28,7 @@ std::optional<unsigned> placeIn(const Node& list, const Value* place) {
   return index >= 0 && index < count ? std::optional(static_cast<unsigned>(index)) : std::nullopt;
 }
 
-/// Each tensor with an axis of its own at `axis`.
+/// The tensor with a new axis of extent 1 at `axis`.
 Value& withAxis(Graph& graph, Value& tensor, int64_t axis, Node& before) {
   if (graph.opsetVersion() >= 13) {
     Value& axes = graph.addConstant("axes", int64Tensor({axis}));

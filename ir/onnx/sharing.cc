@@ -4,7 +4,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// Empties a repeated field for as long as it lives.
+/// Empties a repeated field during its lifetime.
 template <typename Message> class Withheld {
 public:
   Withheld(google::protobuf::RepeatedPtrField<Message>* list, google::protobuf::Arena* arena)

@@ -8,8 +8,8 @@
 
 namespace kvopt::ir {
 
-/// Appends `message` itself, without taking it over. `out` belongs to an arena and must go before
-/// the message does.
+/// Appends `message` itself without taking ownership. `out` belongs to an arena and must be
+/// destroyed before the message.
 template <typename Message>
 void shareOne(const Message& message, google::protobuf::RepeatedPtrField<Message>& out) {
   out.UnsafeArenaAddAllocated(const_cast<Message*>(&message));
@@ -22,10 +22,10 @@ void shareAll(const google::protobuf::RepeatedPtrField<Message>& messages,
     shareOne(message, out);
 }
 
-/// Copies everything but the fields that export builds anew (for nodes: operands, results,
-/// attributes, metadata; for attributes: subgraphs; for graphs and functions: all lists), and so
-/// also fields that kvopt does not know. `message` is a message of `arena`; it is taken apart for a
-/// moment, so nobody else may use it meanwhile.
+/// Copies all fields except those that export rebuilds (for nodes: operands, results, attributes,
+/// metadata; for attributes: subgraphs; for graphs and functions: all lists). Fields that kvopt
+/// does not know are copied. `message` belongs to `arena`. It is taken apart temporarily, so other
+/// threads must not use it meanwhile.
 void copyShell(const onnx::ModelProto& message, google::protobuf::Arena* arena,
                onnx::ModelProto& out);
 void copyShell(const onnx::GraphProto& message, google::protobuf::Arena* arena,

@@ -1,4 +1,4 @@
-// What a model keeps of the file it was read from. Private to import and export.
+// Source of a model: the contents of the file from which it was read. Private to import and export.
 #pragma once
 
 #include "ir/model.h"
@@ -13,22 +13,21 @@
 
 namespace kvopt::ir {
 
-/// The parsed messages, which values, nodes and attributes point into, and the bytes they came
-/// from.
+/// Parsed messages, to which values, nodes and attributes point, and the bytes of the file.
 struct Model::Source {
   google::protobuf::Arena arena;
   onnx::ModelProto* message = google::protobuf::Arena::CreateMessage<onnx::ModelProto>(&arena);
-  /// The bytes of the file; in `file`, or in `owned` when they came from memory.
+  /// Bytes of the file; owned by `file`, or by `owned` if they came from memory.
   std::span<const std::byte> bytes;
   std::shared_ptr<const MappedFile> file;
   std::vector<std::byte> owned;
   std::shared_ptr<ExternalFiles> externalFiles;
-  /// Declarations of values that nothing defines. Kept, because an edit did not cause that.
+  /// Declarations of values that have no definition. Kept, because no edit caused this.
   llvm::DenseSet<const onnx::ValueInfoProto*> danglingDeclarations;
-  /// All tensors that have external data; gathered when first asked for. Thread-safe.
+  /// All tensors with external data, collected on first use. Thread-safe.
   const std::vector<const onnx::TensorProto*>& externalTensors();
 
-  /// Held while an export takes messages apart and puts them together again.
+  /// Held while an export takes messages apart and restores them.
   std::mutex exportMutex;
 
 private:

@@ -10,14 +10,14 @@
 namespace kvopt::ir {
 namespace {
 
-/// The typed field that holds elements of a type where `raw_data` is not used.
+/// Typed field that stores elements of a type if `raw_data` is not used.
 enum class TypedField { None, Float, Int32, Int64, UInt64, Double, String };
 
 struct FieldLayout {
   TypedField field = TypedField::None;
-  /// Entries of the field for one element (2 for complex numbers).
+  /// Number of entries of the field for one element (2 for complex numbers).
   int64_t entriesPerElement = 1;
-  /// Elements in one entry (2 for packed four-bit numbers, 4 for two-bit ones).
+  /// Number of elements in one entry (2 for packed four-bit numbers, 4 for two-bit ones).
   int64_t elementsPerEntry = 1;
 };
 
@@ -69,13 +69,13 @@ int64_t entriesIn(const onnx::TensorProto& message, TypedField field) {
   return 0;
 }
 
-/// Whether the message holds as many elements as its extents ask for.
+/// Checks that the number of elements in the message matches its extents.
 llvm::Error checkInlineSize(const onnx::TensorProto& message, ElementType type, int64_t count) {
   if (message.has_raw_data()) {
     if (type == ElementType::String)
       return invalid("a string tensor has raw data");
     if (!bitWidth(type))
-      return llvm::Error::success(); // carried, never interpreted
+      return llvm::Error::success(); // copied but not interpreted
     llvm::Expected<int64_t> needed = checkedByteSize(type, count);
     if (!needed)
       return needed.takeError();
@@ -111,7 +111,7 @@ std::vector<std::byte> narrowed(const Field& field, bool asBool = false) {
   return packed;
 }
 
-/// A tensor whose contents are those of a message.
+/// A tensor whose contents are in a message.
 class MessageTensor final : public TensorData {
 public:
   MessageTensor(const onnx::TensorProto& tensor, llvm::SmallVector<int64_t, 4> shape,
@@ -200,7 +200,7 @@ private:
 
   const onnx::TensorProto& proto;
   std::shared_ptr<const void> owner;
-  std::shared_ptr<ExternalFiles> files; // keeps what bytes() returned mapped
+  std::shared_ptr<ExternalFiles> files; // keeps the result of bytes() mapped
   mutable std::once_flag once;
   mutable std::vector<std::byte> decoded;
 };

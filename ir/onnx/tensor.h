@@ -1,5 +1,4 @@
-// Tensors that read their contents out of ONNX messages or out of the files these name. Private to
-// import and export.
+// Tensors whose contents are in ONNX messages or in external files. Private to import and export.
 #pragma once
 
 #include "ir/tensor.h"
@@ -14,7 +13,7 @@
 
 namespace kvopt::ir {
 
-/// The external data files of one model, each opened once, when first asked for. Thread-safe.
+/// External data files of one model, each opened once, on first use. Thread-safe.
 class ExternalFiles {
 public:
   explicit ExternalFiles(ConfinedFolder modelFolder) : folder(std::move(modelFolder)) {}
@@ -29,7 +28,7 @@ private:
   llvm::StringMap<std::shared_ptr<const MappedFile>> files;
 };
 
-/// Where a tensor's external data lies, as its message says.
+/// Location of a tensor's external data, according to its message.
 struct ExternalRange {
   std::string location;
   uint64_t offset = 0;
@@ -43,33 +42,32 @@ struct ExternalSlice {
   uint64_t offset = 0;
   uint64_t length = 0;
 };
-/// The range that `size` bytes of a tensor's external data take; an error when the file is not to
-/// be had, or the range has another length or leaves the file. Reads nothing.
+/// Range of a file with the `size` bytes of a tensor's external data. Fails if the file is
+/// unavailable, or if the range has another length or exceeds the file. Reads nothing.
 llvm::Expected<ExternalSlice> externalSliceOf(const onnx::TensorProto& message, uint64_t size,
                                               ExternalFiles& files);
 
-/// A tensor over `message`, which lives as long as `owner`. Errors: extents that are negative or
-/// whose product overflows, inline contents that are more or fewer than the extents ask for,
-/// segments. External data is not looked at before `bytes()`.
+/// A tensor over `message`, which lives as long as `owner`. Fails for extents that are negative or
+/// whose product overflows, for inline contents whose size does not match the extents, and for
+/// segments. External data is not accessed before `bytes()`.
 llvm::Expected<TensorRef> tensorOf(const onnx::TensorProto& message,
                                    std::shared_ptr<const void> owner,
                                    std::shared_ptr<ExternalFiles> files);
 
-/// The message a tensor reads from; null for tensors that were not read from one.
+/// Message that holds a tensor; null for tensors that were not read from a message.
 const onnx::TensorProto* messageOf(const TensorData& tensor);
 
-/// Appends the contents of a tensor that was read from a message, and has external data, to a file.
+/// Appends the contents of a tensor with external data to a file.
 llvm::Error copyExternal(const TensorData& tensor, OutputFile& file);
 
-/// Fills an empty message with type, extents and contents.
+/// Writes type, extents and contents to an empty message.
 llvm::Error writeTensor(const TensorData& tensor, onnx::TensorProto& message);
 
-/// Says in a message that its contents lie in `location`, from `offset` on.
+/// Declares in a message that its contents are in `location`, starting at `offset`.
 void setExternalRange(const std::string& location, int64_t offset, int64_t length,
                       onnx::TensorProto& message);
 
-/// Fills an empty message with type, extents and where in `location` the contents lie. Requires a
-/// packed form.
+/// Writes type, extents and the range in `location` to an empty message. Requires a packed form.
 void writeExternalTensor(const TensorData& tensor, const std::string& location, int64_t offset,
                          onnx::TensorProto& message);
 

@@ -1,4 +1,4 @@
-// Tensors of messages, in depth.
+// Traversal of all tensors of a message.
 #include "ir/onnx/tensor_messages.h"
 
 #include "ir/onnx/source.h"
@@ -6,7 +6,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// Graphs nest no deeper than the parser lets them.
+/// The parser limits the nesting of graphs.
 class TensorWalk {
 public:
   explicit TensorWalk(TensorMessageVisitor visitor) : see(visitor) {}

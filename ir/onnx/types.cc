@@ -4,10 +4,11 @@
 namespace kvopt::ir {
 namespace {
 
-/// Names that exporters write for "not known": two of them need not be equal.
+/// Whether the text is a name that exporters write for an unknown extent; two of them may differ.
 bool isPlaceholder(llvm::StringRef text) { return text == "None" || text == "?" || text == "*"; }
 
-/// A name, however odd, as opposed to an expression that Dim::parse does not understand.
+/// Whether the text is a name, even an unusual one, rather than an expression that Dim::parse does
+/// not support.
 bool isPlainName(llvm::StringRef text) {
   return !text.empty() && text.trim() == text &&
          text.find_first_of("+-*/%()[]{},<>=!&|^~?") == llvm::StringRef::npos;

@@ -7,16 +7,16 @@
 
 namespace kvopt::ir {
 
-/// Whether the message declares something that is no tensor: a sequence, a map, an optional value,
-/// a sparse tensor.
+/// Whether the message declares a type other than a tensor: a sequence, a map, an optional value,
+/// or a sparse tensor.
 bool declaresNonTensor(const onnx::ValueInfoProto& message);
 
-/// The declared type; empty when there is none or it is no tensor. An extent that is negative, or
-/// an expression kvopt does not understand, is unknown.
+/// The declared type; empty if there is none or it is not a tensor. An extent that is negative, or
+/// an expression that kvopt does not support, is unknown.
 TensorType declaredType(const onnx::ValueInfoProto& message);
 
-/// Makes `message` declare `type`. What `type` leaves unknown stays as it was declared, as far as
-/// the ranks agree.
+/// Makes `message` declare `type`. Parts that are unknown in `type` keep their declaration if the
+/// ranks agree.
 void declareType(onnx::ValueInfoProto& message, const TensorType& type);
 
 } // namespace kvopt::ir

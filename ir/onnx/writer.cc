@@ -31,7 +31,7 @@ llvm::StringRef operandName(const Use& use) {
 }
 llvm::StringRef resultName(const Value& value) { return value.name(); }
 
-/// Whether the node's source may be written for it.
+/// Whether the node's source message still describes it.
 bool matchesSource(const Node& node) {
   const onnx::NodeProto* message = node.source();
   if (!message || node.isEdited())
@@ -42,7 +42,7 @@ bool matchesSource(const Node& node) {
   if (static_cast<size_t>(message->attribute_size()) != node.attributes().size())
     return false;
   for (const NamedAttribute& attribute : node.attributes())
-    // Edits inside a subgraph are not marked on the node that holds it.
+    // Edits in a subgraph do not mark the node that holds it.
     if (!attribute.value.source() || !attribute.value.graphs().empty())
       return false;
   return namesMatch(message->input(), node.operands(), operandName) &&
@@ -176,7 +176,7 @@ void ModelWriter::writeOpsets(const OpsetImports& opsets,
 }
 
 void ModelWriter::writeMetadata(const Metadata& metadata, const Entries* original, Entries& out) {
-  // Queues of the source's entries by key, first come first served.
+  // Entries of the source by key, in order.
   llvm::StringMap<llvm::SmallVector<const onnx::StringStringEntryProto*, 1>> unused;
   if (original)
     for (int i = original->size(); i-- > 0;)
@@ -416,8 +416,8 @@ llvm::Error ModelWriter::writeTensorNamed(llvm::StringRef name, const TensorData
 
 namespace {
 
-/// Whether the type is still the one that the file gave the value, which may have declared it more
-/// than once and differently (an output that is a constant, say).
+/// Whether the value still has a type that the file declared. A file may declare a type more than
+/// once and differently (for example, for an output that is a constant).
 bool isTypedAsRead(const Value& value) {
   if (value.initializer() && !value.isGraphInput() && !value.producer())
     return messageOf(*value.initializer()) != nullptr;
@@ -555,7 +555,7 @@ void ModelWriter::writeOutputs(const Graph& graph, onnx::GraphProto& out) {
   for (size_t slot = 0; slot < graph.outputs().size(); ++slot) {
     const Value& value = *graph.outputs()[slot];
     const onnx::ValueInfoProto* declaration = declared.lookup(value.name());
-    // One value may fill several slots, each with its declaration.
+    // A value may be several outputs, each with its own declaration.
     if (original && slot < static_cast<size_t>(original->output_size()) &&
         original->output(static_cast<int>(slot)).name() == value.name())
       declaration = &original->output(static_cast<int>(slot));

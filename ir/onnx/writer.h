@@ -1,4 +1,4 @@
-// Builds ONNX messages from models, sharing what was not edited. Private to export.
+// Construction of ONNX messages that share unedited parts. Private to export.
 #pragma once
 
 #include "ir/model.h"
@@ -10,21 +10,20 @@
 
 namespace kvopt::ir {
 
-/// Builds the message of one model. Messages that still say what the model says are shared by
-/// pointer with the model's source; the others start as a copy of their source without its repeated
-/// parts, so that unknown fields and doc strings stay.
+/// Builds the message of one model. Messages that still describe the model are shared with its
+/// source by pointer. Others start as a copy of their source without its repeated fields, so that
+/// unknown fields and doc strings are preserved.
 ///
-/// A declared type is kept as long as the value's type is as import left it or does not contradict
-/// it: by element type, by rank, by an extent, or by a symbol that the file does not know. Once an
-/// input has an open extent where the file has a number, declared numbers are kept only where they
-/// are known to hold.
-/// Declarations of intermediate values that are contradicted are left out, those of inputs and
-/// outputs are brought up to date. Changed types of inputs, and types of outputs that a new node
-/// produces, are written as they are.
+///  A declared type is kept if the value's type is unchanged since import or does not contradict it
+///  by element type, by rank, by an extent, or by a symbol that is not in the file. If an input has
+///  an open extent where the file has a number, declared numbers are kept only if they are known to
+///  hold. Contradicted declarations of intermediate values are dropped; those of inputs and outputs
+///  are updated. Changed types of inputs, and types of outputs that a new node produces, are
+///  written as they are.
 class ModelWriter {
 public:
-  /// The result lives on `storage`; it refers to messages of the model's source and tensors.
-  /// Tensors that `externalData` has a place for are written as references to it.
+  /// The message is allocated in `storage`; it refers to messages of the model's source and to
+  /// tensors. Tensors that have a place in `externalData` are written as references to it.
   ModelWriter(const Model& sourceModel, google::protobuf::Arena& storage,
               ExternalData& externalData)
       : model(sourceModel), source(sourceModel.source().get()), arena(storage),
@@ -33,10 +32,10 @@ public:
   llvm::Expected<const onnx::ModelProto*> write();
 
 private:
-  /// How closely a declaration must agree with a value's type to be kept.
+  /// Agreement with a value's type that a declaration requires to be kept.
   enum class Agreement {
-    Equal,  ///< The type is what somebody set: inputs, results of new nodes.
-    NoNews, ///< The type was inferred: it may say less, or rename what the file knows.
+    Equal,  ///< The type was set by an edit: inputs, results of new nodes.
+    NoNews, ///< The type was inferred: it may be less specific, or rename symbols of the file.
   };
 
   template <typename Message> using Repeated = google::protobuf::RepeatedPtrField<Message>;
@@ -84,8 +83,8 @@ private:
   std::optional<bool> frees;
 };
 
-/// Whether the model's own fields, opsets, metadata and input types are those of its source. Edits
-/// of these are not counted by the graphs.
+/// Whether the model's own fields, opsets, metadata and input types equal those of its source. The
+/// graphs' edit count does not include edits of these.
 bool headerMatchesSource(const Model& model);
 
 } // namespace kvopt::ir

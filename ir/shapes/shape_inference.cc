@@ -1,4 +1,4 @@
-// Runs the operators' shape rules over a graph and its subgraphs.
+// Applies the operators' shape rules to a graph and its subgraphs.
 #include "ir/shapes/shape_inference.h"
 
 #include "ir/shapes/shape_rules.h"
@@ -18,7 +18,7 @@ bool holdsIntegers(ElementType element) {
   return isInteger(element) || element == ElementType::Bool;
 }
 
-// What a rule leaves open (element type, rank) stays as it was declared.
+// Parts that a rule leaves unknown (element type, rank) keep their declaration.
 void assignType(Value& value, TensorType type) {
   if (type.elementType() == ElementType::Undefined)
     type.setElementType(value.type().elementType());
@@ -27,7 +27,7 @@ void assignType(Value& value, TensorType type) {
   value.setType(std::move(type));
 }
 
-// Types of a loop's body parameters. Shapes may change between iterations, element types may not.
+// Types of parameters of a loop's body. Shapes may change between iterations; element types cannot.
 void passLoopOperands(Node& node, Graph& body) {
   const bool isScan = node.is("Scan");
   for (size_t i = 0; i < body.inputs().size(); ++i) {
@@ -45,8 +45,8 @@ void passLoopOperands(Node& node, Graph& body) {
   }
 }
 
-/// Gives parameters of a body that the file declares no shape for the extents of the operands, and
-/// returns those of them that an iteration could change.
+/// Gives parameters of a body without a declared shape the extents of the operands. Returns those
+/// parameters whose extents an iteration could change.
 llvm::SmallVector<unsigned, 4> fillParameters(const Node& node, Graph& body) {
   llvm::SmallVector<unsigned, 4> carried;
   const auto operands = static_cast<unsigned>(node.operands().size());
@@ -68,7 +68,7 @@ llvm::SmallVector<unsigned, 4> fillParameters(const Node& node, Graph& body) {
   return carried;
 }
 
-/// Whether an iteration gives each of the carried parameters the extents that it started with.
+/// Whether an iteration returns each of the carried parameters with the extents that it had before.
 bool keepsParameters(const Node& node, const Graph& body, llvm::ArrayRef<unsigned> carried) {
   return llvm::all_of(carried, [&](unsigned i) {
     const unsigned output = node.is("Scan") ? i : i - 1;
@@ -129,7 +129,7 @@ llvm::Error inferWithSubgraphs(Node& node, unsigned depth) {
   const OpDef* definition = node.definition();
   if (!definition || !definition->inferShapes)
     return llvm::Error::success();
-  // The value of such an attribute is known at a call of the function only.
+  // The value of such an attribute is only known at a call of the function.
   if (llvm::any_of(node.attributes(),
                    [](const NamedAttribute& attribute) { return attribute.value.isReference(); }))
     return llvm::Error::success();
@@ -203,7 +203,7 @@ void ShapeContext::setIntegers(unsigned result, std::optional<llvm::SmallVector<
       !type.hasRank() || type.rank() > 1)
     return;
   int64_t count = static_cast<int64_t>(elements->size());
-  // A list of another length than the tensor's would be read as another tensor.
+  // A list of another length would be read as the contents of a different tensor.
   if (!type.elementCount().isKnownEqual(Dim::fixed(count)))
     return;
   if (count == 0 ||
@@ -248,7 +248,7 @@ std::optional<Shape> broadcastShapes(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> 
     }
     if (y.isKnownEqual(one) || x.isKnownEqual(y))
       continue;
-    // An extent that is not 1 is the result's: the other one is 1 or the same.
+    // An extent other than 1 is the result's extent; the other operand's is 1 or equal.
     bool xWins = x.isKnownDifferent(one);
     bool yWins = y.isKnownDifferent(one);
     if (xWins && yWins && x.isKnownDifferent(y))

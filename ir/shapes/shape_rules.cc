@@ -1,4 +1,4 @@
-// Shared pieces of shape rules: broadcasting, axes, provable arithmetic on extents.
+// Shared parts of shape rules: broadcasting, axes, provable arithmetic on extents.
 #include "ir/shapes/shape_rules.h"
 
 #include "ir/late_element_types.h"
@@ -142,7 +142,7 @@ Dim ownExtent(const Value& result, unsigned axis) {
 
 bool isOpenExtent(const Dim& extent) {
   return extent.isUnknown() || llvm::any_of(extent.symbols(), [](llvm::StringRef symbol) {
-           return symbol.endswith("]"); // see ownExtent; input extents with such names are as open
+           return symbol.endswith("]"); // see ownExtent; inputs with such names are as open
          });
 }
 

@@ -14,8 +14,8 @@ namespace {
 bool isNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
 bool isNamePart(char c) { return llvm::isAlnum(c) || c == '_'; }
 
-/// The character of the escape that `text` starts with, in UTF-8, or the byte of `\xNN`; removes
-/// the escape. Any other character after a backslash stands for itself.
+/// Removes the escape at the start of `text` and returns its character in UTF-8, or the byte of
+/// `\xNN`. Any other character after a backslash is returned unchanged.
 std::string takeEscaped(llvm::StringRef& text) {
   llvm::StringRef rest = text.drop_front();
   unsigned code = 0;

@@ -9,13 +9,13 @@
 
 namespace kvopt::ir {
 
-/// One token; `text` is as written, quotes included.
+/// One token; `text` is the source text, including quotes.
 struct Token {
   enum class Kind { End, Identifier, String, Integer, Float, Punctuation, Arrow, Bad };
   Kind kind = Kind::End;
   llvm::StringRef text;
   size_t offset = 0;
-  /// What is wrong with a Bad token.
+  /// Description of the error of a Bad token.
   const char* problem = "";
 
   bool is(char c) const { return kind == Kind::Punctuation && text.front() == c; }
@@ -23,21 +23,22 @@ struct Token {
 
 /// [A-Za-z_][A-Za-z0-9_]*
 bool isTextIdentifier(llvm::StringRef text);
-/// inf, infinity or nan in any case: a number wherever one may stand.
+/// Whether the text is inf, infinity or nan in any case, which is a number wherever numbers are
+/// allowed.
 bool isSpecialFloat(llvm::StringRef text);
-/// Whether a name can stand without quotes anywhere: an identifier that starts no type and is no
-/// number.
+/// Whether a name needs no quotes anywhere: an identifier that is not a number and does not start a
+/// type.
 bool isBareName(llvm::StringRef text);
-/// The name of a type, or the first word of one.
+/// Whether the text is the name of a type, or the first word of one.
 bool isTypeWord(llvm::StringRef text);
-/// Text in quotes. A backslash comes before quotes and backslashes, and starts the escapes of
-/// support/escape.h (`\x1b`, `\u{202e}`), which ONNX's own parser reads as `x1b` and `u{202e}`.
-/// Line feeds are escaped, too, but for those of indented JSON, which spaces or closing brackets
-/// follow.
+/// Text in quotes. Quotes and backslashes are preceded by a backslash, which also starts the
+/// escapes of support/escape.h (`\x1b`, `\u{202e}`); ONNX's own parser reads these as `x1b` and
+/// `u{202e}`. Line feeds are escaped, too, except in indented JSON, where spaces or closing
+/// brackets follow.
 std::string quotedText(llvm::StringRef text);
 
-/// Reads a text token by token, two ahead. The first failure is kept and everything after it fails:
-/// functions return false, and `takeError` says why.
+/// Reads a text token by token, with a lookahead of two. The first failure is kept, and all later
+/// calls fail: functions return false, and `takeError` returns the reason.
 class TextCursor {
 public:
   TextCursor(llvm::StringRef source, llvm::StringRef fileName);
@@ -61,14 +62,14 @@ public:
   bool string(std::string& out, llvm::StringRef what);
   bool integer(int64_t& out, llvm::StringRef what);
 
-  /// Records the failure at a place of the text and returns false.
+  /// Records the failure at a position of the text and returns false.
   bool fail(size_t place, std::string message, llvm::StringRef hint = "");
-  /// "expected `what`, found …" at the current token.
+  /// Fails with "expected `what`, found …" at the current token.
   bool unexpected(llvm::StringRef what, llvm::StringRef hint = "");
   bool failed() const { return problem.has_value(); }
   /// Requires failed().
   llvm::Error takeError();
-  /// "3:14": line and column (in bytes), both from 1.
+  /// Line and column (in bytes), both from 1: "3:14".
   std::string position(size_t place) const;
 
 private:

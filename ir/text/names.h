@@ -5,15 +5,15 @@
 
 namespace kvopt::ir {
 
-/// The name, quoted where it cannot stand bare.
+/// The name, in quotes if necessary.
 std::string nameText(llvm::StringRef name);
-/// `MatMul`, `com.microsoft.Gelu`; parts that are no identifiers in quotes.
+/// Operator's name: `MatMul`, `com.microsoft.Gelu`. Parts that are not identifiers are in quotes.
 std::string operatorText(OpName op);
-/// `["key": "value", …]`
+/// Metadata as text: `["key": "value", …]`
 std::string pairsText(const Metadata& metadata);
-/// `["" : 17, "ai.kvopt" : 1]`
+/// Opset imports as text: `["" : 17, "ai.kvopt" : 1]`
 std::string opsetsText(const OpsetImports& opsets);
-/// For a comment, which must not contain the end of its line: line breaks become spaces.
+/// Text for a comment, which ends with its line: line breaks become spaces.
 std::string commentText(std::string text);
 
 } // namespace kvopt::ir

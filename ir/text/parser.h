@@ -1,4 +1,4 @@
-// The parser behind the text reader.
+// Parser of the text reader.
 #pragma once
 
 #include "ir/model.h"
@@ -18,7 +18,7 @@ public:
   llvm::Expected<Function*> readOnlyFunction();
 
 private:
-  /// A name as it stands in the text; empty for an absent operand or result.
+  /// A name and its position in the text; empty for an absent operand or result.
   struct Name {
     std::string text;
     size_t offset = 0;
@@ -28,7 +28,7 @@ private:
     TensorType type;
   };
 
-  /// What a `<key: value, …>` header may set.
+  /// Values that a `<key: value, …>` header may set.
   struct Header {
     OpsetImports& opsets;
     llvm::SmallVector<std::pair<llvm::StringRef, std::string*>, 8> texts;
@@ -36,7 +36,7 @@ private:
     Metadata* metadata = nullptr;
   };
 
-  /// The elements of one attribute; only the vector of its kind is filled.
+  /// Elements of one attribute. Only the vector of its kind is filled.
   struct Elements {
     std::vector<float> floats;
     std::vector<int64_t> ints;
@@ -87,7 +87,7 @@ private:
 
   Model& model;
   TextCursor cursor;
-  Function* function = nullptr; // whose body is being read
+  Function* function = nullptr; // the function whose body is being read
   unsigned depth = 0;
 };
 

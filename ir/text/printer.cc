@@ -13,7 +13,7 @@ namespace kvopt::ir {
 namespace {
 
 constexpr const char* leftOut = "{…}";
-/// Lists of inputs, outputs and attributes that would end beyond this column take a line an entry.
+/// Lists of inputs, outputs and attributes that would exceed this column have one entry per line.
 constexpr size_t lineColumns = 100;
 
 std::string typedName(const Value& value) {
@@ -31,7 +31,7 @@ std::string listText(const Range& range, Text elementText) {
   return text + ']';
 }
 
-/// Whether the value alone would be read back as of another kind.
+/// Whether the kind must be printed, because the value alone would be read as another kind.
 bool isKindStated(const NamedAttribute& attribute, const Node* holder) {
   const Attribute& value = attribute.value;
   AttributeKind kind = value.kind();
@@ -41,7 +41,7 @@ bool isKindStated(const NamedAttribute& attribute, const Node* holder) {
   const FormalAttribute* formal = definition ? definition->findAttribute(attribute.name) : nullptr;
   AttributeKind defined = formal ? formal->kind : AttributeKind::Undefined;
   switch (kind) {
-  case AttributeKind::Int: // the reader makes it what the definition wants
+  case AttributeKind::Int: // the reader converts it to the kind in the definition
     return defined == AttributeKind::Float;
   case AttributeKind::Floats:
     return value.floats().empty();
@@ -89,7 +89,8 @@ private:
   std::string out;
 };
 
-/// Defaults of inputs stand beside them where the input's type can carry the literal.
+/// Whether the default of an input is printed next to it, which requires that the input's type
+/// determines the type of the literal.
 bool isDefaultInline(const Value& input) {
   if (!input.initializer())
     return false;
@@ -225,7 +226,7 @@ std::vector<std::string> Printer::declarations(const Graph& graph, bool function
   }
   if (!options.declareTypes)
     return lines;
-  // The outputs of a graph have their type in its list.
+  // Outputs of a graph have their types in its list of outputs.
   llvm::SmallPtrSet<const Value*, 8> listed;
   if (!function)
     listed.insert(graph.outputs().begin(), graph.outputs().end());

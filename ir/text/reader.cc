@@ -179,7 +179,7 @@ llvm::Expected<Function*> readFunctionText(llvm::StringRef text, Model& model) {
 
 namespace {
 
-/// Graphs within graphs.
+/// Maximum nesting of graphs.
 constexpr unsigned maxDepth = 64;
 
 } // namespace
@@ -361,7 +361,7 @@ bool TextParser::readNode(Graph& graph) {
     return false;
   if (cursor.accept(':') && !cursor.name(overload, "an overload"))
     return false;
-  // Results get their names last: neither operands nor subgraphs may read them.
+  // Results are named last, because neither operands nor subgraphs may read them.
   Node& node = graph.create(op, {}, std::vector<llvm::StringRef>(results.size()));
   if (!label.empty())
     node.setName(std::move(label));
@@ -381,8 +381,8 @@ bool TextParser::readNode(Graph& graph) {
   return !cursor.failed() && nameResults(node, results);
 }
 
-/// `com.microsoft.Gelu`: the last dot separates the operator from its domain. `storage` keeps the
-/// text of `op`.
+/// Reads a name such as `com.microsoft.Gelu`; the last dot separates the domain from the operator.
+/// `storage` owns the text of `op`.
 bool TextParser::readOperator(OpName& op, std::string& storage) {
   size_t lastPart = 0;
   std::string part;
@@ -400,8 +400,8 @@ bool TextParser::readOperator(OpName& op, std::string& storage) {
   return true;
 }
 
-/// A comma-separated list of names up to `end`, which is consumed. A place may be empty or "" for
-/// an absent operand or result; an empty place after the last comma does not count.
+/// Reads a comma-separated list of names and `end`. An empty entry or "" is an absent operand or
+/// result; an empty entry after the last comma is ignored.
 bool TextParser::readNames(std::vector<Name>& names, char end) {
   while (!cursor.accept(end)) {
     Name& name = names.emplace_back();
@@ -443,7 +443,7 @@ bool TextParser::nameResults(Node& node, const std::vector<Name>& results) {
 
 namespace {
 
-/// Nodes look attributes up one after the other.
+/// Lookup of attributes is linear in their number.
 constexpr size_t maxAttributes = 4096;
 
 AttributeKind listOf(AttributeKind kind) {
@@ -471,7 +471,7 @@ AttributeKind elementOf(AttributeKind list) {
   return AttributeKind::Undefined;
 }
 
-/// The kind that the operator's definition gives an attribute; Undefined when it gives none.
+/// Kind of an attribute in the operator's definition; Undefined if it has none.
 AttributeKind definedKind(const Node* node, llvm::StringRef attribute) {
   const OpDef* definition = node ? node->definition() : nullptr;
   const FormalAttribute* formal = definition ? definition->findAttribute(attribute) : nullptr;
@@ -534,7 +534,7 @@ bool TextParser::readAttributes(Node& node) {
   return cursor.expect('>', "after attributes");
 }
 
-/// What follows an attribute's name: `= value` or `: kind = value`.
+/// Reads the part after an attribute's name: `= value` or `: kind = value`.
 bool TextParser::readAttribute(llvm::StringRef name, Node* holder, Attribute& attribute) {
   AttributeKind stated = AttributeKind::Undefined;
   if (cursor.accept(':')) {
@@ -551,7 +551,7 @@ bool TextParser::readAttribute(llvm::StringRef name, Node* holder, Attribute& at
     return false;
   if (cursor.accept('@'))
     return readReference(name, holder, stated, attribute);
-  // An integer is a float where the operator's definition wants one.
+  // An integer is a float if the operator's definition requires a float.
   AttributeKind wanted = stated != AttributeKind::Undefined ? stated : definedKind(holder, name);
   size_t place = cursor.offset();
   if (cursor.peek().is('[')) {
@@ -623,8 +623,8 @@ bool TextParser::readList(AttributeKind kind, Node* holder, Attribute& attribute
   return true;
 }
 
-/// Appends one value to the vector of its kind. `expected` turns integers into floats; whether the
-/// kinds agree otherwise is for the caller to say.
+/// Appends one value to the vector of its kind. With an `expected` kind of floats, converts
+/// integers; the caller checks other mismatches.
 bool TextParser::readElement(AttributeKind expected, Node* holder, AttributeKind& kind,
                              Elements& elements) {
   const Token& token = cursor.peek();
@@ -667,7 +667,7 @@ bool TextParser::readFloat(Elements& elements) {
 bool TextParser::readTensor(Elements& elements) {
   size_t place = cursor.offset();
   TensorType type;
-  std::string ignored; // a tensor's name says nothing in an attribute
+  std::string ignored; // the name of a tensor has no meaning in an attribute
   if (!readType(cursor, type))
     return false;
   if (cursor.atName() && !cursor.name(ignored, "a tensor's name"))

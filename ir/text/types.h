@@ -6,13 +6,12 @@
 
 namespace kvopt::ir {
 
-/// Whether the cursor stands at the first word of a type.
+/// Whether the cursor is at the first word of a type.
 bool atType(const TextCursor& cursor);
-/// `float` (a scalar), `float[]` (rank not known), `float[N, 2, ?, "past + 1"]`.
+/// Reads a type: `float` (a scalar), `float[]` (unknown rank), `float[N, 2, ?, "past + 1"]`.
 bool readType(TextCursor& cursor, TensorType& type);
-/// The inverse; empty when neither element type nor rank is known. A rank that is known of an
-/// unknown element type is written with the word `undefined`, an element type that has no name as
-/// `dtype_<number>`.
+/// The inverse; empty if neither element type nor rank is known. An unknown element type with a
+/// known rank is written as `undefined`, and an element type without a name as `dtype_<number>`.
 std::string typeText(const TensorType& type);
 
 } // namespace kvopt::ir

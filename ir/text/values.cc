@@ -29,7 +29,7 @@ const llvm::fltSemantics* semanticsOf(ElementType type) {
   }
 }
 
-/// The bit pattern; nullopt when the number overflows.
+/// Bit pattern of a number; nullopt if it overflows.
 std::optional<uint64_t> floatBits(llvm::StringRef number, const llvm::fltSemantics& semantics) {
   bool negative = number.startswith("-");
   llvm::StringRef magnitude = negative ? number.drop_front() : number;
@@ -54,7 +54,7 @@ struct IntegerRange {
   uint64_t high = 0;
 };
 
-/// Of float8 and float4 types the literal holds the bit patterns, as in the published syntax.
+/// For float8 and float4 types, the literal holds bit patterns, as in the published syntax.
 IntegerRange rangeOf(ElementType type, unsigned bits) {
   if (type == ElementType::Bool)
     return {0, 1};
@@ -67,7 +67,7 @@ IntegerRange rangeOf(ElementType type, unsigned bits) {
   return {-static_cast<int64_t>(all / 2) - 1, all / 2};
 }
 
-/// Packs elements one after the other, narrow ones from the low bits up.
+/// Packs elements one after another. Narrow elements start at the low bits.
 class ElementPacker {
 public:
   ElementPacker(ElementType elementType, unsigned elementBits, size_t bytes)
@@ -256,7 +256,7 @@ bool readTensorLiteral(TextCursor& cursor, const TensorType& type, size_t typeOf
     return false;
   if (cursor.peek().kind == Token::Kind::Bad)
     return cursor.unexpected("a tensor's elements");
-  // An element takes a character and a comma.
+  // Each element takes at least one character and a comma.
   if (static_cast<uint64_t>(*count) > cursor.remainingBytes())
     return cursor.fail(typeOffset,
                        fmt::format("the shape has {} elements, more than the text holds", *count));

@@ -7,17 +7,19 @@
 
 namespace kvopt::ir {
 
-/// `{1, 2}` of a type with fixed extents that was read at `typeOffset`. The number of elements is
-/// compared with the rest of the text before anything is allocated.
+/// Reads a literal such as `{1, 2}` of a type with fixed extents, which was read at `typeOffset`.
+/// Compares the number of elements with the length of the remaining text before it allocates
+/// memory.
 bool readTensorLiteral(TextCursor& cursor, const TensorType& type, size_t typeOffset,
                        TensorRef& tensor);
-/// `{1, 2}`; `{…}` when there are more than `maxElements` or the contents cannot be had.
+/// Literal such as `{1, 2}`; `{…}` if there are more than `maxElements`, or the contents are
+/// unavailable.
 std::string tensorLiteralText(const TensorData& tensor, int64_t maxElements);
 
-/// The nearest value to a number as written: an integer, a decimal, inf or nan with an optional
-/// sign. nullopt when it overflows.
+/// Nearest float to a number in text form: an integer, a decimal, inf or nan, with an optional
+/// sign. nullopt if it overflows.
 std::optional<float> floatFromText(llvm::StringRef number);
-/// A number that reads back as a float and as the same one.
+/// Text of a number that is read back as the same float.
 std::string floatText(float value);
 
 } // namespace kvopt::ir

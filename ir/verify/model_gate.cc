@@ -1,4 +1,4 @@
-// Checks of models that were just read.
+// Checks of models after reading.
 #include "ir/verify/model_gate.h"
 
 #include "ir/op.h"
@@ -13,7 +13,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// A process addresses at most 2^47 bytes on every processor that kvopt supports.
+/// Address space of a process, 2^47 bytes, on every processor that kvopt supports.
 constexpr int64_t maxBytes = int64_t{1} << 47;
 
 llvm::Error checkOpsets(const OpsetImports& opsets) {
@@ -30,7 +30,7 @@ llvm::Error checkOpsets(const OpsetImports& opsets) {
   return llvm::Error::success();
 }
 
-/// Extents that are not constant count as 1, and so do those of 0.
+/// Extents that are symbolic or 0 count as 1.
 llvm::Error checkExtentsOf(const Value& value) {
   const TensorType& type = value.type();
   if (!type.hasRank())
@@ -45,7 +45,7 @@ llvm::Error checkExtentsOf(const Value& value) {
   return llvm::Error::success();
 }
 
-/// One graph of a model or of a function, and those within it.
+/// Checks one graph of a model or function, and the graphs within it.
 class GraphGate {
 public:
   explicit GraphGate(bool isOfFunction) : inFunction(isOfFunction) {}
@@ -111,8 +111,8 @@ uint64_t saturatedProduct(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/// Counts the nodes that functions expand to, and finds those that reach themselves. Every body is
-/// read once, however often the function is called.
+/// Counts the nodes to which functions expand, and finds functions that call themselves. Every body
+/// is read once, however often the function is called.
 class CallGraph {
 public:
   explicit CallGraph(const Model& model) {
@@ -139,7 +139,7 @@ public:
 
 private:
   enum class State { New, Open, Done };
-  /// What one graph and those within it call, and how often.
+  /// Calls in one graph and the graphs within it, with their numbers.
   struct Calls {
     uint64_t nodes = 0;
     llvm::MapVector<const Function*, uint64_t> functions;
@@ -177,7 +177,7 @@ private:
     return calls;
   }
 
-  /// Calls of an operator that kvopt knows stay as they are.
+  /// Calls of an operator that kvopt knows are not expanded.
   const Function* calleeOf(const Node& node) const {
     if (node.definition())
       return nullptr;
@@ -190,7 +190,7 @@ private:
     return found->second.front();
   }
 
-  /// Depth first, without recursion: files nest calls as deeply as they like.
+  /// Depth first, without recursion, because files may nest calls to any depth.
   llvm::Error visit(const Function& first) {
     if (states.lookup(&first) == State::Done)
       return llvm::Error::success();
@@ -221,7 +221,7 @@ private:
 
   llvm::DenseMap<OpName, llvm::SmallVector<const Function*, 1>> known;
   llvm::DenseMap<const Function*, State> states;
-  llvm::DenseMap<const Function*, uint64_t> sizes; ///< expanded nodes of the body
+  llvm::DenseMap<const Function*, uint64_t> sizes; ///< number of nodes in the expanded body
 };
 
 llvm::Error checkFunction(const Function& function) {
@@ -230,7 +230,7 @@ llvm::Error checkFunction(const Function& function) {
   return GraphGate(/*isOfFunction=*/true).check(function.body);
 }
 
-/// The rule for functions of that name; null where any function will do.
+/// Rule for functions of that name; null if every function is valid.
 BodyRule bodyRuleOf(const Model& model, const Function& function) {
   const OpDef* definition = model.graph().context().ops().find(
       OpName(function.domain, function.name), std::numeric_limits<int64_t>::max());
@@ -251,7 +251,7 @@ llvm::Error checkFunctionBodies(const Model& model) {
       if (auto found = calls.find(node.op()); found != calls.end() && node.definition())
         found->second.push_back(&node);
   };
-  // Only looks: subgraphs are handed out by nodes that may be edited.
+  // Read only: const_cast is needed because nodes return mutable subgraphs.
   forEachGraph(const_cast<Graph&>(model.graph()), collect);
   for (const std::unique_ptr<Function>& function : model.functions)
     forEachGraph(function->body, collect);

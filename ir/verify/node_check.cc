@@ -18,7 +18,7 @@ llvm::Error checkOperands(const Node& node, const OpDef& definition) {
   if (auto most = definition.maxOperands(); most && count > *most && !hasUnknownOperands(node))
     return invalid("has {} operands, takes at most {}", count, *most);
   for (size_t i = 0; i < count; ++i) {
-    // The last formal stands for all operands that follow it.
+    // The last formal describes all following operands.
     const Formal& formal = definition.operands[std::min(i, definition.operands.size() - 1)];
     if (formal.arity != Formal::Arity::Optional && !node.operand(static_cast<unsigned>(i)))
       return invalid("operand '{}' is missing", formal.name);
@@ -47,7 +47,7 @@ llvm::Error checkAttributes(const Node& node, const OpDef& definition) {
   return llvm::Error::success();
 }
 
-/// What is overwritten as two operands would hold neither of the two results.
+/// Fails if the node overwrites one value as two operands, because neither result would survive.
 llvm::Error checkOverwritten(const Node& node, const OpDef& definition) {
   llvm::SmallVector<const Value*, 4> buffers;
   for (const Alias& alias : definition.aliases) {
@@ -61,7 +61,7 @@ llvm::Error checkOverwritten(const Node& node, const OpDef& definition) {
   return llvm::Error::success();
 }
 
-/// The subgraph of an attribute; null where the attribute refers to one of a function.
+/// Subgraph of an attribute; null if the attribute refers to one of a function.
 const Graph* bodyOf(const Node& node, llvm::StringRef name) {
   const Attribute* attribute = node.attribute(name);
   return attribute && attribute->graphs().size() == 1 ? attribute->graphs().front().get() : nullptr;
@@ -101,7 +101,7 @@ llvm::Error checkBodies(const Node& node) {
         return error;
   } else if (node.is("Loop")) {
     const size_t carried = operands > 2 ? operands - 2 : 0;
-    // The first input counts iterations, the second one and the first output are the condition.
+    // The first input counts iterations; the second input and the first output are the condition.
     if (results < carried)
       return invalid("has {} results for {} carried operands", results, carried);
     return checkInterface(bodyOf(node, "body"), "body", carried + 2, results + 1);

@@ -1,4 +1,4 @@
-// Whether a node fits the definition of its operator.
+// Checks that a node fits the definition of its operator.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -7,14 +7,14 @@ namespace kvopt::ir {
 
 class Node;
 
-/// Checks the node against its operator's definition: the counts of operands and results, that no
-/// required operand is absent, that required attributes are present, and that every attribute has
-/// the defined kind. A node without a definition passes, and one that hasUnknownOperands may have
-/// as many as it likes. The error does not name the node.
+/// Checks the node against its operator's definition: the numbers of operands and results, the
+/// presence of required operands and attributes, and the kind of every attribute. A node without a
+/// definition passes. A node that hasUnknownOperands may have any number of them. The error does
+/// not name the node.
 llvm::Error checkDefinition(const Node& node);
 
 /// Checks that the bodies of If, Loop and Scan have the inputs and outputs that the node's operands
-/// and results call for. The error does not name the node.
+/// and results require. The error does not name the node.
 llvm::Error checkBodies(const Node& node);
 
 } // namespace kvopt::ir

@@ -19,7 +19,7 @@ DiagnosticBuilder nodeError(const Node& node, DiagnosticBuilder&& error) {
   return std::move(error).node(name, node.op().str());
 }
 
-/// The node of `scope` that is or holds `node`; null when `node` is not within `scope`.
+/// The node of `scope` that is `node` or contains it; null if `node` is not within `scope`.
 const Node* ancestorIn(const Node& node, const Graph& scope) {
   for (const Node* current = &node; current; current = current->graph().parentNode())
     if (&current->graph() == &scope)
@@ -27,7 +27,7 @@ const Node* ancestorIn(const Node& node, const Graph& scope) {
   return nullptr;
 }
 
-/// Whether the subgraphs between the node and `scope` run once at most: all are branches of an If.
+/// Whether the subgraphs between the node and `scope` run at most once: all are branches of an If.
 bool runsOnceIn(const Node& node, const Graph& scope) {
   const Node* current = &node;
   while (&current->graph() != &scope) {
@@ -38,8 +38,8 @@ bool runsOnceIn(const Node& node, const Graph& scope) {
   return true;
 }
 
-/// What is or holds `reader` and may run after `node` has run; null when nothing may. Of the
-/// branches of an If only one runs.
+/// The node that is `reader` or contains it, if it may run after `node`; otherwise null. Only one
+/// branch of an If runs.
 const Node* runningAfter(const Node& reader, const Node& node) {
   for (const Node* current = &node; current; current = current->graph().parentNode()) {
     const Node* other = ancestorIn(reader, current->graph());
@@ -67,7 +67,7 @@ private:
   llvm::Error verifyOverwritten(const Node& node, unsigned operand, const Value& shared);
 
   llvm::DenseSet<const Value*> visible;
-  /// Uses in the lists of the values seen so far, less those found at their reader.
+  /// Uses in the lists of the values seen so far, without those found at their readers.
   llvm::DenseMap<const Use*, const Value*> unclaimed;
   llvm::DenseSet<const Graph*> verified;
 };
@@ -104,7 +104,7 @@ void Verifier::reserve(const Graph& graph) {
   unclaimed.reserve(static_cast<unsigned>(unclaimed.size() + graph.valueCount()));
 }
 
-/// A value comes into existence at the point that verification has reached.
+/// Registers a value whose definition verification has reached.
 llvm::Error Verifier::declare(const Value& value, const Graph& graph) {
   visible.insert(&value);
   if (&value.graph() != &graph)
@@ -145,7 +145,7 @@ llvm::Error Verifier::verifyGraph(const Graph& graph) {
   if (llvm::Error error = verifyOutputs(graph))
     return error;
 
-  // Nothing outside may read what is inside.
+  // Code outside of the graph cannot read its values.
   if (!graph.parentNode())
     return llvm::Error::success();
   for (const auto& input : graph.inputs())
@@ -195,7 +195,7 @@ llvm::Error Verifier::verifyOperands(const Node& node) {
       continue;
     if (!visible.count(value))
       return invalid("reads a value that is not defined before it").value(value->name());
-    // Values of graphs around the one that is verified have readers that are not looked at.
+    // Values of enclosing graphs have readers that are not visited.
     if (verified.count(&value->graph()) && !unclaimed.erase(&use))
       return invalid("is missing from the list of the value's readers").value(value->name());
   }
@@ -212,7 +212,7 @@ llvm::Error Verifier::verifyOutputs(const Graph& graph) {
   return llvm::Error::success();
 }
 
-/// All values whose storage `value` may share through views, itself included.
+/// All values that may share storage with `value` through views, including `value`.
 llvm::SetVector<const Value*> storageOf(const Value& value) {
   llvm::SetVector<const Value*> shared;
   shared.insert(&value);
@@ -246,7 +246,7 @@ llvm::Error Verifier::verifyAlias(const Node& node, const Alias& alias) {
 llvm::Error Verifier::verifyOverwritten(const Node& node, unsigned operand, const Value& shared) {
   const Node* holder = ancestorIn(node, shared.graph());
   const Node* viewer = shared.producer();
-  // A view inside a subgraph that ran before, or that does not run when this node does.
+  // A view in a subgraph that ran before, or that does not run when this node does.
   if (!holder && viewer && !runningAfter(*viewer, node) && !shared.isGraphOutput())
     return llvm::Error::success();
   if (!holder || !runsOnceIn(node, shared.graph()))
