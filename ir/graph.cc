@@ -312,7 +312,7 @@ void Graph::number(Node& node) {
     spreadNumbers(node);
 }
 
-/// Renumbers the node with as many neighbors as necessary to make room for all of them.
+/// Renumbers the node and enough of its neighbors to make room for all of them.
 void Graph::spreadNumbers(Node& node) {
   auto first = node.getIterator();
   auto last = first;

@@ -14,7 +14,7 @@ namespace kvopt::ir {
 using Shape = llvm::SmallVector<Dim, 4>;
 
 /// Known properties of a value: its element type (`Undefined` if unknown, or if the value is not a
-/// tensor) and, if the rank is known, one `Dim` per axis, each of which may be unknown.
+/// tensor) and, if the rank is known, one `Dim` per axis. A `Dim` may be unknown, too.
 class TensorType {
 public:
   TensorType() = default;

@@ -7,7 +7,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// The operand of which the value is a view; null if it is not a view.
+/// The operand that the value is a view of; null if it is not a view.
 const Value* viewedOperand(const Value& value) {
   const Node* producer = value.producer();
   if (!producer || !producer->definition())

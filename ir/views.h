@@ -8,7 +8,8 @@
 
 namespace kvopt::ir {
 
-/// The value of which `value` is a view; `value` itself if it is not a view. Follows a limited
+/// The value that `value` is a view of; `value` itself if it is not a view. Follows a limited
+/// number of views.
 /// number of views.
 const Value& bufferOf(const Value& value);
 

@@ -14,7 +14,7 @@ namespace kvopt {
 MappedFile::Result MappedFile::open(const std::string& path) {
   // A path with an embedded NUL would silently name another file.
   if (path.empty() || path.find('\0') != std::string::npos)
-    return invalid("'{}' is no file name", path);
+    return invalid("'{}' is not a file name", path);
   FileDescriptor file(retry([&] { return ::open(path.c_str(), readFlags); }));
   if (!file.isOpen())
     return ioError("cannot open: {}", errnoText(errno)).file(path);

@@ -1,4 +1,4 @@
-// Inputs that exporters document: hosts know by their names what to feed them.
+// Inputs with documented names: hosts know from the name what to feed them.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -9,12 +9,12 @@ namespace kvopt::ir {
 struct DocumentedInput {
   const char* name;
   unsigned rank;
-  InputFeed feed; ///< Any: what an encoder or an embedding hands over
+  InputFeed feed; ///< Any: the output of an encoder or an embedding
 };
 
 constexpr DocumentedInput documentedInputs[] = {
     {"input_ids", 2, InputFeed::Tokens},
-    {"input_ids", 3, InputFeed::Tokens}, // of several codebooks
+    {"input_ids", 3, InputFeed::Tokens}, // with several codebooks
     {"decoder_input_ids", 2, InputFeed::Tokens},
     {"decoder_input_ids", 3, InputFeed::Tokens},
     {"inputs_embeds", 3, InputFeed::Any},
@@ -24,7 +24,7 @@ constexpr DocumentedInput documentedInputs[] = {
     {"cache_position", 1, InputFeed::Positions},
 };
 
-/// The entry of an input's name and rank; null without one.
+/// Entry for an input's name and rank; null if there is none.
 inline const DocumentedInput* documentedInput(const Value& input) {
   const TensorType& type = input.type();
   for (const DocumentedInput& documented : documentedInputs)

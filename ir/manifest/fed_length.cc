@@ -1,4 +1,4 @@
-// From feeds to numbers.
+// Computation of lengths to feed.
 #include "ir/manifest/fed_length.h"
 
 namespace kvopt::ir {

@@ -1,4 +1,4 @@
-// The names of what a tile is given and gives (ManifestTiledAttention).
+// Names of the inputs and outputs of a tile (ManifestTiledAttention).
 #pragma once
 
 namespace kvopt::ir {

@@ -79,7 +79,7 @@ private:
   ExternalData external;
   std::string dataPath;
   std::vector<OutputFile> models;
-  std::vector<TensorRef> constants; ///< of all models, because edits may drop some
+  std::vector<TensorRef> constants; ///< constants of all models, because edits may drop some
 };
 
 /// Fails if exportModel would fail because of the path. Can be called before a model is edited.

@@ -132,7 +132,7 @@ void shareNamed(const google::protobuf::RepeatedPtrField<Message>& messages, con
 /// Contents of a part.
 struct PartContents {
   std::vector<int> nodes;                 ///< indices in the graph
-  llvm::SetVector<llvm::StringRef> names; ///< of all values
+  llvm::SetVector<llvm::StringRef> names; ///< names of all values
 };
 
 } // namespace

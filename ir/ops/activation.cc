@@ -15,13 +15,13 @@ llvm::Error inferSoftmax(ShapeContext& context) {
   return inferSameAsFirst(context);
 }
 
-// Until version 12 the operand is a matrix, split before `axis`, which may be the rank.
+// Before version 13 the operand is a matrix, split before `axis`, which may equal the rank.
 llvm::Error inferMatrixSoftmax(ShapeContext& context) {
   const TensorType& type = context.type(0);
   int64_t axis = context.node().intAttr("axis", 1);
   if (type.hasRank() && axis != int64_t{type.rank()} && !normalizedAxis(axis, type.rank()) &&
       type.rank() > 1)
-    return context.error(fmt::format("axis {} lies outside rank {}", axis, type.rank()));
+    return context.error(fmt::format("axis {} is outside rank {}", axis, type.rank()));
   return inferSameAsFirst(context);
 }
 

@@ -1,4 +1,4 @@
-// Elementwise arithmetic, with the integer arithmetic that computes shapes.
+// Elementwise arithmetic, including the integer arithmetic that computes shapes.
 #include "ir/elementwise_definition.h"
 #include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
@@ -8,7 +8,7 @@
 namespace kvopt::ir {
 namespace {
 
-// The elements of a broadcast of two lists; nullopt where lengths do not tell.
+// Elements of two lists after broadcasting; nullopt if the lengths do not determine it.
 std::optional<Integers> combine(const std::optional<Integers>& a, const std::optional<Integers>& b,
                                 Combine operation) {
   if (!a || !b || (a->size() != b->size() && a->size() != 1 && b->size() != 1))
@@ -40,7 +40,7 @@ template <Combine operation> llvm::Error inferArithmetic(ShapeContext& context) 
 
 Dim difference(const Dim& a, const Dim& b) { return a - b; }
 
-// Truncating; symbolic only where the division is exact and the divisor cannot be 0.
+// Truncating division; symbolic only if it is exact and the divisor cannot be 0.
 Dim quotient(const Dim& a, const Dim& b) {
   if (!b.isKnownDifferent(Dim::fixed(0)))
     return Dim::unknown();
@@ -49,7 +49,7 @@ Dim quotient(const Dim& a, const Dim& b) {
   return a.dividedBy(b).value_or(Dim::unknown());
 }
 
-// The sign of the divisor (Python) or, with fmod, of the dividend (C).
+// Remainder with the sign of the divisor (Python) or, with fmod, of the dividend (C).
 template <bool likeC> Dim remainder(const Dim& a, const Dim& b) {
   if (!b.isKnownDifferent(Dim::fixed(0)))
     return Dim::unknown();

@@ -4,7 +4,7 @@
 namespace kvopt::ir {
 namespace {
 
-// Extents of the four-axis form of one operand, which may be given as [B, tokens, heads * width].
+// Extents of an operand with four axes, which may also be given as [B, tokens, heads * width].
 struct Heads {
   Dim batch, count, tokens, width;
 };

@@ -1,5 +1,5 @@
-// If, Loop and Scan: results are what all ways of getting there agree on. A branch that a known
-// condition rules out is not one of them.
+// If, Loop and Scan. Their results have the types on which all branches or iterations agree. A
+// branch that a known condition rules out is ignored.
 #include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -62,8 +62,8 @@ bool hasSymbolOf(const Dim& extent, const Graph& body) {
   return false;
 }
 
-// The extent that a carried value has after every number of iterations. A symbol of the body's
-// inputs stands for another extent in each of them, whatever it means outside.
+// Extent of a carried value after any number of iterations. A symbol of the body's inputs may be a
+// different extent in each iteration, independently of its meaning outside.
 Dim carriedExtent(const Dim& initial, const Dim& before, const Dim& after, const Graph& body) {
   if (before.isKnownEqual(after))
     return initial;
@@ -85,9 +85,9 @@ TensorType carriedType(const TensorType& initial, const TensorType& before, cons
   return carried;
 }
 
-// What extents in a body are outside of it. A symbol that the body declares for its parameters is
-// the extent that they get, if that is the same for all of them and in each iteration; a symbol of
-// a captured value is what it is outside. Others are unknown.
+// Translates extents in a body to extents outside. A symbol that the body declares for its
+// parameters is the extent that they receive, if it is the same for all of them and in each
+// iteration. A symbol of a captured value keeps its outer meaning. Other symbols are unknown.
 class OuterExtents {
 public:
   explicit OuterExtents(const Node& loop) {
@@ -98,7 +98,7 @@ public:
             extents.try_emplace(symbol, Dim::symbol(symbol));
   }
 
-  /// A parameter that gets a value with such extents in each iteration.
+  /// Binds a parameter that receives a value with these extents in each iteration.
   void bind(const TensorType& parameter, const std::optional<Shape>& given) {
     if (!given || !parameter.hasRank() || parameter.rank() != given->size())
       return;
@@ -106,7 +106,7 @@ public:
       bind(parameter.shape()[axis], (*given)[axis]);
   }
 
-  /// A carried value: an extent that an iteration changes is not that of the first one.
+  /// Binds a carried value. An extent that an iteration changes differs from its first value.
   void bindCarried(const TensorType& parameter, const TensorType& initial,
                    const TensorType& after) {
     if (!parameter.hasRank() || !initial.hasRank() || !after.hasRank() ||
@@ -145,8 +145,8 @@ private:
   llvm::StringMap<Dim> extents;
 };
 
-// One axis for the iterations before those of each of them. If there was no iteration, the result
-// is empty, whatever its other extents are.
+// Type with an axis for the iterations before the axes of each result. Without iterations, the
+// result is empty, whatever its other extents are.
 TensorType stackedType(const TensorType& each, const OuterExtents& extents) {
   TensorType stacked(each.elementType());
   if (!each.hasRank())
@@ -182,7 +182,7 @@ llvm::Error inferLoop(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// Body: (carried…, row of each scanned operand…) → (carried…, scanned…), with an iteration for each
+// Body: (carried…, row of each scanned operand…) → (carried…, scanned…), with one iteration per
 // row.
 llvm::Error inferScan(ShapeContext& context) {
   const Graph* body = subgraph(context, "body");
@@ -220,7 +220,7 @@ llvm::Error inferScan(ShapeContext& context) {
       const auto axis = normalizedAxis(
           outputAxes && result < outputAxes->size() ? (*outputAxes)[result] : 0, stacked.rank());
       if (!axis)
-        return context.error("an output's axis lies outside");
+        return context.error("an output's axis is out of range");
       shape.insert(shape.begin() + *axis, length);
       stacked.setShape(std::move(shape));
     }

@@ -1,4 +1,4 @@
-// Casts, copies, and values that depend on nothing but shapes.
+// Casts, copies, and values that depend only on shapes.
 #include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
@@ -8,8 +8,8 @@
 namespace kvopt::ir {
 namespace {
 
-/// What a cast to `to` makes of the numbers of a small float constant: it rounds toward zero. A
-/// number that `to` does not hold is unknown.
+/// Numbers of a small float constant after a cast to `to`, which rounds toward zero. A number that
+/// does not fit into `to` is unknown.
 std::optional<Integers> castFloats(const Value* value, ElementType to) {
   const TensorData* data = value ? value->constant() : nullptr;
   if (!data || data->shape().size() > 1)
@@ -31,8 +31,8 @@ std::optional<Integers> castFloats(const Value* value, ElementType to) {
   return elements;
 }
 
-// A cast to an integer type keeps what the new type holds of integers and of float constants; any
-// other one loses the contents.
+// A cast to an integer type keeps the known elements, integers or float constants, that fit into
+// the new type. Other casts lose the contents.
 void setCast(ShapeContext& context, ElementType to) {
   TensorType type = context.type(0);
   type.setElementType(to);
@@ -83,7 +83,7 @@ llvm::Error inferCastLike(ShapeContext& context) {
 llvm::Error inferDropout(ShapeContext& context) {
   context.setResult(0, context.type(0));
   TensorType mask = context.type(0);
-  if (context.opset() >= 10) // of the data's type before
+  if (context.opset() >= 10) // before, the result has the data's type
     mask.setElementType(ElementType::Bool);
   context.setResult(1, std::move(mask));
   return llvm::Error::success();
@@ -129,7 +129,7 @@ llvm::Error inferConstant(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// An extent that cannot be negative; unknown otherwise.
+// The extent if it cannot be negative; unknown otherwise.
 
 llvm::Error inferConstantOfShape(ShapeContext& context) {
   ElementType element = ElementType::Float;
@@ -189,7 +189,7 @@ llvm::Error inferSize(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// max(0, ⌈(limit - start) / delta⌉) where that can be had.
+// max(0, ⌈(limit - start) / delta⌉), or unknown.
 Dim rangeLength(const Dim& start, const Dim& limit, const Dim& delta) {
   std::optional<int64_t> step = delta.value();
   if (!step || *step == 0 || *step == INT64_MIN)

@@ -1,4 +1,4 @@
-// Functions of extents that several families of operators apply to lists of integers.
+// Functions of extents that several operator families apply to lists of integers.
 #pragma once
 
 #include "ir/dims/dim.h"
@@ -15,7 +15,7 @@ inline Dim smaller(const Dim& a, const Dim& b) {
 inline Dim larger(const Dim& a, const Dim& b) {
   return a.isKnownLessEqual(b) ? b : b.isKnownLessEqual(a) ? a : Dim::unknown();
 }
-/// An element of a shape operand as an extent: unknown where it may be negative.
+/// An element of a shape operand as an extent; unknown if it may be negative.
 inline Dim asExtent(const Dim& value) {
   return value.isKnownNonNegative() ? value : Dim::unknown();
 }

@@ -1,4 +1,4 @@
-// FlexAttention of the domain ai.onnx.preview, in which ONNX tries operators out.
+// FlexAttention of the domain ai.onnx.preview, which contains ONNX's experimental operators.
 #include "ir/ops/kvopt/attention_shapes.h"
 
 namespace kvopt::ir {

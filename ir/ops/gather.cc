@@ -1,11 +1,11 @@
-// Operators that pick elements by index: Gather, GatherElements, GatherND, TopK, ArgMax, NonZero,
+// Operators that select elements by index: Gather, GatherElements, GatherND, TopK, ArgMax, NonZero,
 // OneHot.
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
 
-// The elements of a list that constant or unknown indices pick.
+// Elements of a list at constant or unknown indices.
 std::optional<Integers> pickElements(const std::optional<Integers>& data,
                                      const std::optional<Integers>& indices) {
   if (!data || !indices)
@@ -74,7 +74,7 @@ llvm::Error inferGatherND(ShapeContext& context) {
   if (indices.rank() == 0 || data.rank() == 0)
     return context.error("data or indices are a scalar");
   if (batch < 0 || batch >= int64_t{data.rank()} || batch >= int64_t{indices.rank()})
-    return context.error(fmt::format("batch_dims {} lies outside the ranks", batch));
+    return context.error(fmt::format("batch_dims {} is outside the ranks", batch));
   if (!width)
     return llvm::Error::success();
   if (*width < 1 || *width > int64_t{data.rank()} - batch)
@@ -159,7 +159,8 @@ void readGather(const Value& result, Movement& movement) {
     movement.axes = axesWithin({node.intAttr("axis", 0)}, data.rank());
 }
 
-// Without batch axes: the last axis of the indices holds positions on the first axes of the data.
+// Without batch axes: the last axis of the indices has one entry for each of the first axes of the
+// data.
 void readGatherND(const Value& result, Movement& movement) {
   const Node& node = *result.producer();
   const TensorType& data = node.operand(0)->type();

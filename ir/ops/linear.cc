@@ -31,7 +31,7 @@ llvm::Error inferGemm(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// Letters only: an equation with an ellipsis leaves the shape open.
+// Letters only: an equation with an ellipsis leaves the shape unknown.
 llvm::Error inferEinsum(ShapeContext& context) {
   context.setResult(0, TensorType(context.element(0)));
   std::string equation;

@@ -1,4 +1,4 @@
-// Comparisons, boolean operators and selection, with what is provable about symbolic extents.
+// Comparisons, boolean operators and selection, including proofs about symbolic extents.
 #include "ir/elementwise_definition.h"
 #include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
@@ -33,7 +33,7 @@ const Dim& elementAt(const Integers& list, size_t index) {
   return list[list.size() == 1 ? 0 : index];
 }
 
-// The common length under broadcasting of lists; nullopt where they do not fit.
+// Common length of lists under broadcasting; nullopt if they do not match.
 std::optional<size_t> commonLength(llvm::ArrayRef<const Integers*> lists) {
   size_t length = 1;
   for (const Integers* list : lists) {
@@ -103,7 +103,7 @@ llvm::Error inferWhere(ShapeContext& context) {
   std::optional<Integers> no = context.integers(2);
   if (!yes || !no)
     return llvm::Error::success();
-  if (!condition) // its length may still be known
+  if (!condition) // the length may still be known
     if (std::optional<int64_t> count = context.type(0).elementCount().value();
         count && *count >= 0 && *count <= maxTrackedIntegers)
       condition = Integers(static_cast<size_t>(*count), Dim::unknown());

@@ -4,8 +4,8 @@
 namespace kvopt::ir {
 namespace {
 
-// Results: the normalized tensor, then statistics with the normalized axes as extent 1. The root
-// mean square variants give the scale's element type.
+// Results: the normalized tensor, then statistics with extent 1 for the normalized axes. The root
+// mean square variants return the scale's element type.
 llvm::Error inferNormalization(ShapeContext& context) {
   const TensorType& type = context.type(0);
   TensorType normalized = type;
@@ -32,7 +32,7 @@ llvm::Error inferNormalization(ShapeContext& context) {
 } // namespace
 
 void register_normalization(OpRegistry& registry) {
-  // ONNX Runtime has had LayerNormalization in ONNX's domain since before ONNX did: its optimizer
+  // ONNX Runtime defined LayerNormalization in ONNX's domain before ONNX did, and its optimizer
   // writes it into models of any opset.
   for (int64_t since : {1, 17}) {
     define(registry, "LayerNormalization", since)

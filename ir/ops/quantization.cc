@@ -1,4 +1,4 @@
-// Operators between numbers and their 8- or 16-bit codes.
+// Conversions between numbers and 8- or 16-bit codes.
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
@@ -13,7 +13,7 @@ llvm::Error inferDequantizeLinear(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// uint8 unless a zero point or output_dtype says otherwise.
+// uint8 unless a zero point or output_dtype selects another type.
 llvm::Error inferQuantizeLinear(ShapeContext& context) {
   TensorType type = context.type(0);
   const int64_t asked = context.node().intAttr("output_dtype", 0);

@@ -1,11 +1,11 @@
-// Operators whose state has fixed extents: LinearAttention and CausalConvWithState, of ONNX and,
-// with more attributes, of com.microsoft.
+// Operators whose state has fixed extents: LinearAttention and CausalConvWithState, from ONNX and,
+// with more attributes, from com.microsoft.
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
 
-// An extent of heads side by side, divided among them.
+// Width of one of `heads` concatenated heads.
 llvm::Expected<Dim> widthOf(const ShapeContext& context, unsigned operand, int64_t heads) {
   const Dim packed = context.type(operand).dim(2);
   if (std::optional<int64_t> extent = packed.value(); extent && *extent % heads != 0)

@@ -5,7 +5,7 @@
 namespace kvopt::ir {
 namespace {
 
-// The single element of a list's reduction over its only axis.
+// Reduces a list over its only axis to a single element.
 void reduceElements(ShapeContext& context, Combine combine, std::optional<int64_t> ofNothing) {
   std::optional<Integers> elements = context.integers(0);
   if (!elements || (elements->empty() && !ofNothing))

@@ -1,4 +1,4 @@
-// Operators that give a tensor another shape: Reshape, Flatten, Squeeze, Unsqueeze, Transpose,
+// Operators that change the shape of a tensor: Reshape, Flatten, Squeeze, Unsqueeze, Transpose,
 // Expand, Tile.
 #include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
@@ -10,7 +10,7 @@ namespace {
 
 bool isConstant(const Dim& dim, int64_t value) { return dim.value() == value; }
 
-// The number of elements of a list operand.
+// Number of elements of a list operand.
 std::optional<size_t> listLength(ShapeContext& context, unsigned operand) {
   const TensorType& type = context.type(operand);
   if (!type.hasRank() || type.rank() != 1)
@@ -21,12 +21,12 @@ std::optional<size_t> listLength(ShapeContext& context, unsigned operand) {
   return static_cast<size_t>(*length);
 }
 
-// The rest of a shape after 0 has copied extents and every other one but a -1 is in place.
+// Remaining extents of a Reshape, after 0 has copied extents and all others but -1 are set.
 struct ReshapePlan {
   Shape shape;
-  std::optional<size_t> inferred;      // the axis of -1
-  llvm::SmallVector<Dim, 4> remaining; // operand extents that no 0 copied
-  llvm::SmallVector<Dim, 4> placed;    // result extents that no 0 copied, without the -1
+  std::optional<size_t> inferred;      // axis of -1
+  llvm::SmallVector<Dim, 4> remaining; // operand extents that were not copied by 0
+  llvm::SmallVector<Dim, 4> placed;    // result extents that were not copied by 0, without the -1
   bool onlyConstants = true;
 };
 
@@ -65,8 +65,8 @@ llvm::Expected<ReshapePlan> planReshape(ShapeContext& context, const Integers& t
   return plan;
 }
 
-/// The elements of a OneHot along its last axis, row after row: exporters of
-/// torch.repeat_interleave make the counts of a Tile of them.
+/// Elements of a OneHot along its last axis, row by row. Exporters of torch.repeat_interleave
+/// compute the counts of a Tile from it.
 std::optional<Integers> oneHotElements(const Value* value) {
   const Node* node = value ? value->producer() : nullptr;
   if (!node || !node->is("OneHot") || node->intAttr("axis", -1) != -1 || !node->operand(0) ||
@@ -90,8 +90,8 @@ std::optional<Integers> oneHotElements(const Value* value) {
   return elements;
 }
 
-// A symbolic extent stands for itself. (At size 0 a Reshape without `allowzero` would copy an axis
-// instead; the element counts then agree only if the whole tensor is empty.)
+// A symbolic extent is used as it is. (With value 0, a Reshape without `allowzero` would copy an
+// axis instead; then the element counts agree only if the whole tensor is empty.)
 llvm::Error inferReshape(ShapeContext& context) {
   const TensorType& type = context.type(0);
   std::optional<Integers> target = context.integers(1);
@@ -134,7 +134,7 @@ llvm::Error inferFlatten(ShapeContext& context) {
   int64_t rank = type.rank();
   int64_t axis = context.node().intAttr("axis", 1);
   if (axis < -rank || axis > rank)
-    return context.error(fmt::format("axis {} lies outside rank {}", axis, rank));
+    return context.error(fmt::format("axis {} is outside rank {}", axis, rank));
   size_t split = static_cast<size_t>(axis < 0 ? axis + rank : axis);
   context.setResult(
       0, TensorType(context.element(0), Shape{productOf(type.shape().take_front(split)),
@@ -142,14 +142,14 @@ llvm::Error inferFlatten(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// The axes of Squeeze and Unsqueeze: an attribute before version 13, an operand from then on.
+// Axes of Squeeze and Unsqueeze: an attribute before version 13, an operand since then.
 std::optional<llvm::SmallVector<int64_t, 8>> axesOf(ShapeContext& context) {
   if (std::optional<llvm::ArrayRef<int64_t>> axes = context.node().intsAttr("axes"))
     return llvm::SmallVector<int64_t, 8>(axes->begin(), axes->end());
   return context.constantIntegers(1);
 }
 
-// Every extent that is 1; nullopt when one may or may not be.
+// All axes of extent 1; nullopt if an extent may or may not be 1.
 std::optional<llvm::SmallVector<int64_t, 8>> unitAxes(const TensorType& type) {
   llvm::SmallVector<int64_t, 8> axes;
   const Dim one = Dim::fixed(1);
@@ -327,7 +327,7 @@ void readUnsqueeze(const Value& result, Movement& movement) {
     llvm::sort(*movement.axes);
 }
 
-// Without axes every extent of 1 goes: known ones, if the result has as many axes less.
+// Without axes, all axes of extent 1 are removed: the known ones, if the ranks agree.
 void readSqueeze(const Value& result, Movement& movement) {
   const Node& node = *result.producer();
   const TensorType& data = node.operand(0)->type();

@@ -1,4 +1,4 @@
-// Operators whose result is their first operand with some elements changed.
+// Operators that return their first operand with some elements changed.
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {

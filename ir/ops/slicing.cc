@@ -67,13 +67,14 @@ llvm::Error inferConcat(ShapeContext& context) {
   return llvm::Error::success();
 }
 
-// What is left for the last of `count` parts of `chunk` each; parts may run out before that.
+// Extent that remains for the last of `count` parts of `chunk` each. Earlier parts may already use
+// up all of it.
 Dim lastPart(const Dim& extent, const Dim& chunk, int64_t count) {
   Dim rest = extent - chunk * Dim::fixed(count - 1);
   return rest.isKnownNonNegative() ? rest : Dim::unknown();
 }
 
-// The extents of Split's results; unknown ones where nothing says them.
+// Extents of Split's results; unknown if nothing determines them.
 llvm::Expected<Integers> splitSizes(ShapeContext& context, const Dim& extent) {
   size_t parts = context.resultCount();
   if (std::optional<llvm::ArrayRef<int64_t>> sizes = context.node().intsAttr("split")) {
@@ -150,8 +151,8 @@ struct SliceRange {
   int64_t step = 1;
 };
 
-// An index as a place in [0, extent], for a positive step; unknown where that cannot be proved.
-// The largest value of an index type is what exporters write for "to the end".
+// An index in [0, extent], for a positive step; unknown if this cannot be proved. Exporters write
+// the largest value of an index type for "to the end".
 Dim clampedIndex(const Dim& index, const Dim& extent, ElementType type) {
   int64_t largest = type == ElementType::Int32 ? INT32_MAX : INT64_MAX;
   if (index.value() == largest)
@@ -171,7 +172,7 @@ Dim clampedIndex(const Dim& index, const Dim& extent, ElementType type) {
   return extent.isKnownLessEqual(place) ? extent : Dim::unknown();
 }
 
-// First index and count of a slice of constants, as ONNX defines them.
+// First index and count of a slice with constants, as ONNX defines them.
 std::pair<int64_t, int64_t> constantSlice(int64_t start, int64_t end, int64_t step,
                                           int64_t extent) {
   if (extent <= 0)
@@ -188,7 +189,7 @@ std::pair<int64_t, int64_t> constantSlice(int64_t start, int64_t end, int64_t st
   return {first, static_cast<int64_t>((span - 1) / stride + 1)};
 }
 
-/// The length between known places, if it ends within the extent; unknown where it could be
+/// Length of a range between known indices, if it ends within the extent; unknown if it could be
 /// negative.
 Dim lengthWithin(const SliceRange& range) {
   const Dim length = range.end - range.start;
@@ -322,7 +323,7 @@ void readConcat(const Value& result, Movement& movement) {
     movement.axes = axesWithin({node.intAttr("axis", type.rank())}, type.rank());
 }
 
-// A part begins where the parts before it end.
+// Each part begins at the end of the previous one.
 void readSplit(const Value& result, Movement& movement) {
   const Node& node = *result.producer();
   const TensorType& data = node.operand(0)->type();
@@ -337,7 +338,7 @@ void readSplit(const Value& result, Movement& movement) {
   movement.ranges.push_back({{start}, {start + result.type().dim(axis)}, {Dim::fixed(1)}});
 }
 
-// The starts, ends or steps of a Slice, in an attribute or in an operand.
+// Starts, ends or steps of a Slice, from an attribute or an operand.
 class SliceNumbers {
 public:
   SliceNumbers(const Node& node, const char* attribute, unsigned operand)
@@ -366,7 +367,8 @@ private:
   std::optional<llvm::SmallVector<Dim, 4>> known;
 };
 
-// A known start or end as an index in an axis of that extent, between `lowest` and `highest`.
+// Converts a known start or end to an index in an axis of that extent, between `lowest` and
+// `highest`.
 void placeWithin(MovementNumber& number, int64_t extent, int64_t lowest, int64_t highest) {
   if (std::optional<int64_t> index = number.known.value())
     number.known = Dim::fixed(std::clamp(*index < 0 ? *index + extent : *index, lowest, highest));

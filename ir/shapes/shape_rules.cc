@@ -71,7 +71,7 @@ llvm::Expected<unsigned> axisAttr(const ShapeContext& context, llvm::StringRef n
   int64_t axis = context.node().intAttr(name, otherwise);
   if (std::optional<unsigned> normalized = normalizedAxis(axis, rank))
     return *normalized;
-  return context.error(fmt::format("{} {} lies outside rank {}", name, axis, rank));
+  return context.error(fmt::format("{} {} is outside rank {}", name, axis, rank));
 }
 
 llvm::Expected<llvm::SmallVector<unsigned, 4>>
@@ -81,7 +81,7 @@ normalizedAxes(const ShapeContext& context, llvm::ArrayRef<int64_t> axes, unsign
   for (int64_t axis : axes) {
     std::optional<unsigned> normalized = normalizedAxis(axis, rank);
     if (!normalized)
-      return context.error(fmt::format("axis {} lies outside rank {}", axis, rank));
+      return context.error(fmt::format("axis {} is outside rank {}", axis, rank));
     if (seen[*normalized])
       return context.error(fmt::format("axis {} occurs twice", axis));
     seen[*normalized] = true;

@@ -199,7 +199,7 @@ Value* TextParser::findDefined(const Graph& graph, const Name& name) {
   Value* value = graph.findValue(name.text, /*enclosing=*/true);
   if (!value)
     cursor.fail(name.offset, fmt::format("nothing above defines '{}'", name.text),
-                "nodes stand in the order of their execution");
+                "nodes must be in execution order");
   return value;
 }
 
@@ -317,7 +317,7 @@ bool TextParser::setTypes(Graph& graph, const std::vector<TypedName>& types) {
       return cursor.fail(name.offset,
                          fmt::format("'{}' has a type and nothing defines it", name.text));
     if (!value->producer())
-      return cursor.fail(name.offset, fmt::format("the type of '{}' stands twice", name.text));
+      return cursor.fail(name.offset, fmt::format("'{}' has two types", name.text));
     value->setType(name.type);
   }
   return true;
@@ -374,7 +374,7 @@ bool TextParser::readNode(Graph& graph) {
     return false;
   if (cursor.peek().is('<')) {
     if (attributesFirst)
-      return cursor.fail(cursor.offset(), "attributes stand before and after the operands");
+      return cursor.fail(cursor.offset(), "attributes are both before and after the operands");
     if (!readAttributes(node))
       return false;
   }

@@ -131,8 +131,8 @@ public:
     const auto largest =
         std::max_element(calls.functions.begin(), calls.functions.end(),
                          [this](const auto& a, const auto& b) { return sizeOf(a) < sizeOf(b); });
-    return unsupported("the model has {} nodes once its functions are expanded, of which calls of "
-                       "'{}' give {}; the limit is {}",
+    return unsupported("the model has {} nodes once its functions are expanded; calls of "
+                       "'{}' give {} of them; the limit is {}",
                        textOf(nodes), largest->first->name, textOf(sizeOf(*largest)), maxNodes)
         .hint("--max-nodes raises the limit");
   }

@@ -51,9 +51,17 @@ constexpr EnglishException englishExceptions[] = {
 };
 
 /// Folders and pages whose English has not been read yet.
-constexpr std::string_view notReadYet[] = {"ir/",     "support/", "runtime/",  "passes/",
-                                           "driver/", "cli/",     "bench/",    "examples/",
-                                           "docs/",   "README",   "CONTRIBUTI"};
+constexpr std::string_view notReadYet[] = {"ir/manifest/manifest",
+                                           "ir/ops/kvopt/",
+                                           "runtime/",
+                                           "passes/",
+                                           "driver/",
+                                           "cli/",
+                                           "bench/",
+                                           "examples/",
+                                           "docs/",
+                                           "README",
+                                           "CONTRIBUTI"};
 
 std::vector<std::string> wordsOf(std::string_view phrase, char separator) {
   std::vector<std::string> words;

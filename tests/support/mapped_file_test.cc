@@ -76,10 +76,10 @@ TEST(MappedFile, RefusesWhatIsNoRegularFile) {
   EXPECT_EQ(failureOf(MappedFile::open(folder.path("pipe"))),
             folder.path("pipe") + ": is not a regular file");
   EXPECT_EQ(failureOf(MappedFile::open("/dev/null")), "/dev/null: is not a regular file");
-  EXPECT_THAT(failureOf(MappedFile::open("")), HasSubstr("is no file name"));
+  EXPECT_THAT(failureOf(MappedFile::open("")), HasSubstr("is not a file name"));
   std::string path = folder.write("data", "x");
   EXPECT_THAT(failureOf(MappedFile::open(path + std::string("\0tail", 5))),
-              HasSubstr("is no file name"));
+              HasSubstr("is not a file name"));
 }
 
 TEST(MappedFile, SliceChecksBoundsWithoutOverflow) {

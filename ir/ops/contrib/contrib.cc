@@ -1,4 +1,4 @@
-// Operators of ONNX Runtime's domain com.microsoft that fused decoders consist of.
+// Operators of ONNX Runtime's domain com.microsoft that occur in fused decoders.
 #include "ir/elementwise_definition.h"
 #include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
@@ -24,7 +24,7 @@ llvm::Error inferFusedMatMul(ShapeContext& context) {
     if (!factors[i].hasRank() || factors[i].rank() < 2)
       continue;
     Shape shape = shapeOf(factors[i]);
-    // The first axis moves to the place before the last one.
+    // The first axis moves to the position before the last one.
     if (node.intAttr(batchFlags[i], 0) != 0)
       std::rotate(shape.begin(), shape.begin() + 1, shape.end() - 1);
     if (node.intAttr(flags[i], 0) != 0)
@@ -60,7 +60,7 @@ Dim attrExtent(const ShapeContext& context, llvm::StringRef name) {
   return value > 0 ? Dim::fixed(value) : Dim::unknown();
 }
 
-// The present's length is the larger one of the buffer's and the total length.
+// Length of the present: the maximum of the buffer's length and the total length.
 Dim presentLength(ShapeContext& context, unsigned past, unsigned total) {
   std::optional<Dim> wanted = scalarInteger(context, total);
   if (!wanted)
@@ -73,13 +73,13 @@ Dim presentLength(ShapeContext& context, unsigned past, unsigned total) {
   return capacity.isKnownLessEqual(*wanted) ? *wanted : Dim::unknown();
 }
 
-// What the rows of GroupQueryAttention's caches consist of, heads being `width` wide.
+// Contents of the rows of GroupQueryAttention's caches, whose heads have `width` columns.
 struct HeldRows {
   ElementType element;
   Dim width;
 };
 
-// Where caches are quantized, codes of 8 bits are int8, and two of 4 bits are a byte of uint8.
+// In quantized caches, 8-bit codes are int8, and two 4-bit codes are one byte of uint8.
 HeldRows heldRows(const ShapeContext& context, const Dim& width) {
   const Node& node = context.node();
   const bool isQuantized = !node.stringAttr("k_quant_type", "NONE").equals_insensitive("NONE");
@@ -93,8 +93,8 @@ HeldRows heldRows(const ShapeContext& context, const Dim& width) {
   return {bits == 4 ? ElementType::UInt8 : ElementType::Undefined, Dim::unknown()};
 }
 
-// Without a key, the query operand holds query, key and value of each token. A key of no rows means
-// that the past holds the new tokens already, as another layer wrote them.
+// Without a key, the query operand holds query, key and value of each token. A key without rows
+// means that the past already contains the new tokens, which another layer wrote.
 llvm::Error inferGroupQueryAttention(ShapeContext& context) {
   const TensorType& query = context.type(0);
   if (llvm::Error error = requireRank(context, 0, 3))
@@ -114,15 +114,15 @@ llvm::Error inferGroupQueryAttention(ShapeContext& context) {
     ElementType element = context.has(i + 2) ? context.element(i + 2) : held.element;
     if (i >= context.resultCount())
       break;
-    // Where nothing is known of the length, the declaration says whether past and present are one
-    // buffer.
+    // If the length is unknown, the declaration determines whether past and present share a buffer.
     Dim tokens = length.isUnknown() ? context.node().result(i).type().dim(2) : length;
     context.setResult(i, TensorType(element, Shape{query.dim(0), groups, tokens, held.width}));
   }
   return llvm::Error::success();
 }
 
-// A present by heads: rows of `added` ([B,T,H*W], or [B,H,T,W]) behind those of the past.
+// A present with separate heads: the rows of `added` ([B,T,H*W] or [B,H,T,W]) after those of the
+// past.
 TensorType presentByHeads(const ShapeContext& context, unsigned added, unsigned past) {
   const TensorType& type = context.type(added);
   Dim heads = attrExtent(context, "num_heads");
@@ -152,7 +152,7 @@ llvm::Error inferMultiHeadAttention(ShapeContext& context) {
     output.setShape({query.dim(0), query.dim(1), width});
   }
   context.setResult(0, std::move(output));
-  // With past_sequence_length the present is the past's buffer.
+  // With past_sequence_length, the present is the buffer of the past.
   if (context.has(8))
     return llvm::Error::success();
   context.setResult(1, presentByHeads(context, 1, 6));

@@ -1,4 +1,4 @@
-// The domain of ONNX Runtime's own operators.
+// Domain of ONNX Runtime's own operators.
 #pragma once
 
 namespace kvopt::ir {

@@ -5,7 +5,7 @@
 namespace kvopt::ir {
 namespace {
 
-// Results: the normalized embedding [B,S,N], counts of the mask [B], the embedding.
+// Results: the normalized embedding [B,S,N], the number of visible tokens [B], the embedding.
 llvm::Error inferEmbedLayerNormalization(ShapeContext& context) {
   const TensorType& ids = context.type(0);
   const TensorType& words = context.type(2);

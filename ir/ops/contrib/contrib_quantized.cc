@@ -1,4 +1,4 @@
-// Products of 8-bit codes of ONNX Runtime's domain com.microsoft.
+// Products of 8-bit codes in ONNX Runtime's domain com.microsoft.
 #include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
 

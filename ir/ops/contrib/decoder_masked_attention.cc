@@ -2,9 +2,9 @@
 //
 //   query [B,1,H*D]       with key [B,1,H*D] and value [B,1,H*Dv]: self attention
 //                         with key [B,H,L,D] and value [B,H,L,Dv]: cross attention, without a past
-//   query [B,1,3*H*D]     without key and value: the three of them one after the other
+//   query [B,1,3*H*D]     without key and value: all three concatenated
 //   past_key [B,H,P,D], past_value [B,H,P,Dv]: presents of P + 1 rows; or, with
-//                         past_present_share_buffer = 1, buffers that the new row is written into
+//                         past_present_share_buffer = 1, buffers that receive the new row
 //
 // The operator is similar to MultiHeadAttention with its operands in another order.
 #include "ir/ops/contrib/contrib_domain.h"
@@ -45,7 +45,7 @@ llvm::Error inferDecoderMaskedMultiHeadAttention(ShapeContext& context) {
       context.setResult(result, context.type(past));
       continue;
     }
-    // Those of cross attention are not documented.
+    // The presents of cross attention are not documented.
     if (isOfRank(context.type(MaskedKey), 4) || heads <= 0)
       continue;
     const Dim columns =

@@ -1,10 +1,10 @@
-// com.microsoft::PagedAttention: attention of packed tokens over caches in blocks that a table
-// lists.
+// com.microsoft::PagedAttention: attention of packed tokens over caches in blocks, which are listed
+// in a table.
 //
-//   query [N,H*D], key and value [N,G*D]; or query [N,(H+2G)*D] alone, which holds the three
-//   key_cache, value_cache [blocks,block_size,G,D]: overwritten where the new tokens' rows go
+//   query [N,H*D], key and value [N,G*D]; or only query [N,(H+2G)*D], which holds all three
+//   key_cache, value_cache [blocks,block_size,G,D]: overwritten with the new tokens' rows
 //   cumulative_sequence_length int32 [B+1], past_seqlens int32 [B], block_table int32 [B,M]
-//   output [N,H*D], or [N,H*v_head_size] where kv_cache_layout is LATENT: values are then columns
+//   output [N,H*D], or [N,H*v_head_size] if kv_cache_layout is LATENT: then values are columns
 //   of the keys, and there is no value_cache
 #include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"

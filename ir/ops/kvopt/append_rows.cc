@@ -1,12 +1,12 @@
-// ai.kvopt::AppendRows: fresh rows behind the valid rows of a past, whose number differs by batch
-// row.
+// ai.kvopt::AppendRows: new rows after the valid rows of a past, whose number differs by batch row.
 //
-//   present[b,g,j,:] = past[b,g,j,:]                  for j < past_length[b]
-//                      fresh[b,g,j - past_length[b],:]  for past_length[b] <= j < past_length[b] +
-//                      S 0                                otherwise
+//   present[b,g,j,:] = past[b,g,j,:]                     for j < past_length[b]
+//                      fresh[b,g,j - past_length[b],:]   for past_length[b] <= j < past_length[b] +
+//                      S
+//                      0                                 otherwise
 //
 // past [B,G,P,D], fresh [B,G,S,D], past_length int64 [1] or [B], present [B,G,P+S,D]. A length that
-// is negative or above P is an error.
+// is negative or greater than P is an error.
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "ir/ops/kvopt/own_body.h"
 

@@ -1,4 +1,4 @@
-// Consistency of attention operands, and the type of the result.
+// Consistency checks of attention operands, and the type of the result.
 #include "ir/ops/kvopt/attention_shapes.h"
 
 #include "ir/cache_layout.h"

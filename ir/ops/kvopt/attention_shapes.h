@@ -1,32 +1,33 @@
-// Shape checks that kvopt's attention operators share.
+// Shape checks shared by kvopt's attention operators.
 #pragma once
 
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 
-/// Fails when Q[B,H,S,D], K[B,G,T,D] and V[B,G,T,Dv] (operands 0, 1 and 2) provably contradict each
-/// other: another rank, unequal B, D, G or T, or heads that groups do not divide.
+/// Fails if Q[B,H,S,D], K[B,G,T,D] and V[B,G,T,Dv] (operands 0, 1 and 2) provably contradict each
+/// other: a different rank, unequal B, D, G or T, or a number of heads that is not a multiple of
+/// the number of groups.
 llvm::Error checkAttentionOperands(const ShapeContext& context);
 
-/// [B,H,S,Dv] of the query's element type.
+/// [B,H,S,Dv] with the query's element type.
 TensorType attentionResultType(const ShapeContext& context);
 
-/// The same of Q[B,H,S,D] and of rows R[B,G,S,D] that hold keys with values among their columns
+/// The same for Q[B,H,S,D] and rows R[B,G,S,D] that hold keys, some of whose columns are the values
 /// (operands 0 and 1).
 llvm::Error checkLatentOperands(const ShapeContext& context);
 
-/// [B,H,S,v_width] of the query's element type; fails where the columns from v_offset on are not in
-/// the rows.
+/// [B,H,S,v_width] with the query's element type. Fails if the columns from v_offset on exceed the
+/// rows.
 llvm::Expected<TensorType> latentResultType(const ShapeContext& context);
 
-/// Fails when the mask does not broadcast to [B,H,S,T]; `tokens` is T, which may be unknown.
+/// Fails if the mask does not broadcast to [B,H,S,T]; `tokens` is T, which may be unknown.
 llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& tokens);
 
-/// Fails where groups do not divide heads.
+/// Fails if the number of heads is not a multiple of the number of groups.
 llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim& groups);
 
-/// A cache and the rows that are written into it.
+/// A cache and its new rows.
 struct CacheSide {
   unsigned added; ///< operand: [B,G,S,W]
   unsigned past;  ///< operand: laid out as ir/cache_layout.h says
@@ -38,30 +39,31 @@ struct CacheSide {
   bool isRing = false;
 };
 
-/// Fails when the rows do not fit the cache; its capacity.
+/// Capacity of the cache. Fails if the rows do not fit the cache.
 llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side);
 
-/// Fails unless operand `scales` is float and shaped as the side's cache with one column.
+/// Fails unless operand `scales` is float, with the shape of the side's cache and one column.
 llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side, unsigned scales);
 
-/// Fails unless the rows of operand `codes` are int8, and operand `scales` is float of their
-/// extents with one column.
+/// Fails unless the rows of operand `codes` are int8, and operand `scales` is float with the same
+/// extents and one column.
 llvm::Error checkNewScales(const ShapeContext& context, unsigned codes, unsigned scales);
 
-/// Fails when the attribute mask_boolean contradicts the mask's element type.
+/// Fails if the attribute mask_boolean contradicts the mask's element type.
 llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand);
 
-/// Fails when the sinks are not [H].
+/// Fails if the shape of the sinks is not [H].
 llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
 
-/// checkMask over any number of tokens, checkMaskElements, and checkSinks of the operand behind.
+/// Applies checkMask for any number of tokens, checkMaskElements, and checkSinks to the operand
+/// after the mask.
 llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask);
 
-/// What every attention operator over a cache is told apart from axes; `mask_boolean` is 0 where it
-/// is not written.
+/// Adds the attributes of every attention operator over a cache, except axes. `mask_boolean` is 0
+/// if it is absent.
 void addAttentionAttributes(OpDefBuilder& definition);
 
-/// Fails when the operand is not int64 of shape [1] or [B]; `batch` is B.
+/// Fails if the operand is not int64 of shape [1] or [B]; `batch` is B.
 llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch);
 
 } // namespace kvopt::ir

@@ -1,18 +1,20 @@
-// ai.kvopt::AttentionTile: attention to some of the keys, merged into what attention to others
-// before them has made. The state between tiles is of float32 or float16:
+// ai.kvopt::AttentionTile: attention to some of the keys, merged with the result for earlier keys.
+// The state between tiles is float32 or float16:
 //
-//   output   [B,H,S,Dv]       the weighted mean of the values so far; 0 at first
-//   maximum  [B,H,S,1 or 2]   the largest score so far; in float16 it is the sum of two numbers, of
-//                             which the second is what rounding the first has lost. At first it is
-//                             the lowest finite number (and 0)
-//   sum      [B,H,S,1]        1/64 of the sum of the weights exp(score - maximum); 0 at first
+//   output   [B,H,S,Dv]       weighted mean of the values so far; initially 0
+//   maximum  [B,H,S,1 or 2]   largest score so far. In float16 it is the sum of two numbers; the
+//   second
+//                             is the rounding error of the first. Initially the lowest finite
+//                             number
+//                             (and 0).
+//   sum      [B,H,S,1]        1/64 of the sum of the weights exp(score - maximum); initially 0
 //
 // The results are the state after this tile. `mask` is added to scores; minus infinity hides a key,
-// whatever the key holds. A row that has seen no key has output 0.
+// whatever the key contains. A row that has seen no key has output 0.
 //
-// The recurrence is that of online softmax (Milakov and Gimelshein, 2018), with the output kept
-// normalized: a sum of many values would overflow float16, as would a sum of weights were it not
-// scaled. Weights are taken from the maximum as it is stored, so that rounding it costs nothing.
+// The recurrence is online softmax (Milakov and Gimelshein, 2018) with a normalized output: a sum
+// of many values would overflow float16, and so would an unscaled sum of weights. Weights are
+// relative to the stored maximum, so that its rounding does not affect the result.
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "ir/ops/kvopt/own_body.h"
 #include "support/format.h"

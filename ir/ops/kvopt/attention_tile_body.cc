@@ -1,4 +1,4 @@
-// The function body of AttentionTile.
+// Function body of AttentionTile.
 #include "ir/ops/kvopt/attention_tile_body.h"
 
 #include "ir/ops/kvopt/function_body_parts.h"
@@ -8,8 +8,8 @@ namespace kvopt::ir {
 
 namespace {
 
-/// One tile of keys. The state's type holds numbers up to `limit`; weights are counted in units of
-/// 1/64.
+/// One tile of keys. `limit` is the largest finite number of the state's type. Weights are in units
+/// of 1/64.
 constexpr const char* attentionTile = R"(
     key_shape = Shape (key)
     groups = Gather (key_shape, i1)
@@ -60,7 +60,7 @@ constexpr const char* attentionTile = R"(
     next_output = Cast <to = {state}> (output_after)
 )";
 
-/// How the maximum is stored as one number, and as two of float16; `base` is what is stored.
+/// Storage of the maximum as one number, and as two of float16; `base` is the stored value.
 constexpr const char* maximumInOne = "    next_maximum = Identity (limited)\n"
                                      "    base = Identity (limited)";
 constexpr const char* maximumInTwo = R"(
@@ -76,7 +76,8 @@ constexpr const char* maximumInTwo = R"(
 
 std::string attentionTileFunctionText(int64_t opset, ElementType state) {
   const bool isHalf = state == ElementType::Float16;
-  // Masks of float32 hide keys by finite numbers that the maximum must reach where they hide all.
+  // Masks of float32 hide keys with finite numbers; if all keys are hidden, the maximum must reach
+  // these numbers.
   constexpr const char* clamped = "    lowest = Neg (limit)\n"
                                   "    in_range = Max (masked, lowest)\n";
   const std::string body =

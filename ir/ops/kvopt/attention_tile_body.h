@@ -1,4 +1,4 @@
-// The function body of ai.kvopt::AttentionTile (function_body.h).
+// Function body of ai.kvopt::AttentionTile (function_body.h).
 #pragma once
 
 #include "ir/element_type.h"
@@ -8,8 +8,8 @@
 
 namespace kvopt::ir {
 
-/// The text of a function for `ai.kvopt::AttentionTile`; `state` is the element type of the state.
-/// The attributes scale and softcap must be written on the node.
+/// Text of a function for `ai.kvopt::AttentionTile`; `state` is the element type of the state.
+/// Nodes must have the attributes scale and softcap.
 std::string attentionTileFunctionText(int64_t opset, ElementType state);
 
 } // namespace kvopt::ir

@@ -1,4 +1,4 @@
-// Bodies of all operators over caches, put together from what place, rows and sharing need.
+// Bodies of all operators over caches, composed of parts for place, rows and sharing.
 #include "ir/ops/kvopt/cache_function_body.h"
 
 #include "ir/ops/kvopt/code_row_parts.h"
@@ -8,7 +8,7 @@
 namespace kvopt::ir {
 namespace {
 
-/// One tensor of a cache: its rows or, of codes, their codes or scales.
+/// One tensor of a cache: its numbers, codes, or scales.
 struct CachePart {
   std::string name;
   const CacheLayout* layout;
@@ -36,7 +36,7 @@ public:
   }
 
 private:
-  /// Caches of int8 that hold numbers pass through floats.
+  /// Caches of int8 that hold numbers are converted to floats.
   const char* suffix() const { return form.int8Caches ? "_codes" : ""; }
 
   std::string signature() const {
@@ -45,7 +45,7 @@ private:
       operands += fmt::format(", {}{}_new{}", side, op.isInBlocks() && op.hasCodes() ? "_code" : "",
                               suffix());
     if (op.isInBlocks()) {
-      // The operand `sinks` has a place of its own even where it is absent.
+      // The operand `sinks` keeps its position even if it is absent.
       operands += ", mask, sinks";
       if (op.hasCodes())
         for (const std::string& side : sides)
@@ -99,7 +99,7 @@ private:
     return text;
   }
 
-  /// Files were written with these nodes in this order.
+  /// The order of these nodes is fixed, because files already contain it.
   std::string readAndWrittenRing() const {
     std::string read, written, both;
     for (const CachePart& part : parts) {

@@ -1,4 +1,4 @@
-// The function body of an operator over caches (function_body.h).
+// Function body of an operator over caches (function_body.h).
 #pragma once
 
 #include "ir/cache_layout.h"
@@ -7,11 +7,11 @@
 
 namespace kvopt::ir {
 
-/// The caches that a body is written for, since it cannot ask.
+/// Properties of the caches for which a body is written; a body cannot query them.
 struct CacheBody {
   CacheLayout key = CacheLayout::ofAttention();
-  CacheLayout value = CacheLayout::ofAttention(); ///< of no meaning where rows are latent
-  size_t blocks = 0;                              ///< of each list, where caches are in blocks
+  CacheLayout value = CacheLayout::ofAttention(); ///< unused if rows are latent
+  size_t blocks = 0; ///< number of blocks in each list, if caches are in blocks
 };
 
 /// The text of a function (ONNX's textual syntax) for the operator. Attributes scale, causal,

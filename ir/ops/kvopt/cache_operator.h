@@ -1,8 +1,8 @@
 // CacheOperator: ai.kvopt's attention operators over caches, as a product of three axes.
 //
-// An operator's name, operands, results, attributes, shape rule, function body and kernel follow
-// from where rows lie, what is stored of them, and whether keys and values share them. This file
-// and the one that defines the operators (cache_operators.cc) are the only ones that list them.
+// The place of the rows, their storage, and whether keys and values share them determine an
+// operator's name, operands, results, attributes, shape rule, function body and kernel. Only this
+// file and the one that defines the operators (cache_operators.cc) list them.
 #pragma once
 
 #include "ir/op_name.h"
@@ -15,11 +15,11 @@ namespace kvopt::ir {
 
 class Node;
 
-/// Where the rows of a cache lie.
+/// Place where the rows of a cache are stored.
 enum class CachePlace {
   Buffer, ///< one tensor with room for a capacity of rows, in the order of their positions
-  Ring,   ///< one tensor of C slots: the row of position p lies in slot p mod C
-  Blocks, ///< tensors of their own, one behind the other; new rows are handed out, not written
+  Ring,   ///< one tensor of C slots: the row of position p is in slot p mod C
+  Blocks, ///< separate tensors, in order; new rows are returned, not written
 };
 
 /// What is stored of a row.
@@ -32,7 +32,7 @@ enum class CacheRows {
 /// Which caches an attention has.
 enum class CacheSharing {
   KeysAndValues, ///< one of keys and one of values
-  Latent,        ///< a single one, whose rows are keys with values among their columns
+  Latent,        ///< a single one, whose rows are keys; some of their columns are the values
 };
 
 struct CacheOperator {
@@ -49,7 +49,7 @@ struct CacheOperator {
   /// One for each name; rows of codes are Int8.
   static llvm::ArrayRef<CacheOperator> all();
 
-  /// The operator's name, which lives forever.
+  /// The operator's name, a static string.
   OpName name() const;
 
   constexpr bool hasCodes() const { return rows != CacheRows::Numbers; }
@@ -59,31 +59,31 @@ struct CacheOperator {
   /// The same with rows as numbers.
   CacheOperator unquantized() const { return {place, CacheRows::Numbers, sharing}; }
 
-  // Operands by role. A side is 0 for keys, or latent rows, and 1 for values.
+  // Operands by role. Side 0 is keys or latent rows, side 1 is values.
 
-  /// How many caches there are.
+  /// Number of caches.
   constexpr unsigned sides() const { return isLatent() ? 1 : 2; }
-  /// How many tensors each cache has: its rows and, of codes, their scales.
+  /// Number of tensors of each cache: its rows and, for codes, their scales.
   constexpr unsigned parts() const { return hasCodes() ? 2 : 1; }
 
   static constexpr unsigned query = 0;
   /// New rows [B,G,S,W]; in blocks of codes they are codes, too.
   static constexpr unsigned fresh(unsigned side) { return 1 + side; }
-  /// Of buffers and rings: rows that were cached before, and their scales.
+  /// For buffers and rings: previously cached rows. Their scales follow.
   constexpr unsigned past(unsigned side) const { return 1 + sides() + side * parts(); }
   constexpr unsigned pastScale(unsigned side) const { return past(side) + 1; }
-  /// Of buffers and rings: how many rows were cached before, int64 [1] or [B].
+  /// For buffers and rings: number of previously cached rows, int64 [1] or [B].
   constexpr unsigned pastLength() const { return 1 + sides() * (1 + parts()); }
   constexpr unsigned mask() const { return isInBlocks() ? 1 + sides() : pastLength() + 1; }
   constexpr unsigned sinks() const { return mask() + 1; }
-  /// In blocks of codes: the scales of the new rows.
+  /// In blocks of codes: scales of the new rows.
   constexpr unsigned freshScale(unsigned side) const { return sinks() + 1 + side; }
-  /// In blocks: the first block. All blocks of keys come first, then those of values, then those of
-  /// the keys' scales and of the values' scales.
+  /// In blocks: the first block. The blocks of the keys come first, then those of the values, of
+  /// the keys' scales, and of the values' scales.
   constexpr unsigned firstBlock() const { return sinks() + 1 + (hasCodes() ? sides() : 0); }
-  /// In blocks: how many lists of blocks there are.
+  /// In blocks: number of lists of blocks.
   constexpr unsigned blockLists() const { return sides() * parts(); }
-  /// The first block of a side, and of its scales, where each list has `each` blocks.
+  /// First block of a side. `each` is the number of blocks per list.
   constexpr unsigned block(unsigned side, unsigned each) const {
     return firstBlock() + side * each;
   }
@@ -94,12 +94,12 @@ struct CacheOperator {
   // Results by role.
 
   static constexpr unsigned output = 0;
-  /// Of buffers and rings: what the past has become, and its scales.
+  /// For buffers and rings: the past after the update. Its scales follow.
   constexpr unsigned present(unsigned side) const { return 1 + side * parts(); }
   constexpr unsigned presentScale(unsigned side) const { return present(side) + 1; }
   constexpr unsigned resultCount() const { return isInBlocks() ? 1 : 1 + sides() * parts(); }
 
-  /// The attribute that says which axis of a side's cache its rows lie along.
+  /// Name of the attribute with the sequence axis of a side's cache.
   static constexpr const char* axisName(unsigned side) {
     return side == 0 ? "key_axis" : "value_axis";
   }

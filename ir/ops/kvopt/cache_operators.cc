@@ -1,24 +1,27 @@
-// The definitions of ai.kvopt's attention operators over caches, and their shape rule.
+// Definitions of ai.kvopt's attention operators over caches, and their shape rule.
 //
-// Attention is that of ai.kvopt::Sdpa over the rows that were cached before and the S new ones
-// behind them. Caches are laid out as ir/cache_layout.h says for key_axis and value_axis. Buffers
-// and rings are written in place: presents may overwrite pasts, and engines that copy instead are
-// right, too.
+// Attention is that of ai.kvopt::Sdpa over the previously cached rows, followed by the S new ones.
+// The attributes key_axis and value_axis give the layouts of the caches (ir/cache_layout.h).
+// Buffers and rings are written in place: presents may overwrite pasts. Engines that copy instead
+// give the same result.
 //
-// Buffer: with P = past_length, for each batch row, rows [P, P + S) are written, and no row at or
-//   after P + S is read.
+// Buffer: with P = past_length, rows [P, P + S) are written for each batch row. Rows from P + S on
+// are
+//   not read.
 //
-// Ring: a cache of C slots that holds the last C tokens' rows: the row of position p lies in slot
-//   p mod C. With n = min(P, C - 1), attention sees the rows of positions [P - n, P), and behind
-//   them the S new rows. A query of a single token thus sees C keys at most, its own included. The
-//   mask's last column is that of the last new row; of a mask with more than n + S columns the last
-//   n + S are read, so that one over all positions will do. S may exceed C. Slots that no token was
-//   written to are never read. Attention sees the rounded values of new rows, even of those for
-//   which a long step leaves no slot.
+// Ring: a cache of C slots that holds the last C tokens' rows: the row of position p is in slot
+//   p mod C. With n = min(P, C - 1), attention sees the rows of positions [P - n, P), followed by
+//   the
+//   S new rows. A query of a single token thus sees at most C keys, including its own. The mask's
+//   last column belongs to the last new row. If a mask has more than n + S columns, the last n + S
+//   are read, so that it may cover all positions. S may exceed C. Slots to which no token was
+//   written
+//   are never read. Attention sees the rounded values of new rows, even of those for which a long
+//   step leaves no slot.
 //
-// Blocks: `blocks` are first all blocks of the keys and then as many of the values, in the order of
-//   their tokens; each has as many rows as it holds tokens, which may be none. Nothing is written:
-//   whoever drives the model appends the new rows to its blocks.
+// Blocks: `blocks` are all blocks of the keys, followed by the same number for the values, in the
+//   order of their tokens. The number of rows of a block is its number of tokens, which may be 0.
+//   Nothing is written: the host appends the new rows to its blocks.
 //
 // Latent: there is a single cache, whose rows are keys; values are their columns
 //   [v_offset, v_offset + v_width).
@@ -129,7 +132,7 @@ private:
   }
 
   llvm::Error checkCaches() {
-    // The number of tokens attended to is known to past_length only.
+    // The number of visible tokens depends on the contents of past_length.
     llvm::SmallVector<Dim, 2> capacities;
     for (unsigned side = 0; side < op.sides(); ++side) {
       llvm::Expected<Dim> rows = checkCache(context, cacheSide(side, op.past(side)));
@@ -164,7 +167,7 @@ private:
       if (llvm::Error error =
               checkNewScales(context, CacheOperator::fresh(side), op.freshScale(side)))
         return error;
-    // The number of tokens attended to is a sum over the blocks.
+    // The number of visible tokens is a sum over the blocks.
     return llvm::Error::success();
   }
 

@@ -1,4 +1,4 @@
-// Earlier bodies, as edits of today's text.
+// Earlier bodies, as edits of the current text.
 #include "ir/ops/kvopt/earlier_bodies.h"
 
 #include "ir/ops/kvopt/cache_operator.h"
@@ -17,8 +17,8 @@ std::string replaced(llvm::StringRef text, llvm::StringRef part, llvm::StringRef
   return result + text.str();
 }
 
-/// The same with rows of folded caches in a shape that says how many there are: it has
-/// `<cache>_capacity` where today's has a 0, before which another axis is put.
+/// The same with rows of folded caches in a shape with an explicit number of rows:
+/// `<cache>_capacity` instead of the current 0.
 std::string withCapacities(llvm::StringRef text) {
   constexpr llvm::StringLiteral shape = "_rows_shape = Concat <axis = 0> (batch, groups, i0, ";
   std::string result;
@@ -34,7 +34,7 @@ std::string withCapacities(llvm::StringRef text) {
   return replaced(result, "_folded_column, ", "_folded_rows, ");
 }
 
-/// Attention with lengths that reads all rows, and a mask with a column for each.
+/// Attention with lengths that reads all rows, with one mask column for each.
 std::string sdpaOverAllRows(const BodyForm& form) {
   constexpr const char* rows = R"(
     key_shape = Shape (key)
@@ -71,11 +71,11 @@ std::vector<std::string> earlierBodies(llvm::StringRef op, const BodyForm& form,
   if (op == "Sdpa" && form.lengths)
     add(sdpaOverAllRows(form));
   if (op == "Sdpa" && !form.lengths)
-    // Where only a column of one row could be meant.
+    // A shape that is valid for a single batch row.
     add(replaced(text, "column_shape = Concat <axis = 0> (rest, i1)",
                  "column_shape = Concat <axis = 0> (i1, i1)"));
   if (CacheOperator::named(OpName(kvoptDomain, op)) == CacheOperator{})
-    // Keys as wide as the query.
+    // Keys with the width of the query.
     add(replaced(text, "(batch, groups, capacity, key_width)", "(batch, groups, capacity, width)"));
   return bodies;
 }

@@ -1,5 +1,5 @@
-// Function bodies that earlier versions of kvopt wrote, where they differ from today's by more than
-// names: files that have them stay valid.
+// Function bodies of earlier versions of kvopt that differ from the current ones by more than
+// names. Files that contain them stay valid.
 #pragma once
 
 #include "ir/ops/kvopt/function_body.h"
@@ -10,8 +10,8 @@
 
 namespace kvopt::ir {
 
-/// The texts of functions that earlier versions wrote for `op`, an operator's name without its
-/// domain, in the form for which this version writes `text`.
+/// Texts of functions that earlier versions wrote for `op`, an operator's name without its domain,
+/// in the form for which this version writes `text`.
 std::vector<std::string> earlierBodies(llvm::StringRef op, const BodyForm& form,
                                        const std::string& text);
 

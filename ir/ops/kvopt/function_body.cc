@@ -1,4 +1,4 @@
-// The bodies of attention over given rows, and of appending rows.
+// Bodies of attention over given rows, and of appending rows.
 #include "ir/ops/kvopt/function_body_parts.h"
 #include "support/format.h"
 

@@ -1,6 +1,6 @@
-// Function bodies: kvopt's operators spelled in standard ONNX, written into every model that uses
-// them. An engine that has never heard of kvopt inlines the body and is right, only slower; tests
-// hold the kernels to it.
+// Function bodies: kvopt's operators as standard ONNX operators, written into every model that uses
+// them. An engine without kvopt's kernels inlines the body and computes the same result more
+// slowly. Tests compare the kernels with the bodies.
 #pragma once
 
 #include "ir/element_type.h"
@@ -10,14 +10,14 @@
 
 namespace kvopt::ir {
 
-/// What a body is written for, since it cannot ask: `opset` is the version of the ONNX domain
-/// (>= 13), `element` the element type of query and result.
+/// Properties for which a body is written, because it cannot query them. `opset` is the version of
+/// the ONNX domain (>= 13), `element` the element type of query and result.
 struct BodyForm {
   int64_t opset = 17;
   ElementType element = ElementType::Float;
-  /// Whether the operand `sinks` is given.
+  /// Whether the operand `sinks` is present.
   bool sinks = false;
-  /// Whether the operand `past_length` of Sdpa is given.
+  /// Whether the operand `past_length` of Sdpa is present.
   bool lengths = false;
   /// Whether codes of quantized rows have four bits, not eight.
   bool fourBitCodes = false;
@@ -26,12 +26,12 @@ struct BodyForm {
   bool int8Caches = false;
 };
 
-/// The text of a function (ONNX's textual syntax) for `ai.kvopt::Sdpa`. Attributes scale, causal,
-/// window, softcap and mask_boolean must be written on the node; the mask operand must be present
-/// (a neutral one is a single additive zero).
+/// Text of a function (in ONNX's textual syntax) for `ai.kvopt::Sdpa`. Nodes must have the
+/// attributes scale, causal, window, softcap and mask_boolean, and the mask operand (a neutral mask
+/// is a single additive zero).
 std::string sdpaFunctionText(const BodyForm& form);
 
-/// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
+/// Text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
 std::string appendRowsFunctionText(int64_t opset, ElementType element);
 
 } // namespace kvopt::ir

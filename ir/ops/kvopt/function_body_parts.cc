@@ -1,4 +1,4 @@
-// Attention, and how rows come to lie in caches.
+// Attention, and writing of rows to caches.
 #include "ir/ops/kvopt/function_body_parts.h"
 
 #include "support/format.h"
@@ -8,8 +8,8 @@
 namespace kvopt::ir {
 namespace {
 
-/// Attention over `keys` [B,G,T,D] and `values` [B,G,T,Dv]; `start` [1 or B,1] is the position of
-/// query row 0, `longest` T as a scalar, `valid` [1 or B,T] whether a row may be seen.
+/// Attention over `keys` [B,G,T,D] and `values` [B,G,T,Dv]. `start` [1 or B,1] is the position of
+/// query row 0, `longest` is T as a scalar, and `valid` [1 or B,T] is true for visible rows.
 constexpr const char* attention = R"(
     length = Reshape (longest, i1)
     valid_column = Unsqueeze (valid, head_axes)
@@ -63,7 +63,7 @@ constexpr const char* attention = R"(
     output = Cast <to = {element}> (output_as_float)
 )";
 
-/// A sink is one more logit of a head that takes weight and has no value.
+/// A sink is an additional logit of a head that has a weight but no value.
 constexpr const char* sinkTop = R"(
     heads_rest = Constant <value_ints = [1, -1, 1, 1]> ()
     sinks_as_float = Cast <to = 1> (sinks)

@@ -1,5 +1,5 @@
 // Parts of function bodies that several operators share: texts of nodes, which read and define
-// values by name. A body cannot branch on an attribute: attributes enter as constants, and Where
+// values by name. A body cannot branch on an attribute, so attributes become constants, and Where
 // selects.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace kvopt::ir {
 
-/// Extents and small constants. Needs query.
+/// Extents and small constants. Requires query.
 inline constexpr const char* extentsText = R"(
     i0 = Constant <value_ints = [0]> ()
     i1 = Constant <value_ints = [1]> ()
@@ -33,7 +33,7 @@ inline constexpr const char* extentsText = R"(
     rows_scalar = Squeeze (rows, i0)
 )";
 
-/// The scores of query_grouped [B,G,·,D] and keys_transposed [B,G,D,T]; `length` is T in a list.
+/// Scores of query_grouped [B,G,·,D] and keys_transposed [B,G,D,T]; `length` is T in a list.
 inline constexpr const char* scoresText = R"(
     scores_grouped = MatMul (query_grouped, keys_transposed)
     scores_shape = Concat <axis = 0> (batch, heads, rows, length)
@@ -49,16 +49,16 @@ inline constexpr const char* scoresText = R"(
     capped = Where (uncapped, scaled, soft_capped)
 )";
 
-/// The largest element of each row, for `@reduce_max (x)` in a text: the axes of ReduceMax became
-/// an operand in opset 18.
+/// Replaces `@reduce_max (x)` in a text by the largest element of each row. In opset 18, the axes
+/// of ReduceMax became an operand.
 std::string reducingMaximum(llvm::StringRef text, int64_t opset);
 
-/// Attention of `query` over `keys` [B,G,T,D] and `values` [B,G,T,Dv], with the mask that the value
-/// `mask` names. Needs `start`, the position of query row 0 [1 or B,1]; `longest`, T as a scalar;
-/// and `valid` [1 or B,T], whether a row may be seen.
+/// Attention of `query` over `keys` [B,G,T,D] and `values` [B,G,T,Dv], with the value named `mask`
+/// as its mask. Requires `start`, the position of query row 0 [1 or B,1]; `longest`, T as a scalar;
+/// and `valid` [1 or B,T], true for visible rows.
 std::string attentionText(const BodyForm& form, const char* mask = "mask");
 
-/// Where new rows come to lie, as an index per slot. Needs key_past_rows [B,G,C,D].
+/// Destination of new rows: an index per slot. Requires key_past_rows [B,G,C,D].
 inline constexpr const char* slotsText = R"(
     cache_shape = Shape (key_past_rows)
     capacity = Gather (cache_shape, i2)
@@ -82,20 +82,20 @@ inline constexpr const char* slotsText = R"(
     valid = Slice (slot_valid, i0, longest_list, i1)
 )";
 
-/// The rows [B,G,C,D] of one cache; `side` is key or value. C may be 0, which a shape can say for
-/// the extent at its own place only.
+/// Rows [B,G,C,D] of one cache; `side` is key or value. C may be 0, which a Reshape can only copy
+/// from an axis at the same index.
 std::string pastRowsText(const std::string& side, const CacheLayout& layout);
 
-/// The cache with rows of `source` where is_new_row says so.
+/// The cache with rows of `source` where is_new_row is true.
 std::string writtenRowsText(const std::string& side, const CacheLayout& layout,
                             const std::string& source);
 
 /// The cache with its new rows, and the rows that attention reads.
 std::string cacheUpdateText(const std::string& side, const CacheLayout& layout);
 
-/// Which rows of a ring are read, and which of those and of the new ones are then in which slot.
-/// Slots are written with rows that were read before: an engine that puts the present where the
-/// past lies thus reads all of it first. Needs key_past_rows [B,G,C,D].
+/// Rows of a ring that are read, and the slots of those and of the new rows. Slots are written with
+/// rows that were already read, so an engine that puts the present in the memory of the past reads
+/// all of the past first. Requires key_past_rows [B,G,C,D].
 inline constexpr const char* ringSlotsText = R"(
     slot_column_shape = Constant <value_ints = [1, 1, -1, 1]> ()
     cache_shape = Shape (key_past_rows)
@@ -132,18 +132,18 @@ inline constexpr const char* ringSlotsText = R"(
     source_column = Reshape (source_row, slot_column_shape)
 )";
 
-/// The rows of a ring that attention reads, in the order of their positions.
+/// Rows of a ring that attention reads, in the order of their positions.
 std::string ringRowsText(const std::string& side);
 
-/// Extents of the new rows; needs nothing but them.
+/// Extents of the new rows. Requires only the new rows.
 std::string newExtentsText(const std::string& side);
 
-/// The number of groups of heads, from key_new_shape.
+/// Number of groups of heads, from key_new_shape.
 inline constexpr const char* groupsOfNewRowsText = R"(
     groups = Gather (key_new_shape, i1)
 )";
 
-/// The values of a latent cache: columns of its keys.
+/// Values of a latent cache: columns of its keys.
 inline constexpr const char* latentValuesText = R"(
     value_offset = Constant <value_int = @v_offset> ()
     value_columns = Constant <value_int = @v_width> ()
@@ -153,7 +153,8 @@ inline constexpr const char* latentValuesText = R"(
     values = Slice (keys, value_offset_list, value_end, i3)
 )";
 
-/// How many rows of each batch row are read, and whether a row is. Needs past_length and mask.
+/// Number of rows that are read per batch row, and whether a row is read. Requires past_length and
+/// mask.
 inline constexpr const char* rowsByLengthText = R"(
     column_shape = Concat <axis = 0> (rest, i1)
     start = Reshape (past_length, column_shape)
@@ -166,13 +167,13 @@ inline constexpr const char* rowsByLengthText = R"(
     mask_of_keys = Slice (mask, i0, longest_list, rest)
 )";
 
-/// Operands in a signature for `blocks` blocks of one side, each with a comma before it.
+/// Operands in a signature for `blocks` blocks of one side, each after a comma.
 std::string blockFormals(const std::string& side, size_t blocks);
 
-/// The rows of all blocks and the new ones behind them.
+/// Rows of all blocks, followed by the new rows.
 std::string joinedBlocksText(const std::string& side, size_t blocks, const CacheLayout& layout);
 
-/// How many rows there are. Needs keys.
+/// Number of rows. Requires keys.
 inline constexpr const char* joinedSequenceText = R"(
     key_shape = Shape (keys)
     length_list = Gather (key_shape, i2)
@@ -182,18 +183,19 @@ inline constexpr const char* joinedSequenceText = R"(
     slot_row = Unsqueeze (all_slots, i0)
 )";
 
-/// That all rows are valid, the new ones the last. Needs length_list, column_shape and slot_row.
+/// Marks all rows as valid; the new rows are the last ones. Requires length_list, column_shape and
+/// slot_row.
 inline constexpr const char* everyKeyValidText = R"(
     earlier = Sub (length_list, rows)
     start = Reshape (earlier, column_shape)
     valid = GreaterOrEqual (slot_row, zero_index)
 )";
 
-/// A whole function: `signature` is the name with its attributes, operands and results, `body` the
-/// nodes.
+/// A complete function. `signature` is the name with attributes, operands and results; `body` is
+/// the nodes.
 std::string functionText(int64_t opset, const std::string& signature, const std::string& body);
 
-/// The operand `sinks` in a signature, with its comma, or nothing.
+/// The operand `sinks` in a signature, after a comma, or an empty string.
 const char* sinksFormal(const BodyForm& form);
 
 } // namespace kvopt::ir

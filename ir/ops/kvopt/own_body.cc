@@ -1,4 +1,4 @@
-// Finds the form that a body is written in, and writes the bodies of that form for comparison.
+// Determines the form of a body, and writes the bodies of that form for comparison.
 #include "ir/ops/kvopt/own_body.h"
 
 #include "ir/function_digest.h"
@@ -15,10 +15,10 @@
 namespace kvopt::ir {
 namespace {
 
-/// No body is written for an older opset.
+/// Oldest opset for which bodies are written.
 constexpr int64_t oldestOpset = 13;
 
-/// All that a body depends on.
+/// Everything that determines a body.
 struct FullForm {
   BodyForm body;
   CacheLayout key = CacheLayout::ofAttention();
@@ -28,26 +28,26 @@ struct FullForm {
 
 constexpr unsigned none = ~0u;
 
-/// An operator, and where the form of its body shows in operands. An index is `none` for what the
-/// body does not depend on.
+/// An operator, and the operands that determine the form of its body. An index is `none` if the
+/// body does not depend on it.
 struct OwnBody {
   llvm::StringRef op;
-  /// Of an operator over caches, in the place of `text`.
+  /// For an operator over caches, instead of `text`.
   std::optional<CacheOperator> cache;
   std::string (*text)(const FullForm&) = nullptr;
-  /// The operand that has the element type of the form.
+  /// Operand with the element type of the form.
   unsigned element = 0;
   unsigned sinks = none;
-  /// The operands that are laid out as key_axis and value_axis say: the first blocks of each, where
+  /// Operands with the layouts that key_axis and value_axis give: the first blocks of each, if
   /// caches are in blocks.
   unsigned pastKey = none;
   unsigned pastValue = none;
   /// The operand that is uint8 where codes have four bits.
   unsigned codes = none;
-  /// Operands before the blocks, and how many lists of blocks there are.
+  /// Number of operands before the blocks, and number of lists of blocks.
   unsigned firstBlock = none;
   unsigned blockLists = 0;
-  /// Whether caches of int8 have a body of their own.
+  /// Whether caches of int8 have a separate body.
   bool hasInt8Form = false;
 
   std::string textOf(const FullForm& form) const {
@@ -104,11 +104,11 @@ bool readsInput(const Function& function, unsigned index) {
   return index < function.body.inputs().size() && function.body.inputs()[index]->hasUses();
 }
 
-/// The layout of the cache that is the input, by the transposition that makes rows of it.
+/// Layout of a cache that is an input, from the transposition that produces its rows.
 CacheLayout layoutOf(const Function& function, unsigned input) {
   if (input >= function.body.inputs().size())
     return CacheLayout::ofAttention();
-  // Rows of int8 become numbers first.
+  // Rows of int8 are converted to numbers first.
   llvm::SmallVector<const Value*, 4> values{function.body.inputs()[input].get()};
   for (size_t i = 0; i < values.size(); ++i)
     for (const Use& use : values[i]->uses()) {
@@ -125,7 +125,7 @@ CacheLayout layoutOf(const Function& function, unsigned input) {
   return CacheLayout::ofAttention();
 }
 
-/// The element types that a Cast of the body makes: one of them is that of the form.
+/// Element types of the body's Casts, which include that of the form.
 llvm::SmallVector<ElementType, 4> elementsIn(const Function& function) {
   llvm::SmallVector<ElementType, 4> elements;
   for (const Node& node : function.body.nodes()) {
@@ -141,7 +141,8 @@ llvm::SmallVector<ElementType, 4> elementsIn(const Function& function) {
   return elements;
 }
 
-/// The forms that the function may be written in: few, and independent of its size.
+/// Forms in which the function may be written. Their number is small and independent of the
+/// function's size.
 llvm::SmallVector<FullForm, 8> possibleForms(const Function& function, const OwnBody& own) {
   FullForm form;
   form.body.opset = function.body.opsetVersion();
@@ -174,7 +175,7 @@ llvm::SmallVector<FullForm, 8> possibleForms(const Function& function, const Own
   return forms;
 }
 
-/// Whether the text is that of the function.
+/// Whether the function has this text.
 bool isText(const std::string& text, const FunctionDigest& digest, const OpRegistry& registry) {
   Model scratch(registry);
   llvm::Expected<Function*> written = readFunctionText(text, scratch);
@@ -210,7 +211,7 @@ ElementType elementOf(const Value* value) {
   return value ? value->type().elementType() : ElementType::Undefined;
 }
 
-/// Why an operand that the node gives does not fit the form; empty where none contradicts it.
+/// Reason that an operand of the node does not fit the form; empty if all operands fit.
 std::string contradiction(const Node& call, const Function& function, const OwnBody& own,
                           const FullForm& form) {
   for (const Use& operand : call.operands())

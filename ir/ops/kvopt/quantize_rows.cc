@@ -1,6 +1,6 @@
-// ai.kvopt::QuantizeRows: rows of numbers as int8 codes with a scale each, as
-// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc) rounds them. A row is what lies
-// along the last axis; scales are float, of the same extents with one column.
+// ai.kvopt::QuantizeRows: quantizes rows to int8 codes with one scale each, with the rounding of
+// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc). Rows are along the last axis; scales are
+// float, with the same extents and one column.
 #include "ir/ops/kvopt/own_body.h"
 #include "ir/shapes/shape_rules.h"
 #include "support/format.h"

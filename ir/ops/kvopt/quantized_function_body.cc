@@ -1,4 +1,4 @@
-// The function bodies of operators over rows of codes that other operators place.
+// Function bodies of operators over quantized rows that other operators store.
 #include "ir/ops/kvopt/quantized_function_body.h"
 
 #include "ir/ops/kvopt/code_row_parts.h"

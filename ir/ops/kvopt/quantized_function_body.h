@@ -1,14 +1,14 @@
-// Function bodies of operators over rows of codes that other operators place (function_body.h).
+// Function bodies of operators over quantized rows that other operators store (function_body.h).
 #pragma once
 
 #include "ir/ops/kvopt/function_body.h"
 
 namespace kvopt::ir {
 
-/// The text of a function for `ai.kvopt::QuantizeRows`.
+/// Text of a function for `ai.kvopt::QuantizeRows`.
 std::string quantizeRowsFunctionText(int64_t opset);
 
-/// The same for `ai.kvopt::QuantizedSdpa`, with the attribute v_width as well.
+/// Text of a function for `ai.kvopt::QuantizedSdpa`, which also has the attribute v_width.
 std::string quantizedSdpaFunctionText(const BodyForm& form);
 
 } // namespace kvopt::ir

@@ -1,8 +1,9 @@
-// ai.kvopt::Sdpa: attention in its canonical form, [B,H,S,D] layout, every option explicit.
+// ai.kvopt::Sdpa: attention in canonical form, with layout [B,H,S,D] and all options explicit.
 //
-// With past_length, [1] or [B], batch row b has past_length[b] + S keys, and query row i stands at
-// position past_length[b] + i; keys beyond are never read. The mask then has a column for each of T
-// keys, or for each of those that the longest batch row has. Without past_length there are T - S
+// With past_length, [1] or [B], batch row b has past_length[b] + S keys, and query row i is at
+// position past_length[b] + i; later keys are never read. The mask then has one column for each of
+// the T keys, or for each key of the longest batch row. Without past_length there are T - S keys
+// before query row 0. Int8 keys and values are numbers, not codes.
 // keys before row 0. Keys and values of int8 are the numbers that they are.
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "ir/ops/kvopt/own_body.h"
@@ -39,7 +40,7 @@ void register_sdpa(OpRegistry& registry) {
       .attr("causal", int64_t{0})
       .attr("window", int64_t{0})
       .attr("softcap", 0.0f)
-      // Written where the function body is to run: it cannot ask for the mask's element type.
+      // Required where the function body is run, because it cannot query the mask's element type.
       .attr("mask_boolean", AttributeKind::Int)
       .shape(inferSdpa)
       .body(checkOwnBody);

@@ -17,9 +17,9 @@ TEST(ActivationShapes, Softmax) {
   expectShapes({
       {13, "float[B, S] x", "", "y = Softmax(x)", "float[B, S]"},
       {13, "float[B, S] x", "", "y = Softmax <axis = -2>(x)", "float[B, S]"},
-      {13, "float[B, S] x", "", "y = Softmax <axis = 2>(x)", "error: axis 2 lies outside rank 2"},
+      {13, "float[B, S] x", "", "y = Softmax <axis = 2>(x)", "error: axis 2 is outside rank 2"},
       {13, "float[B, S] x", "", "y = LogSoftmax <axis = -3>(x)",
-       "error: axis -3 lies outside rank 2"},
+       "error: axis -3 is outside rank 2"},
       {13, "float[] x", "", "y = Softmax <axis = 7>(x)", "float"},
   });
 }
@@ -27,7 +27,7 @@ TEST(ActivationShapes, Softmax) {
 TEST(ActivationShapes, SoftmaxOfMatricesUntilOpset12) {
   expectShapes({
       {12, "float[B, S] x", "", "y = Softmax <axis = 2>(x)", "float[B, S]"},
-      {12, "float[B, S] x", "", "y = Softmax <axis = 3>(x)", "error: axis 3 lies outside rank 2"},
+      {12, "float[B, S] x", "", "y = Softmax <axis = 3>(x)", "error: axis 3 is outside rank 2"},
   });
 }
 

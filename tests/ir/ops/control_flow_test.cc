@@ -138,7 +138,7 @@ TEST(ControlFlowShapes, ScanHasARowForEachIteration) {
       {16, "float[T] x", "",
        "y = Scan <num_scan_inputs = 1, scan_output_axes = [3], body = b (float r) => (float[] w) { "
        "w = Relu(r) }>(x)",
-       "error: an output's axis lies outside"},
+       "error: an output's axis is out of range"},
   });
 }
 

@@ -13,7 +13,7 @@ TEST(GatherShapes, Gather) {
        "int64[2] {4, B}"},
       {13, "float[B, S, 4] x", "int64 i = {7}", "s = Shape(x) y = Gather(s, i)", "int64[]"},
       {13, "float[V, D] w, int64 i", "", "y = Gather <axis = 2>(w, i)",
-       "error: axis 2 lies outside rank 2"},
+       "error: axis 2 is outside rank 2"},
       {13, "float w, int64 i", "", "y = Gather(w, i)", "error: the data is a scalar"},
       {13, "float[A, B] x, int64[C, D] i", "", "y = GatherElements <axis = 1>(x, i)",
        "float[C, D]"},
@@ -31,7 +31,7 @@ TEST(GatherShapes, GatherND) {
       {12, "float[A, B, C] x, int64[N, 4] i", "", "y = GatherND(x, i)",
        "error: 4 indices into float[A, B, C]"},
       {12, "float[A, B, C] x, int64[N, 1] i", "", "y = GatherND <batch_dims = 2>(x, i)",
-       "error: batch_dims 2 lies outside the ranks"},
+       "error: batch_dims 2 is outside the ranks"},
   });
 }
 
@@ -42,7 +42,7 @@ TEST(GatherShapes, TopKAndMore) {
       {11, "float[B, V] x, int64[1] k", "", "v, i = TopK <axis = 0>(x, k)",
        "float[?, V]; int64[?, V]"},
       {11, "float[B, V] x, int64[1] k", "", "v, i = TopK <axis = 2>(x, k)",
-       "error: axis 2 lies outside rank 2"},
+       "error: axis 2 is outside rank 2"},
       {11, "float[] x, int64[1] k", "", "v, i = TopK(x, k)", "float; int64"},
       {13, "float[B, S, V] x", "", "y = ArgMax <axis = -1, keepdims = 0>(x)", "int64[B, S]"},
       {13, "float[B, S, V] x", "", "y = ArgMax(x)", "int64[1, S, V]"},

@@ -15,7 +15,7 @@ TEST(NormalizationShapes, Statistics) {
        "y, m = LayerNormalization <stash_type = 4294967297>(x, w)",
        "float[B, S, D]; undefined[B, S, 1]"},
       {17, "float[B, S, D] x, float[D] w", "", "y = LayerNormalization <axis = 3>(x, w)",
-       "error: axis 3 lies outside rank 3"},
+       "error: axis 3 is outside rank 3"},
       {17, "float[] x, float[D] w", "", "y, m = LayerNormalization(x, w)", "float; float"},
   });
 }

@@ -17,7 +17,7 @@ TEST(ReductionShapes, AxesAsAttributeOrOperand) {
       {18, "float[B, S, D] x, int64[1] a", "", "y = ReduceMin <keepdims = 0>(x, a)", "float"},
       {18, "float[] x", "int64[1] a = {5}", "y = ReduceMin(x, a)", "float"},
       {18, "float[B, S] x", "int64[1] a = {2}", "y = ReduceMin(x, a)",
-       "error: axis 2 lies outside rank 2"},
+       "error: axis 2 is outside rank 2"},
       {18, "float[B, S] x", "int64[2] a = {1, -1}", "y = ReduceMin(x, a)",
        "error: axis -1 occurs twice"},
   });

@@ -42,8 +42,7 @@ TEST(ReshapeShapes, Flatten) {
   expectShapes({
       {13, "float[A, B, C] x", "", "y = Flatten <axis = -1>(x)", "float[A*B, C]"},
       {13, "float[A, B, C] x", "", "y = Flatten <axis = 0>(x)", "float[1, A*B*C]"},
-      {13, "float[A, B, C] x", "", "y = Flatten <axis = 4>(x)",
-       "error: axis 4 lies outside rank 3"},
+      {13, "float[A, B, C] x", "", "y = Flatten <axis = 4>(x)", "error: axis 4 is outside rank 3"},
       {13, "float[] x", "", "y = Flatten(x)", "float[?, ?]"},
   });
 }
@@ -62,7 +61,7 @@ TEST(ReshapeShapes, SqueezeAndUnsqueeze) {
       {13, "float[B, D] x", "int64[2] a = {1, 2}", "y = Unsqueeze(x, a)", "float[B, 1, 1, D]"},
       {13, "float[B, D] x, int64[1] a", "", "y = Unsqueeze(x, a)", "float[?, ?, ?]"},
       {13, "float[B, D] x", "int64[1] a = {3}", "y = Unsqueeze(x, a)",
-       "error: axis 3 lies outside rank 3"},
+       "error: axis 3 is outside rank 3"},
       {13, "float[B, D] x", "int64[2] a = {1, 1}", "y = Unsqueeze(x, a)",
        "error: axis 1 occurs twice"},
   });

@@ -9,7 +9,7 @@ TEST(ScatterShapes, Scatter) {
       {16, "float[A, B] x, int64[C, D] i, float[C, D] u", "",
        "y = ScatterElements <axis = 1>(x, i, u)", "float[A, B]"},
       {16, "float[A, B] x, int64[C, D] i, float[C, D] u", "",
-       "y = ScatterElements <axis = 2>(x, i, u)", "error: axis 2 lies outside rank 2"},
+       "y = ScatterElements <axis = 2>(x, i, u)", "error: axis 2 is outside rank 2"},
       {16, "float[A, B] x, int64[C] i, float[C] u", "", "y = ScatterElements(x, i, u)",
        "error: operand 1 is int64[C], its rank should be 2"},
       {16, "float[A, B] x, int64[N, 1] i, float[N, B] u", "", "y = ScatterND(x, i, u)",

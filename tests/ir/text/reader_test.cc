@@ -296,7 +296,7 @@ TEST(TextReader, RefusesNamesOutOfScope) {
   EXPECT_THAT(textRefusal("g (bool c) => (t) { y = If <b = s () => () { t = F () }> (c) }"),
               HasSubstr("nothing above defines 't'"));
   EXPECT_THAT(textRefusal("g () => () <float[2] t> {}"), HasSubstr("nothing defines it"));
-  EXPECT_THAT(textRefusal("g (float x) => () <float[2] x> {}"), HasSubstr("stands twice"));
+  EXPECT_THAT(textRefusal("g (float x) => () <float[2] x> {}"), HasSubstr("has two types"));
   EXPECT_THAT(textRefusal("g (\"\") => () {}"), HasSubstr("a value without a name"));
 }
 

@@ -130,7 +130,7 @@ std::string nestedFunctions(int levels) {
 
 TEST(ModelGateTest, LimitsWhatFunctionsExpandTo) {
   EXPECT_EQ(gate(nestedFunctions(2)), "");
-  expectRefused(nestedFunctions(5), "of which calls of 'f5' give 1111110; the limit is 200000; "
+  expectRefused(nestedFunctions(5), "calls of 'f5' give 1111110 of them; the limit is 200000; "
                                     "hint: --max-nodes raises the limit");
   // The count neither takes exponential time nor overflows.
   expectRefused(nestedFunctions(60), "more than 2^64");
