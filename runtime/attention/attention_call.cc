@@ -1,4 +1,4 @@
-// Validation, strides and distribution of one attention.
+// Validation, strides and parallel execution of one attention.
 #include "runtime/attention/attention_call.h"
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/memory/element_storage.h"
@@ -33,7 +33,7 @@ CodeForm codeFormOf(const AttentionOperands& operands) {
   return isPacked ? operands.fourBitForm : CodeForm::bytes;
 }
 
-/// The mask's extent on axis `axis` of [B,H,S,T].
+/// Extent of the mask for axis `axis` of [B,H,S,T].
 int64_t maskExtent(const TensorView& mask, unsigned axis) {
   unsigned missing = 4 - mask.rank();
   return axis < missing ? 1 : mask.shape[axis - missing];
@@ -50,7 +50,7 @@ double productsOf(const AttentionView& view) {
   return pairs * static_cast<double>(view.keyWidth + view.valueWidth);
 }
 
-/// Whether so many products take longer than waking another thread.
+/// Whether this number of products takes longer than waking another thread.
 bool isWorthSharing(double products) {
   constexpr double fewProducts = 65536;
   return products > fewProducts;
@@ -245,7 +245,8 @@ llvm::Error runAttentions(KernelContext& context, llvm::ArrayRef<AttentionView> 
     products += productsOf(views[i]);
   }
   firstUnits->back() = units;
-  // Scratch memory for as many as there might be: it does not depend on the past.
+  // Scratch memory for the largest possible number of workers, so that its size does not depend on
+  // the past.
   const auto mostWorkers = std::min<int64_t>(units, context.threads());
   for (AttentionJob& job : jobs) {
     std::optional<size_t> bytes = job.scratchBytes(mostWorkers);

@@ -1,4 +1,4 @@
-// Plain loops over the scores of attention: the matrix is asked for by tests and debuggers only.
+// Plain loops over the scores of attention, because only tests and debuggers use the matrix.
 #include "runtime/attention/attention_scores.h"
 
 #include "runtime/kernels/support/element_dispatch.h"

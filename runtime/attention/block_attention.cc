@@ -1,9 +1,9 @@
-// Attention over caches in blocks, none of which is copied:
+// Attention over caches in blocks, without copying them:
 //
-//   output = Sdpa over the rows of block 0, block 1, …, and then the new rows
+//   output = Sdpa over the rows of block 0, block 1, …, followed by the new rows
 //
-// The sums are those of attention over one piece: how many rows a block holds changes no bit. Only
-// the scales of codes are copied, into one piece.
+// The sums are the same as over one contiguous cache: the number of rows in a block does not change
+// any bit. Only the scales of codes are copied to contiguous memory.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/cache_stores.h"
 #include "runtime/memory/buffer.h"
@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-/// The tensor or, where the elements of its rows lie apart, a copy in scratch memory.
+/// The tensor or, if the elements of its rows are not adjacent, a copy in scratch memory.
 llvm::Expected<TensorView> withContiguousRows(KernelContext& context, const TensorView& view) {
   if (view.shape.back() <= 1 || view.strides.back() == 1)
     return view;
@@ -77,8 +77,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// The tokens of all blocks, which lie along `axis` of the keys; without those of a block that
-  /// `addBlock` refuses for its rank.
+  /// Number of tokens of all blocks, along `axis` of the keys; without blocks that `addBlock`
+  /// refuses because of their rank.
   int64_t cachedTokens(int64_t axis) const {
     int64_t tokens = 0;
     for (unsigned i = 0; i < blocks; ++i) {
@@ -115,7 +115,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Puts scales [B,G,n] where those of the next rows are.
+  /// Copies scales [B,G,n] to the positions of the next rows.
   void addScales(unsigned side, const TensorView& scales) {
     const TensorView& joined = side == 0 ? *operands.keyScales : *operands.valueScales;
     copyElements(scales, slicedAxis(joined, 2, tokens, scales.shape[2]));
@@ -204,11 +204,11 @@ private:
 
   KernelContext& context;
   CacheOperator op;
-  unsigned blocks; ///< of each list
+  unsigned blocks; ///< number of blocks in each list
   ValueColumns columns{};
   AttentionOperands operands;
   std::span<simd::KeyValueSegment> segments;
-  int64_t tokens = 0; ///< of the segments so far
+  int64_t tokens = 0; ///< number of tokens in all segments so far
 };
 
 } // namespace

@@ -3,7 +3,7 @@
 //   present[b,g,j,:] = new[b,g,j - p(b),:]   for p(b) <= j < p(b) + S,  past[b,g,j,:] otherwise
 //   output           = Sdpa over rows [0, p(b) + S)             with p = past_length, [1] or [B]
 //
-// Where the runtime may overwrite the past, the new rows are all that is written.
+// If the past may be overwritten, only the new rows are written.
 #include "runtime/attention/cache_stores.h"
 #include "runtime/attention/past_lengths.h"
 

@@ -1,4 +1,4 @@
-// What attention over caches in all places shares.
+// Parts that attention over all kinds of caches shares.
 #include "runtime/attention/cache_stores.h"
 
 #include "support/format.h"

@@ -1,5 +1,5 @@
-// CacheStores: the caches of a node, which are keys and values, or rows that are both; and
-// attention over caches in each place.
+// CacheStores: the caches of a node, either keys and values or rows that are both; and attention
+// over each kind of cache.
 #pragma once
 
 #include "runtime/attention/attention_call.h"
@@ -7,36 +7,36 @@
 
 namespace kvopt::runtime {
 
-/// Where the values are in rows of a cache: everywhere or, in latent rows, in columns
+/// Location of the values in rows of a cache: the whole row or, in latent rows, the columns
 /// [v_offset, v_offset + v_width).
 struct ValueColumns {
-  int64_t width;    ///< numbers
-  int64_t elements; ///< what they are stored in: as many numbers or codes, or bytes of packed codes
-  int64_t first;    ///< the first of these in a row
+  int64_t width;    ///< in numbers
+  int64_t elements; ///< in stored elements: numbers, codes, or bytes of packed codes
+  int64_t first;    ///< first element within a row
 
-  /// For rows of `columns` numbers. Fails where the values are not among these, or begin or end
-  /// within a group of four-bit codes.
+  /// For rows of `columns` numbers. Fails if the values exceed the row, or begin or end within a
+  /// group of four-bit codes.
   static llvm::Expected<ValueColumns> of(const KernelContext& context, const ir::CacheOperator& op,
                                          int64_t columns);
-  /// Where they begin in rows [B,G,C,·].
+  /// Address of the values in rows [B,G,C,·].
   std::byte* beginIn(const TensorView& rows) const {
     return rows.data + first * static_cast<int64_t>(*byteWidth(rows.element));
   }
-  /// Takes other columns from the rows.
+  /// Drops the other columns of the rows.
   void narrow(TensorView& rows) const {
     rows.data = beginIn(rows);
     rows.shape[3] = elements;
   }
 };
 
-/// The caches of a buffer or ring, and the new rows for them.
+/// Caches of a buffer or ring, and their new rows.
 class CacheStores {
 public:
-  /// Fails where query, new rows and caches do not fit each other. Nothing is written.
+  /// Fails if query, new rows and caches do not fit each other. Writes nothing.
   static llvm::Expected<CacheStores> open(const KernelContext& context,
                                           const ir::CacheOperator& op);
 
-  /// How many rows are new.
+  /// Number of new rows.
   int64_t rows() const { return keys().rows(); }
   const RowStore& keys() const { return stores.front(); }
   const RowStore& values() const { return stores.back(); }
@@ -46,7 +46,7 @@ public:
   /// Makes attention read the pasts' slots of `spans`, and new rows behind them, in scratch memory.
   llvm::Error attendInOrder(KernelContext& context, llvm::ArrayRef<RowSpan> spans,
                             AttentionOperands& operands) const;
-  /// Writes new rows into the presents, and makes attention read these.
+  /// Writes new rows to the presents, and makes attention read the presents.
   llvm::Error write(KernelContext& context, RowStore::SpansOf spansOf,
                     AttentionOperands& operands) const;
 
@@ -63,7 +63,7 @@ private:
   ValueColumns columns{};
 };
 
-// Kernels of the operators whose caches are in one place.
+// Kernels of the operators for each kind of cache.
 
 llvm::Error attendInBuffer(KernelContext& context, const ir::CacheOperator& op);
 llvm::Error attendInRing(KernelContext& context, const ir::CacheOperator& op);

@@ -26,7 +26,7 @@ float storedNumber(const std::byte* row, FloatStorage storage, int64_t at) {
 float inverseOf(float scale) { return scale == 0.0f ? 1.0f : 1.0f / scale; }
 
 int codeOf(float number, float inverse, float lowest, float largest) {
-  // The order of the operands makes NaN the largest code.
+  // With this order of operands, NaN becomes the largest code.
   return static_cast<int>(std::max(lowest, std::min(largest, std::nearbyint(number * inverse))));
 }
 
@@ -49,8 +49,8 @@ void writeNibbleRow(const std::byte* row, FloatStorage storage, const FixedScale
     packed[d / 2] = static_cast<uint8_t>(stored(d) | stored(d + 1) << 4);
 }
 
-/// The power of two above the largest of the scales, which these are divided by before they
-/// multiply queries: then no product is larger than the query's own number.
+/// Power of two above the largest scale. Scales are divided by it before they are multiplied with
+/// queries, so that no product exceeds the query's own number.
 float commonScale(const FixedScales& scales, int64_t heads) {
   float largest = 0.0f;
   for (int64_t i = 0; i < heads * scales.width; ++i)
@@ -63,10 +63,10 @@ float commonScale(const FixedScales& scales, int64_t heads) {
   return std::ldexp(1.0f, std::min(exponent, largestExponent));
 }
 
-/// Calls body(unit) for units of `elements` elements together.
+/// Calls body(unit) for units with `elements` elements in total.
 void forEachUnit(KernelContext& context, int64_t elements, int64_t units,
                  llvm::function_ref<void(int64_t)> body) {
-  // Fewer elements are not worth waking another thread.
+  // Too few elements to be worth waking another thread.
   constexpr int64_t fewElements = 32768;
   if (elements > fewElements)
     return context.parallelFor(units, body);
@@ -74,7 +74,7 @@ void forEachUnit(KernelContext& context, int64_t elements, int64_t units,
     body(unit);
 }
 
-/// One number as the scales of all rows of a cache.
+/// One number as the scale of every row of a cache.
 TensorView sameForAllRows(const TensorView& codes, float* scale) {
   TensorView view;
   view.element = ElementType::Float;
@@ -84,8 +84,8 @@ TensorView sameForAllRows(const TensorView& codes, float* scale) {
   return view;
 }
 
-/// `to` = `from` [B,H,S,D] times the scale of each column over `common`, in f32; head h has the
-/// scales of head h / group.
+/// Computes `to` = `from` * (scale of the column / common) in f32, for tensors [B,H,S,D]. Head h
+/// has the scales of head h / group.
 void multiplyColumns(KernelContext& context, const FixedScales& scales, float common, int64_t group,
                      const TensorView& from, const TensorView& to) {
   const FloatStorage storage = *storageOf(from.element);

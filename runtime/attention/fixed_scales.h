@@ -1,12 +1,12 @@
-// FixedScales: caches of codes whose scales do not depend on the token, as ONNX Runtime's operators
-// keep them: one number for a whole cache, or one for each column of each head.
+// FixedScales: scales of caches of codes that do not depend on the token, as in ONNX Runtime's
+// operators: one number for a whole cache, or one for each column of each head.
 #pragma once
 
 #include "runtime/attention/attention_call.h"
 
 namespace kvopt::runtime {
 
-/// The scales of one cache. A code q of column d of head g stands for q times `of(g, d)`.
+/// Scales of one cache. A code q in column d of head g represents the number q * `of(g, d)`.
 struct FixedScales {
   const float* numbers = nullptr; ///< [1] or, with `perColumn`, [G,D]
   bool perColumn = false;
@@ -17,7 +17,7 @@ struct FixedScales {
   }
 };
 
-/// Two caches of codes of one form: bytes (int8) or nibbles (uint8).
+/// Two caches of codes with the same format: bytes (int8) or nibbles (uint8).
 struct FixedScaleCaches {
   FixedScales key;
   FixedScales value;
@@ -26,22 +26,22 @@ struct FixedScaleCaches {
   ir::ElementType element() const {
     return form == simd::CodeForm::bytes ? ir::ElementType::Int8 : ir::ElementType::UInt8;
   }
-  /// Elements of a row of `columns` columns.
+  /// Number of elements in a row of `columns` columns.
   int64_t rowElements(int64_t columns) const { return simd::codeRowBytes(form, columns); }
 };
 
-/// Writes the codes of rows `from` [1,G,S,D], of any floating-point type of at most 32 bits, to
-/// `to` [1,G,S,rowElements(D)]; rows of both are contiguous:
+/// Quantizes rows `from` [1,G,S,D], of a floating-point type of at most 32 bits, to codes `to`
+/// [1,G,S,rowElements(D)]. Rows of both are contiguous.
 ///
-///   q = x * (1 / s) to the nearest integer, halves to even, within [-128, 127] or [-8, 7]
+///   q = x * (1 / s) to the nearest integer, ties to even, within [-128, 127] or [-8, 7]
 ///
-/// in f32, each rounded once, where 1 / s is 1 for s = 0. NaN becomes the largest code. The code of
-/// a column that an odd width leaves over is 0.
+/// in f32, with each operation rounded once; 1 / s is 1 for s = 0. NaN becomes the largest code.
+/// The code of a padding column after an odd width is 0.
 void writeCodes(KernelContext& context, const FixedScales& scales, simd::CodeForm form,
                 const TensorView& from, const TensorView& to);
 
-/// Says in `operands`, whose key and value are caches of codes, how they are scaled, as far as that
-/// does not depend on the column.
+/// Sets the scales of `operands`, whose key and value are caches of codes, as far as scales do not
+/// depend on the column.
 llvm::Error setRowScales(KernelContext& context, const FixedScaleCaches& caches,
                          AttentionOperands& operands);
 

@@ -1,4 +1,4 @@
-// Rows of heads, one by one, in f32.
+// Normalization of heads row by row in f32.
 #include "runtime/attention/head_normalization.h"
 
 #include "runtime/attention/attention_heads.h"

@@ -1,4 +1,4 @@
-// The root mean square norm of each head's rows that attention operators apply before they rotate.
+// Root mean square norm that attention operators apply to the rows of each head before rotation.
 #pragma once
 
 #include "runtime/exec/kernel.h"
@@ -7,17 +7,17 @@ namespace kvopt::runtime {
 
 struct HeadNormalization {
   unsigned queryWeights = 0; ///< operand [D]
-  unsigned keyWeights = 0;   ///< operand [D]; present exactly when the other one is
-  llvm::StringRef epsilon;   ///< attribute, 1e-6 where it is absent
+  unsigned keyWeights = 0;   ///< operand [D]; present if and only if the other one is
+  llvm::StringRef epsilon;   ///< attribute; default 1e-6
 };
 
-/// Puts normalized copies, in scratch memory, in the place of query [B,H,S,D] and key [B,G,S,D],
-/// both of one floating-point type with contiguous rows:
+/// Replaces query [B,H,S,D] and key [B,G,S,D], both of the same floating-point type with contiguous
+/// rows, with normalized copies in scratch memory:
 ///
 ///   y = x / sqrt(mean(x^2) + epsilon) * weight
 ///
-/// f32 arithmetic, rounded once. Does nothing without the weights; an error of the node when only
-/// one of them is present or one has another length than D.
+/// in f32, rounded once. Does nothing without weights. An error of the node if only one of the
+/// weights is present or their length is not D.
 llvm::Error normalizeHeads(KernelContext& context, TensorView& query, TensorView& key,
                            const HeadNormalization& request);
 

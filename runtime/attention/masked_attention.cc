@@ -1,4 +1,4 @@
-// Mask and scale of ONNX Runtime's attention operators, and the call.
+// Mask and scale of ONNX Runtime's attention operators, and the attention call.
 #include "runtime/attention/masked_attention.h"
 
 #include "runtime/attention/attention_heads.h"
@@ -23,7 +23,7 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
     operands.scale =
         1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(attention.query.shape[3], 1)));
   const bool causal = node.intAttr("unidirectional", 0) == 1;
-  // Before anything of the size of a mask is made.
+  // Checked before memory for a mask is allocated.
   if (llvm::Error error = checkAttention(context, operands))
     return error;
   const Extents& shape = attention.query.shape;
@@ -34,7 +34,7 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
   const int64_t keys = attention.value.shape[2];
   const bool isAligned = keys - attention.pastRows == shape[2];
   if (!request.visible && (!causal || isAligned)) {
-    // Causality needs no mask: every row sees its own token.
+    // Causality needs no explicit mask, because every row sees its own token.
     operands.causal = causal;
     operands.mask = request.bias;
   } else {

@@ -1,4 +1,4 @@
-// Sums of a bias, hidden keys and a causal frontier.
+// Sum of a bias, hidden keys and a causal limit.
 #include "runtime/attention/padding_mask.h"
 
 #include "runtime/attention/attention_heads.h"

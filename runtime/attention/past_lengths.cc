@@ -1,4 +1,4 @@
-// Reads the lengths of the batch rows' pasts.
+// Reading of the lengths of the batch rows' pasts.
 #include "runtime/attention/past_lengths.h"
 
 #include "support/format.h"

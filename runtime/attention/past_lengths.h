@@ -1,27 +1,27 @@
-// pastLengths: how many tokens each batch row holds already, as operators are told.
+// pastLengths: number of cached tokens per batch row, from an operand.
 #pragma once
 
 #include "runtime/kernels/support/integer_input.h"
 
 namespace kvopt::runtime {
 
-/// The int64 operand of shape [1] or [batches], one number a batch row; an error of the node for
-/// anything else. The numbers themselves are not checked.
+/// Values of the int64 operand of shape [1] or [batches], one per batch row; an error of the node
+/// for other types and shapes. The values are not checked.
 llvm::Expected<kernels::IntegerList> pastLengths(KernelContext& context, unsigned operand,
                                                  int64_t batches);
 
-/// The keys that each batch row reads, past_length[b] + `rows`; an error of the node where they are
-/// not in [0, keys].
+/// Number of keys that each batch row reads, past_length[b] + `rows`; an error of the node if they
+/// are not in [0, keys].
 llvm::Expected<kernels::IntegerList> totalLengths(KernelContext& context, unsigned operand,
                                                   int64_t batches, int64_t rows, int64_t keys);
 
-/// What each batch row holds before and after the new rows, in scratch memory.
+/// Number of rows in the cache before and after the new rows, per batch row, in scratch memory.
 struct CacheLengths {
   kernels::IntegerList before;
   kernels::IntegerList after;
 };
 
-/// Reads past_length (int64, [1] or [B]); fails where the new rows exceed the capacity.
+/// Reads past_length (int64, [1] or [B]). Fails if the new rows exceed the capacity.
 llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned operand, int64_t batches,
                                           int64_t rows, int64_t capacity);
 

@@ -1,4 +1,4 @@
-// Sums of heads and their part of a projection's bias.
+// Addition of a projection's bias to heads.
 #include "runtime/attention/projection_bias.h"
 
 #include "runtime/attention/attention_heads.h"

@@ -1,9 +1,9 @@
-// Attention over the last rows of a ring and the new ones, which then take the place of the oldest.
+// Attention over the last rows of a ring and the new rows, which then replace the oldest.
 //
-// A single token is written first, to the slot of the one that it no longer sees; the order of keys
-// does not matter, so that attention then reads the slots as they lie. Several tokens need rows
-// that they overwrite: kept and new rows are put in order in temporary memory, and written behind
-// that.
+// A single token is written first, to the slot of the token that it no longer sees. The order of
+// keys does not matter, so attention then reads the slots in place. Several tokens need rows that
+// they overwrite: kept and new rows are copied to temporary memory in order, and written
+// afterwards.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/cache_stores.h"
 #include "runtime/attention/past_lengths.h"
@@ -20,33 +20,34 @@ using namespace kernels;
 
 namespace {
 
-/// Where rows lie in a ring of `slotCount` slots that `past` tokens were written to.
+/// Positions of rows in a ring of `slotCount` slots to which `past` tokens were written.
 struct RingPositions {
   int64_t past;
   int64_t slotCount;
 
-  /// Rows of the past that new ones attend to: the last C - 1, as far as there are as many.
+  /// Number of past rows that new ones attend to: the last C - 1, or fewer if the past is shorter.
   int64_t kept() const { return std::min(past, slotCount - 1); }
-  /// The slot of position `position`.
+  /// Slot of position `position`.
   int64_t slotOf(int64_t position) const { return position % slotCount; }
-  /// The slot of the oldest row that is kept.
+  /// Slot of the oldest row that is kept.
   int64_t oldestSlot() const { return slotOf(past - kept()); }
 
-  /// `count` rows from `first` on in the slots from `slot` on and, where they wrap, from slot 0 on.
+  /// `count` rows from `first` on, in the slots from `slot` on; after the last slot, slot 0
+  /// follows.
   llvm::SmallVector<RowSpan, 2> spans(int64_t first, int64_t slot, int64_t count) const {
     const int64_t beforeWrap = std::min(count, slotCount - slot);
     return {{first, slot, beforeWrap}, {first + beforeWrap, 0, count - beforeWrap}};
   }
-  /// The kept rows.
+  /// Kept rows.
   llvm::SmallVector<RowSpan, 2> keptSpans() const { return spans(0, oldestSlot(), kept()); }
-  /// Where the last of `rows` new rows go, as many as there are slots.
+  /// Destination of the last `rows` new rows, at most one per slot.
   llvm::SmallVector<RowSpan, 2> newSpans(int64_t rows) const {
     const int64_t count = std::min(rows, slotCount);
     return spans(rows - count, slotOf(past + rows - count), count);
   }
 };
 
-/// The number of earlier tokens that all batch rows have.
+/// Number of earlier tokens, which is the same for all batch rows.
 llvm::Expected<int64_t> ringPastLength(KernelContext& context, unsigned operand) {
   if (context.in(0).rank() != 4)
     return context.error("the query must have rank 4");
@@ -60,7 +61,7 @@ llvm::Expected<int64_t> ringPastLength(KernelContext& context, unsigned operand)
   return lengths->front();
 }
 
-/// Fails where the ring has no slot, or the positions of new rows do not fit in 64-bit integers.
+/// Fails if the ring has no slots, or if positions of new rows do not fit into 64-bit integers.
 llvm::Expected<RingPositions> ringPositions(const KernelContext& context, const CacheStores& caches,
                                             int64_t past) {
   int64_t end = 0;
@@ -77,8 +78,8 @@ llvm::Expected<RingPositions> ringPositions(const KernelContext& context, const 
   return positions;
 }
 
-/// The last `count` columns of a mask that broadcasts to [B,H,S,T] from the right; a mask of one
-/// column as it is. Fails where it has fewer.
+/// The last `count` columns of a mask that broadcasts to [B,H,S,T] from the right; a mask with a
+/// single column is unchanged. Fails if it has fewer columns.
 llvm::Expected<TensorView> lastColumns(const KernelContext& context, const TensorView& mask,
                                        int64_t count) {
   const int64_t columns = mask.rank() == 0 ? 1 : mask.shape.back();
@@ -89,7 +90,7 @@ llvm::Expected<TensorView> lastColumns(const KernelContext& context, const Tenso
   return slicedAxis(mask, mask.rank() - 1, columns - count, count);
 }
 
-/// A copy, in scratch memory, of a mask in which the first `shift` come last.
+/// A copy of a mask in scratch memory, with the first `shift` columns moved to the end.
 llvm::Expected<TensorView> rotatedColumns(KernelContext& context, const TensorView& mask,
                                           int64_t shift) {
   auto rotated = scratchTensor(context, mask.element, mask.shape);
@@ -131,7 +132,7 @@ public:
   }
 
 private:
-  /// Whether a token sees less than the slots hold.
+  /// Whether a token sees fewer rows than the slots hold.
   bool isNarrowed() const { return operands.window != 0 && operands.window < attended; }
 
   llvm::Error single() {

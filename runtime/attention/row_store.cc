@@ -1,4 +1,4 @@
-// Checking, reading and writing the rows of one cache.
+// Checking, reading and writing of the rows of one cache.
 #include "runtime/attention/row_store.h"
 
 #include "ir/cache_layout.h"
@@ -18,12 +18,12 @@ using namespace simd;
 
 namespace {
 
-/// The rows, or their scales, of one batch row and head. Strides are in bytes.
+/// Rows, or their scales, of one batch row and head. Strides are in bytes.
 struct RowPlane {
   std::byte* data;
   int64_t slotStride;
   int64_t columnStride;
-  int64_t width; ///< elements
+  int64_t width; ///< in elements
   int64_t elementBytes;
 
   std::byte* slot(int64_t index) const { return data + index * slotStride; }
@@ -32,7 +32,7 @@ struct RowPlane {
   bool areRowsTogether() const { return areColumnsTogether() && slotStride == rowBytes(); }
 };
 
-/// Of rows [B,G,C,W] or, transposed, [B,G,W,C], or scales [B,G,C].
+/// Plane of rows [B,G,C,W] or, transposed, [B,G,W,C], or of scales [B,G,C].
 RowPlane planeOf(const TensorView& view, bool isTransposed, int64_t unit) {
   const auto bytes = static_cast<int64_t>(*byteWidth(view.element));
   const int64_t batch = unit / view.shape[1], head = unit % view.shape[1];
@@ -49,7 +49,7 @@ void copyBytes(std::byte* to, const std::byte* from, int64_t bytes) {
     std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-/// `count` rows between planes of one width and element type.
+/// Copies `count` rows between planes with the same width and element type.
 void copyRows(const RowPlane& to, int64_t toSlot, const RowPlane& from, int64_t fromSlot,
               int64_t count) {
   if (to.areRowsTogether() && from.areRowsTogether())
@@ -239,7 +239,7 @@ int64_t RowStore::write(KernelContext& context, const CacheSlots& to, SpansOf sp
         copyRows(planeOf(to.rows, to.isTransposed, unit), span.slot, planeOf(*fresh, false, unit),
                  span.first, span.count);
   };
-  // Fewer elements are not worth waking another thread.
+  // Too few elements to be worth waking another thread.
   constexpr int64_t fewElements = 32768;
   if (fresh->elementCount() > fewElements)
     context.parallelFor(batches * heads, writeUnit);

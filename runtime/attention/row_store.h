@@ -1,4 +1,4 @@
-// RowStore: the rows of one cache of a node, and the new ones that are written into it.
+// RowStore: rows of one cache of a node, and the new rows that are written to it.
 #pragma once
 
 #include "ir/ops/kvopt/cache_operator.h"
@@ -10,35 +10,35 @@
 
 namespace kvopt::runtime {
 
-/// Some rows in a tensor of rows, and as many slots of a cache.
+/// Consecutive rows of a tensor, and the same number of slots of a cache.
 struct RowSpan {
   int64_t first;
   int64_t slot;
   int64_t count;
 };
 
-/// The slots of a cache as attention reads them.
+/// Slots of a cache, as attention reads them.
 struct CacheSlots {
   TensorView rows;                  ///< numbers or codes: [B,G,C,W] or, transposed, [B,G,W,C]
-  std::optional<TensorView> scales; ///< of codes: float [B,G,C]
+  std::optional<TensorView> scales; ///< scales of codes: float [B,G,C]
   bool isTransposed = false;
 };
 
-/// A cache in one piece, or one block of a cache: rows of numbers, or rows of codes with a scale
-/// for each.
+/// A contiguous cache, or one block of a cache: rows of numbers, or rows of codes with a scale for
+/// each.
 class RowStore {
 public:
-  /// The buffer or ring of `side`. Fails where new rows, cache, and scales do not fit each other.
-  /// Nothing is written.
+  /// The buffer or ring of `side`. Fails if new rows, cache, and scales do not fit each other.
+  /// Writes nothing.
   static llvm::Expected<RowStore> create(const KernelContext& context, const ir::CacheOperator& op,
                                          unsigned side);
-  /// The same for block `index` of the `each` of a side.
+  /// The same for block `index` of a side with `each` blocks.
   static llvm::Expected<RowStore> ofBlock(const KernelContext& context, const ir::CacheOperator& op,
                                           unsigned side, unsigned index, unsigned each);
 
-  /// How many rows are new.
+  /// Number of new rows.
   int64_t rows() const { return fresh->shape[2]; }
-  /// Numbers in a row.
+  /// Number of columns in a row.
   int64_t width() const { return fresh->shape[3]; }
   int64_t capacity() const { return past->shape[axes.slot]; }
   bool isTransposed() const { return axes.slot > axes.column; }
@@ -46,14 +46,14 @@ public:
   const char* name() const { return side == 0 ? "keys" : "values"; }
 
   CacheSlots pastSlots() const { return slotsOf(*past, pastScale); }
-  /// The present before any row is written into it.
+  /// The present before any row is written to it.
   llvm::Expected<CacheSlots> present(KernelContext& context) const;
-  /// `count` slots, one after the other, in scratch memory.
+  /// `count` consecutive slots in scratch memory.
   llvm::Expected<CacheSlots> scratchSlots(KernelContext& context, int64_t count) const;
 
-  /// The new rows of a batch row that are written, and where.
+  /// New rows of a batch row that are written, and their slots.
   using SpansOf = llvm::function_ref<llvm::SmallVector<RowSpan, 2>(int64_t batch)>;
-  /// Writes new rows to `to`, and nothing else. Returns the bytes of these rows and their scales.
+  /// Writes only the new rows to `to`. Returns the number of bytes of these rows and their scales.
   int64_t write(KernelContext& context, const CacheSlots& to, SpansOf spansOf) const;
   /// Copies the past's slots of `spans` to rows of `to`.
   void copyPast(KernelContext& context, const CacheSlots& to, llvm::ArrayRef<RowSpan> spans) const;
@@ -62,7 +62,7 @@ private:
   RowStore(const KernelContext& context, const ir::CacheOperator& which, unsigned ofSide,
            unsigned pastOperand);
 
-  /// What the cache holds.
+  /// Element type of the cache.
   ir::ElementType held() const;
   llvm::Error check(const KernelContext& context);
   llvm::Error checkWidth(const KernelContext& context) const;
@@ -77,13 +77,13 @@ private:
   const TensorView* fresh;
   const TensorView* past;
   const TensorView* pastScale = nullptr;
-  /// The cache's axes. Heads that are folded into the batch share its axis.
+  /// The cache's axes. Heads that are folded into the batch have the batch axis.
   struct {
     unsigned batch, head, slot, column;
   } axes{};
 };
 
-/// Fails where scales, those of the `name`, are not float of the extents `expected`.
+/// Fails unless the scales, those of the `name`, are float with the extents `expected`.
 llvm::Error checkScales(const KernelContext& context, const char* name, const TensorView& scales,
                         const Extents& expected);
 

@@ -1,4 +1,4 @@
-// The pool's bookkeeping and memory.
+// Bookkeeping and memory of the pool.
 #include "runtime/cache/block_manager.h"
 
 #include "runtime/exec/input_binding.h"
@@ -16,7 +16,7 @@ template <class T> void fillWith(const TensorView& view, T value) {
   std::fill_n(view.as<T>(), view.elementCount(), value);
 }
 
-/// Large in every type, and finite.
+/// Fills memory with finite numbers that are large in every type.
 void fillLarge(const TensorView& view) {
   constexpr uint16_t largeHalf = 0x7753;  // 30000
   constexpr uint16_t largeBrain = 0x46ea; // 29952
@@ -86,7 +86,7 @@ std::optional<BlockId> BlockManager::take() {
   return block;
 }
 
-/// Back to the pool, with the memory that is the block's own.
+/// Returns a block to the pool, with the memory that it owns.
 void BlockManager::give(BlockId block) {
   Block& returned = blocks[static_cast<size_t>(block)];
   returned.holders = 0;
@@ -191,7 +191,7 @@ llvm::Expected<TensorView> BlockManager::memoryOf(Block& block, size_t index) {
     return made.takeError();
   tensor = std::move(*made);
   const auto bytes = static_cast<size_t>(tensor.view.byteSize());
-  // Bits that are all ones are a NaN in every floating-point format.
+  // A number whose bits are all ones is a NaN in every floating-point format.
   if (options.poison && !options.readsWhole)
     std::memset(tensor.view.data, 0xff, bytes);
   else if (options.poison)

@@ -1,4 +1,4 @@
-// BlockManager: the pool that sequences take the blocks of their caches from.
+// BlockManager: pool of cache blocks for sequences.
 #pragma once
 
 #include "runtime/memory/buffer.h"
@@ -13,14 +13,14 @@
 
 namespace kvopt::runtime {
 
-/// Names a block of one BlockManager. Ids say nothing about the order of tokens: that is the order
-/// of a BlockTable.
+/// Index of a block of one BlockManager. Ids do not reflect the order of tokens, which is that of a
+/// BlockTable.
 using BlockId = int64_t;
 
-/// What a block holds of one cache: a tensor whose axis `tokenAxis` has one row a token.
+/// Part of a block that belongs to one cache: a tensor with one row per token along `tokenAxis`.
 struct BlockPart {
   ir::ElementType element = ir::ElementType::Float;
-  Extents shape; ///< that of the token axis is the number of tokens of a block
+  Extents shape; ///< the extent of the token axis is the number of tokens of a block
   unsigned tokenAxis = 0;
 };
 
@@ -29,33 +29,33 @@ struct BlockManagerOptions {
   int64_t maxBlocks = 0;
   std::vector<BlockPart> parts;
   std::shared_ptr<Allocator> allocator;
-  /// Fill fresh memory with NaN: nothing may depend on rows that nobody wrote.
+  /// Fill new memory with NaN, to detect reads of rows that were not written.
   bool poison = false;
-  /// Rows that nobody wrote are read, and must be finite: fresh memory is zeros, or large numbers
-  /// where it is to be poisoned.
+  /// Rows that were not written are read, and must be finite. New memory is zero, or large numbers
+  /// if it is to be poisoned.
   bool readsWhole = false;
 };
 
 enum class BlockState {
-  Free,    ///< nobody's
-  Partial, ///< somebody's, with room for more tokens
+  Free,    ///< without holder
+  Partial, ///< in use, with room for more tokens
   Full,
 };
 
-/// Blocks of a fixed number of tokens, each with one tensor for every cache. A block has as many
-/// holders as have allocated or acquired it; with the last one it is free again, and the next to be
-/// given away: the last that was freed comes first, and of those that never were, the lowest id.
+/// Blocks with a fixed number of tokens, each with one tensor for every cache. Every allocation or
+/// acquisition adds a holder; a block without holders is free. The block freed last is allocated
+/// first; blocks that were never used follow in ascending order.
 ///
-/// Memory is allocated when a tensor of a block is first asked for. A free block keeps it, and is
-/// warm, until `trim` takes it back.
+///  Memory is allocated on the first access to a tensor of a block. A free block keeps its memory
+///  until `trim` releases it.
 ///
-/// An exhausted pool is an answer, misuse an error; after an error nothing has changed. All members
-/// may be called from several threads. Contents are the holders' business: only the sole holder of
-/// a block writes it.
+///  An exhausted pool is a normal result; misuse is an error. After an error, nothing has changed.
+///  All members may be called from several threads. Holders synchronize access to contents: only
+///  the sole holder of a block may write it.
 class BlockManager {
 public:
-  /// Fails for sizes that are not positive, parts whose token axis has another extent than
-  /// `blockTokens`, and parts whose bytes overflow.
+  /// Fails for sizes that are not positive, for parts whose token axis does not have the extent
+  /// `blockTokens`, and for parts whose size overflows.
   static llvm::Expected<std::shared_ptr<BlockManager>> create(BlockManagerOptions options);
   BlockManager(const BlockManager&) = delete;
   BlockManager& operator=(const BlockManager&) = delete;
@@ -66,43 +66,42 @@ public:
   const BlockPart& part(size_t index) const { return options.parts[index]; }
   const std::shared_ptr<Allocator>& allocator() const { return options.allocator; }
 
-  /// A block with one holder and no tokens; nullopt where all are taken.
+  /// A block with one holder and no tokens; nullopt if all blocks are in use.
   std::optional<BlockId> allocate();
-  /// One more holder.
+  /// Adds a holder.
   llvm::Error acquire(BlockId block);
-  /// One holder less.
+  /// Removes a holder.
   llvm::Error release(BlockId block);
-  /// How many of its rows hold tokens.
+  /// Sets the number of rows that hold tokens.
   llvm::Error setTokens(BlockId block, int64_t tokens);
 
   BlockState state(BlockId block) const;
   llvm::Expected<int64_t> tokens(BlockId block) const;
-  /// 0 for a free block.
+  /// Number of holders; 0 for a free block.
   int64_t holders(BlockId block) const;
-  /// Whether the block may be written by its holder: there is no other, and its memory is its own.
+  /// Whether the holder may write the block: it is the only holder, and the block owns its memory.
   bool isWritable(BlockId block) const;
   int64_t freeBlocks() const;
   int64_t takenBlocks() const { return maxBlocks() - freeBlocks(); }
-  /// Bytes of all blocks that have memory, free ones included.
+  /// Memory of all blocks in bytes, including free ones.
   int64_t memoryBytes() const;
 
-  /// The tensor of part `index` of a block that is taken; its first use allocates it.
+  /// Tensor of part `index` of a block in use; allocated on first access.
   llvm::Expected<TensorView> memory(BlockId block, size_t index);
-  /// Memory that somebody else made becomes part `index` of a block; it must be of the part's
-  /// element type and extents, but for fewer rows, which are then all that the block may hold. It
-  /// is never written.
+  /// Makes existing memory part `index` of a block. It must have the part's element type and
+  /// extents, or fewer rows, which then limit the block's rows. It is never written.
   llvm::Error adopt(BlockId block, size_t index, Tensor tensor);
-  /// A new block with the first `tokens` tokens of another; nullopt where all blocks are taken.
+  /// A new block with the first `tokens` tokens of another; nullopt if all blocks are in use.
   llvm::Expected<std::optional<BlockId>> copy(BlockId block, int64_t tokens);
 
-  /// Takes back the memory of free blocks, but of `warmBlocks` that will be given away next.
+  /// Releases the memory of free blocks, except for the next `warmBlocks` to be allocated.
   void trim(int64_t warmBlocks = 0);
 
 private:
   struct Block {
     int64_t holders = 0;
     int64_t tokens = 0;
-    std::vector<Tensor> parts; ///< without data: not allocated yet
+    std::vector<Tensor> parts; ///< without data if not allocated yet
     std::vector<bool> adopted;
   };
 
@@ -116,8 +115,8 @@ private:
 
   BlockManagerOptions options;
   mutable std::mutex guard;
-  std::vector<Block> blocks;      ///< those that were ever given away
-  std::vector<BlockId> freeStack; ///< of those
+  std::vector<Block> blocks;      ///< blocks that were ever allocated
+  std::vector<BlockId> freeStack; ///< the free ones among them
 };
 
 } // namespace kvopt::runtime

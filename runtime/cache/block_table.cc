@@ -1,4 +1,4 @@
-// Taking, sharing and giving back of blocks.
+// Allocation, sharing and release of blocks.
 #include "runtime/cache/block_table.h"
 
 #include "support/diagnostic.h"
@@ -27,7 +27,7 @@ BlockTable BlockTable::fork() const {
   BlockTable copy(pool);
   const size_t used = blocksFor(count, pool->blockTokens());
   for (size_t i = 0; i < used; ++i) {
-    // Held by this table, so not free.
+    // This table holds the block, so it is not free.
     llvm::cantFail(pool->acquire(ids[i]));
     copy.ids.push_back(ids[i]);
   }
@@ -41,7 +41,7 @@ int64_t BlockTable::tokensAt(size_t index) const {
 }
 
 void BlockTable::dropFrom(size_t position) {
-  // The first of them is the next to be given away.
+  // The first of them will be allocated next.
   while (ids.size() > position) {
     llvm::cantFail(pool->release(ids.back()));
     ids.pop_back();
@@ -113,7 +113,7 @@ llvm::Error BlockTable::truncate(int64_t tokens) {
     return usageError("cannot keep {} of {} tokens", tokens, count);
   count = tokens;
   dropFrom(blocksFor(tokens, pool->blockTokens()));
-  // Of a block with other holders those know how much they read.
+  // If a block has other holders, they know the number of rows that they read.
   if (!ids.empty() && pool->holders(ids.back()) == 1)
     llvm::cantFail(pool->setTokens(ids.back(), tokensAt(ids.size() - 1)));
   return llvm::Error::success();
@@ -130,7 +130,7 @@ llvm::Error BlockTable::pack() {
     return llvm::Error::success();
   std::optional<BlockId> packed = pool->allocate();
   if (!packed)
-    return llvm::Error::success(); // as it is
+    return llvm::Error::success(); // already packed
   auto give = llvm::make_scope_exit([&] { llvm::cantFail(pool->release(*packed)); });
   for (size_t part = 0; part < pool->partCount(); ++part) {
     llvm::Expected<TensorView> from = rows(ids.size() - 1, part);

@@ -1,12 +1,12 @@
-// BlockTable: the blocks of one sequence in the order of its tokens.
+// BlockTable: blocks of one sequence in the order of its tokens.
 #pragma once
 
 #include "runtime/cache/block_manager.h"
 
 namespace kvopt::runtime {
 
-/// Holds blocks of a pool, all but the last of which are full. Sequences that have a beginning in
-/// common share its blocks; who writes into a shared one gets a copy of it first.
+/// Holds blocks of a pool; all but the last are full. Sequences with a common prefix share its
+/// blocks; writing to a shared block copies it first.
 class BlockTable {
 public:
   explicit BlockTable(std::shared_ptr<BlockManager> blockPool) : pool(std::move(blockPool)) {}
@@ -17,30 +17,30 @@ public:
   }
   ~BlockTable() { clear(); }
 
-  /// Shares all blocks.
+  /// A table that shares all blocks.
   BlockTable fork() const;
 
   BlockManager& manager() const { return *pool; }
   const std::shared_ptr<BlockManager>& sharedManager() const { return pool; }
   llvm::ArrayRef<BlockId> blocks() const { return ids; }
   int64_t tokens() const { return count; }
-  /// Tokens of the block at `index`, which may be one that was only made ready.
+  /// Number of tokens of the block at `index`, which may only be reserved.
   int64_t tokensAt(size_t index) const;
 
-  /// Makes the rows of `more` tokens ready to be written, with memory unless a part of them will be
-  /// adopted: blocks that are filled whole when `willAdopt`. Fails, with nothing changed, when the
-  /// pool is exhausted or memory is short.
+  /// Reserves rows for `more` tokens. Allocates memory, except for blocks that are filled
+  /// completely if `willAdopt`, because other memory will become part of them. Fails without any
+  /// change if the pool is exhausted or memory is short.
   llvm::Error reserve(int64_t more, bool willAdopt = false);
-  /// Gives back what was made ready and not used.
+  /// Releases reserved blocks without tokens.
   void cancel();
-  /// The rows of `more` tokens have been written; they must have been made ready.
+  /// Declares that the reserved rows of `more` tokens have been written.
   void advance(int64_t more);
 
-  /// Keeps the first `tokens` tokens, of which there must be as many.
+  /// Keeps the first `tokens` tokens. There must be at least that many.
   llvm::Error truncate(int64_t tokens);
   void clear();
 
-  /// Moves the tokens of a last block that is not full to memory that has room for no more.
+  /// Moves the tokens of an incomplete last block to memory of exactly their size.
   llvm::Error pack();
 
   /// Part `index` of the block at `position`: the rows of its tokens.
@@ -52,7 +52,7 @@ private:
   llvm::Error makeLastWritable();
 
   std::shared_ptr<BlockManager> pool;
-  std::vector<BlockId> ids; ///< those that hold tokens, and then those that are ready
+  std::vector<BlockId> ids; ///< blocks with tokens, followed by reserved ones
   int64_t count = 0;
 };
 

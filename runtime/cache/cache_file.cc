@@ -21,7 +21,7 @@ constexpr const char* damaged = "the file is damaged: save the cache again";
 
 DiagnosticBuilder broken(const char* what) { return invalid("cache file: {}", what).hint(damaged); }
 
-/// Reads numbers off the front of bytes.
+/// Reads numbers from the front of bytes.
 class Cursor {
 public:
   explicit Cursor(std::span<const std::byte> bytes) : rest(bytes) {}
@@ -107,7 +107,7 @@ private:
     uint32_t count = 0;
     if (!cursor.read(rows) || !cursor.read(count))
       return broken("its index is cut off");
-    // Nothing is allocated for more than the index has bytes for.
+    // Memory is allocated only for records that fit into the rest of the index.
     if (rows == 0 || rows > cursor.left() / sizeof(int64_t))
       return broken("its number of batch rows is wrong");
     for (uint32_t row = 0; row < rows; ++row) {
@@ -166,8 +166,8 @@ private:
 
   llvm::Error readSection(CacheFileContents::Cache& cache, const RecordTail& tail) {
     size_t start = alignedUp(end);
-    // `end` is within the file, so that rounding it up cannot overflow; nothing is added before it
-    // is compared.
+    // `end` is within the file, so rounding it up cannot overflow. It is compared before anything
+    // is added.
     if (start > file.size() || tail.offset != start)
       return broken("a section is not where it belongs");
     if (file.size() - start < sizeof(uint64_t) ||
@@ -189,7 +189,7 @@ private:
   std::span<const std::byte> file;
   CacheFileChecks checks;
   std::span<const std::byte> index;
-  /// Of what was read last.
+  /// End of the section that was read last
   size_t end = 0;
   CacheFileContents contents;
 };
@@ -216,7 +216,7 @@ llvm::Expected<int64_t> storedBytes(const CacheFileEntry& entry, llvm::ArrayRef<
     auto rows = static_cast<int64_t>(lengths.size());
     if (entry.shape[*entry.batchAxis] % rows != 0)
       return invalid("its batch rows are not equally large");
-    // The product of all extents fits, so those of parts of them do, where no extent is 0.
+    // The product of all extents fits, so products of some of them fit if no extent is 0.
     int64_t perToken = 1;
     for (unsigned axis = 0; axis < entry.shape.size(); ++axis) {
       int64_t extent = axis == entry.sequenceAxis ? 1 : entry.shape[axis];

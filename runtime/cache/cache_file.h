@@ -1,4 +1,4 @@
-// The file that saved caches are in; docs/cache-file.md specifies it byte by byte.
+// File format of saved caches; docs/cache-file.md specifies every byte.
 #pragma once
 
 #include "runtime/memory/tensor_view.h"
@@ -18,25 +18,25 @@ class OutputFile;
 
 namespace kvopt::runtime {
 
-/// What a model is recognized by; see runtime/cache/model_fingerprint.h.
+/// Identifies a model; see runtime/cache/model_fingerprint.h.
 using ModelFingerprint = std::array<uint8_t, 32>;
 
-/// Version 1 recognized models by samples of their weights.
+/// Version 1 identified models by samples of their weights.
 inline constexpr uint32_t cacheFileVersion = 2;
 
-/// More tokens than any batch row has, so that sums of lengths cannot overflow.
+/// More tokens than any batch row has; prevents overflow of sums of lengths.
 inline constexpr int64_t mostStoredTokens = int64_t{1} << 48;
 
-/// What the file says of one cache.
+/// Description of one cache in the file.
 struct CacheFileEntry {
-  std::string name; ///< of the model's input
+  std::string name; ///< name of the model's input
   ir::ElementType element = ir::ElementType::Float;
   unsigned sequenceAxis = 0;
-  /// Along the sequence axis the rows that are stored; those of the longest batch row where batch
-  /// rows are stored apart.
+  /// The extent of the sequence axis is the number of stored rows; if batch rows are stored
+  /// separately, that of the longest batch row.
   Extents shape;
-  /// Set where batch rows are of different lengths: batch rows follow each other on this axis, and
-  /// each is stored by itself with as many tokens as it has.
+  /// Set if batch rows have different lengths. They follow each other on this axis, and each is
+  /// stored separately with its own number of tokens.
   std::optional<unsigned> batchAxis;
 };
 
@@ -44,41 +44,41 @@ struct CacheFileEntry {
 struct StoredCache {
   CacheFileEntry entry;
   llvm::SmallVector<TensorView, 1> parts;
-  std::shared_ptr<const void> owner; ///< of parts that are a copy
+  std::shared_ptr<const void> owner; ///< keeps copied parts alive
 };
 
 struct CacheFileContents {
   struct Cache {
     CacheFileEntry entry;
-    /// The elements, row-major, batch row after batch row if those are stored apart. Points into
-    /// the file.
+    /// Elements in row-major order; if batch rows are stored separately, one after another. Points
+    /// into the file.
     std::span<const std::byte> bytes;
   };
 
   ModelFingerprint fingerprint{};
-  /// Tokens of every batch row.
+  /// Number of tokens of each batch row.
   std::vector<int64_t> lengths;
   std::vector<Cache> caches;
 };
 
 enum class CacheFileChecks {
   All,
-  /// All but the checksums, so that random bytes come further.
+  /// All checks except checksums, so that fuzzed input reaches more code.
   StructureOnly,
 };
 
-/// Reads a whole file, which may be anything: what is returned is in bounds, and names, extents,
-/// lengths and numbers of bytes agree with each other. Errors say what is wrong. Memory and time
-/// are linear in the file's size.
+/// Parses a whole file from an untrusted source. The result is in bounds, and names, extents,
+/// lengths and sizes agree with each other. Errors describe the problem. Memory and time are linear
+/// in the size of the file.
 llvm::Expected<CacheFileContents> parseCacheFile(std::span<const std::byte> file,
                                                  CacheFileChecks checks = CacheFileChecks::All);
 
-/// Writes the file and puts it in its place. The caches must be such that the file can be read
-/// back: one batch row at least, extents and lengths that agree.
+/// Writes the file and puts it in place. The caches must be readable afterwards: at least one batch
+/// row, and consistent extents and lengths.
 llvm::Error writeCacheFile(OutputFile file, const ModelFingerprint& fingerprint,
                            llvm::ArrayRef<int64_t> lengths, llvm::ArrayRef<StoredCache> caches);
 
-/// Bytes of an entry's elements; an error where its extents make no sense.
+/// Size of an entry's elements in bytes; an error if its extents are invalid.
 llvm::Expected<int64_t> storedBytes(const CacheFileEntry& entry, llvm::ArrayRef<int64_t> lengths);
 
 } // namespace kvopt::runtime

@@ -1,4 +1,4 @@
-// Writing of cache files: one pass over the caches, without a copy of them.
+// Writing of cache files in one pass over the caches, without a copy of them.
 #include "runtime/cache/cache_file_layout.h"
 #include "runtime/cache/checksum.h"
 #include "runtime/cache/contiguous_runs.h"
@@ -15,10 +15,10 @@ using namespace cache_file;
 
 namespace {
 
-/// Small enough to stay in a core's own cache between being filled, summed and written.
+/// Fits into a core's own cache while it is filled, summed and written.
 constexpr size_t stagingBytes = size_t{128} << 10;
 
-/// Collects short pieces, so that each is neither summed nor written by itself.
+/// Collects short pieces, so that they are summed and written together.
 class SectionWriter {
 public:
   explicit SectionWriter(OutputFile& output) : file(output), staging(stagingBytes) {}
@@ -43,7 +43,7 @@ public:
     return llvm::Error::success();
   }
 
-  /// Ends a section: its checksum follows its bytes.
+  /// Ends a section with its checksum.
   llvm::Error finish() {
     if (llvm::Error error = flush())
       return error;
@@ -82,7 +82,7 @@ template <class T> void append(std::vector<std::byte>& bytes, const T& value) {
   bytes.insert(bytes.end(), raw.begin(), raw.end());
 }
 
-/// Index and places of the sections.
+/// Index and offsets of the sections.
 struct Plan {
   std::vector<std::byte> index;
   std::vector<size_t> offsets;

@@ -1,4 +1,4 @@
-// Extents of caches, and which axis is the batch's.
+// Extents of caches, and their batch axes.
 #include "runtime/cache/cache_geometry.h"
 
 #include "ir/dims/dim.h"
@@ -10,7 +10,7 @@ using namespace ir;
 
 namespace {
 
-/// Where the extent is symbolic: its value for `batch` rows.
+/// Value of a symbolic extent for `batch` rows.
 std::optional<int64_t> openExtent(const std::string& text, int64_t batch) {
   std::optional<Dim> parsed = Dim::parse(text);
   Dim dim = parsed ? *parsed : Dim::symbol(text);
@@ -26,8 +26,8 @@ struct BatchAxis {
   int64_t slicesPerRow;
 };
 
-/// The axis of the batch's rows: the only one whose extent depends on the batch; where all are
-/// fixed, the only one of that extent.
+/// Axis of the batch rows: the only axis whose extent depends on the batch. If all extents are
+/// fixed, the only axis with that extent.
 std::optional<BatchAxis> findBatchAxis(const ManifestCache& cache, const Extents& extents,
                                        int64_t batch) {
   llvm::SmallVector<unsigned, 2> open;
@@ -51,7 +51,7 @@ std::optional<BatchAxis> findBatchAxis(const ManifestCache& cache, const Extents
   return BatchAxis{open.front(), *slices};
 }
 
-/// The layout with what else is not told.
+/// The layout, completed with the batch axis.
 CacheLayout layoutOf(const ManifestCache& cache, const std::optional<BatchAxis>& rows) {
   llvm::SmallVector<std::string, 5> axes(cache.shape.size(), "?");
   axes[static_cast<size_t>(cache.sequenceAxis)] = "S";

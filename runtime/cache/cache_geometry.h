@@ -1,4 +1,4 @@
-// CacheGeometry: what the axes of one cache of a session are.
+// CacheGeometry: meaning of the axes of one cache of a session.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -6,51 +6,51 @@
 
 namespace kvopt::runtime {
 
-/// Extents of a tensor of a manifest for `batch` rows. Whatever is symbolic counts batch rows:
-/// `batch`, or `batch*heads` where the two are folded. Extents that cannot be resolved are an
-/// error. The axis `rowsAxis`, if given, gets `rows`.
+/// Extents of a tensor of a manifest for `batch` rows. Symbols count batch rows: `batch`, or
+/// `batch*heads` if heads are folded into the batch. Extents that cannot be resolved are an error.
+/// The axis `rowsAxis`, if given, has the extent `rows`.
 llvm::Expected<Extents> manifestExtents(llvm::ArrayRef<ir::ManifestExtent> shape, int64_t batch,
                                         std::optional<unsigned> rowsAxis = std::nullopt,
                                         int64_t rows = 0);
 
-/// The place of tokens and of batch rows in a cache.
+/// Axes of tokens and of batch rows in a cache.
 struct CacheGeometry {
-  std::string name; ///< of the model's input
+  std::string name; ///< name of the model's input
   ir::ElementType element = ir::ElementType::Float;
   ir::CacheUpdate update = ir::CacheUpdate::Grows;
-  /// Past and present are one buffer with room for more rows than are used.
+  /// Whether past and present share a buffer with room for additional rows.
   bool isShared = false;
-  /// Past and present are one buffer: what a step writes is written there.
+  /// Whether past and present share a buffer, which each step overwrites.
   bool isOverwritten = false;
-  /// Where the sequence lies and, as far as the manifest tells, the batch.
+  /// Layout, with the sequence axis and, as far as the manifest determines it, the batch axis.
   ir::CacheLayout layout;
   /// Batch row r is the slices [r * slicesPerRow, (r + 1) * slicesPerRow) of the batch axis.
   int64_t slicesPerRow = 1;
   int64_t batch = 1;
-  /// All but that of the sequence axis, which is 0.
+  /// All extents. That of the sequence axis is 0.
   Extents extents;
-  /// Rows before the first step, of a cache that is not shared: 0 where the cache grows.
+  /// Number of rows before the first step, of a cache that is not shared; 0 for a growing cache.
   int64_t initialRows = 0;
-  /// Its rows are what the codes of another cache are multiplied by.
+  /// Whether its rows are multipliers of the codes of another cache.
   bool holdsScales = false;
-  /// Rows that a growing ring keeps; 0 where the manifest does not tell.
+  /// Number of rows that a growing ring keeps; 0 if the manifest does not specify it.
   int64_t window = 0;
 
-  /// `openRows` stands for the rows of a static cache whose number the manifest leaves open.
+  /// `openRows` is the number of rows of a static cache if the manifest does not specify it.
   static llvm::Expected<CacheGeometry> create(const ir::ManifestCache& cache, int64_t batch,
                                               int64_t openRows);
 
   unsigned sequenceAxis() const { return layout.sequenceAxis(); }
   std::optional<unsigned> batchAxis() const { return layout.axisOf('B'); }
   Extents shape(int64_t rows) const;
-  /// Row i along the sequence axis belongs to token i, and rows beyond the last token mean nothing.
+  /// Whether row i along the sequence axis belongs to token i, and later rows are unused.
   bool hasRowPerToken() const { return update == ir::CacheUpdate::Grows || isInBlocks(); }
-  /// One buffer of fixed extents in which the row of position p is in slot p mod C.
+  /// Whether this is a buffer of fixed extents in which the row of position p is in slot p mod C.
   bool isFixedRing() const { return isOverwritten && update == ir::CacheUpdate::Ring; }
-  /// Its rows lie in the blocks of a pool.
+  /// Whether its rows are in the blocks of a pool.
   bool isInBlocks() const { return update == ir::CacheUpdate::Blocks; }
-  /// The part of a tensor of this geometry that is one batch row's. The batch axis must be known,
-  /// unless there is one row only.
+  /// Part of a tensor with this geometry that belongs to one batch row. The batch axis must be
+  /// known, unless there is only one row.
   TensorView batchRow(const TensorView& tensor, int64_t row) const;
 };
 
