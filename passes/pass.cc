@@ -1,4 +1,4 @@
-// PassRegistry and the body that rule-applying passes share.
+// PassRegistry and the shared body of passes that apply rules.
 #include "passes/pass.h"
 #include "passes/analysis/evaluation/unseen_caches.h"
 
@@ -85,7 +85,7 @@ llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry
   options.nearMisses = context.nearMisses;
   options.leftAlone = &context.leftAlone;
   size_t journaled = context.journal.entries.size();
-  // The definitions of kvopt's operators are found only where their domain is imported.
+  // The definitions of kvopt's operators are found only if their domain is imported.
   bool isImported = model.opsets.count(kvoptDomain) != 0;
   model.opsets.try_emplace(kvoptDomain, 1);
   auto result = applyRulesWithSubgraphs(model.graph(), enabled, context.journal, options);

@@ -1,4 +1,5 @@
-// Pass: one transformation of a whole model, named, with options; one file each under transforms.
+// Pass: one named transformation of a whole model, with options. Each pass is one file in
+// transforms.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -31,11 +32,11 @@ class TargetRegistry;
 
 namespace kvopt::passes {
 
-/// Options of one pass in a pipeline: `lower{to=kvopt capacity=4096}`.
+/// Options of one pass in a pipeline: `capacity=4096` in `lower{to=kvopt capacity=4096}`.
 using PassOptions = std::map<std::string, std::string, std::less<>>;
 
-/// A pass does not take the model for what it is: another target, other options or another model
-/// may go through. `PassContext::sites` say why each site was refused.
+/// A pass refused the model. Another target, other options or another model may succeed.
+/// `PassContext::sites` holds the reason for each refused site.
 class RefusedError : public llvm::ErrorInfo<RefusedError, DiagnosticError> {
 public:
   using Base = llvm::ErrorInfo<RefusedError, DiagnosticError>;
@@ -43,7 +44,7 @@ public:
   static const char ID;
 };
 
-/// Extents that `free-extents` gave symbols to.
+/// Extents that `free-extents` replaced with symbols.
 struct FreedExtents {
   analysis::DecoderExtents exported;
   analysis::DecoderExtents symbols;
@@ -51,11 +52,11 @@ struct FreedExtents {
   bool hasBatch() const { return exported.batch != symbols.batch; }
   bool hasTokens() const { return exported.tokens != symbols.tokens; }
   bool hasPast() const { return exported.past != symbols.past; }
-  /// `batch, sequence and past`: those that are new.
+  /// Names of the extents that are new symbols: `batch, sequence and past`.
   std::string str() const;
 };
 
-/// What passes share while a pipeline runs.
+/// State that passes share while a pipeline runs.
 struct PassContext {
   PassContext(const pattern::RuleRegistry& ruleRegistry,
               const targets::TargetRegistry& targetRegistry)
@@ -63,63 +64,64 @@ struct PassContext {
 
   const pattern::RuleRegistry& rules;
   const targets::TargetRegistry& targets;
-  /// Rules by name that no pass may apply, and passes that no other one may do the work of.
+  /// Names of rules that no pass may apply, and of passes that must not run, not even as part of
+  /// another pass.
   std::vector<std::string> disabledRules;
   std::vector<std::string> disabledPasses;
-  /// How long the matcher searches at one root.
+  /// Limits of the matcher's search at one root.
   pattern::MatcherOptions matcher;
-  /// Where near misses go; null when nobody listens.
+  /// Receives near misses; null to drop them.
   pattern::NearMissList* nearMisses = nullptr;
 
-  /// Nodes, as the journal calls them, that stay in the model's own spelling.
+  /// Nodes that keep the model's own spelling, by their names in the journal.
   llvm::StringSet<> leftAlone;
 
   pattern::Journal journal;
   /// Counters by pass, in the order of first use.
   std::map<std::string, std::map<std::string, int64_t>> statistics;
-  /// What has to hold of the inputs beyond what the graph itself demands: `total = past + tokens`.
+  /// Conditions on the inputs that the graph itself does not demand: `total = past + tokens`.
   std::vector<std::string> assumptions;
-  /// Sentences about names that the file gives to extents that are not equal.
+  /// Sentences about extents that share a name in the file but are not equal.
   std::vector<std::string> unequalExtents;
-  /// Set where a pass changed what attention computes for rows that see no key, which only padding
-  /// can be.
+  /// Whether a pass changed what attention computes for rows that see no key. Only padding rows can
+  /// be such rows.
   bool hiddenRowsUndefined = false;
-  /// Masks that must be ones: `assume-no-padding` took that for granted, or the model's manifest
-  /// says so.
+  /// Masks that must be ones, as assumed by `assume-no-padding` or declared in the model's
+  /// manifest.
   std::set<std::string> unpaddedMasks;
-  /// Set by `read-interface`: what the inputs are for.
+  /// Roles of the inputs. Set by `read-interface`.
   analysis::InterfaceFacts interface;
-  /// Set by `read-attention`: what the exported graph's attention reads and hides, evaluated at
-  /// small sizes, for `check-attention`.
+  /// What attention of the exported graph reads and hides, evaluated at small sizes. Set by
+  /// `read-attention`, for `check-attention`.
   std::shared_ptr<const analysis::ExportedAttention> exportedAttention;
-  /// The input that says which batch row each row of the caches continues, where `lift-reorders`
-  /// took it out of the graph or the model's manifest says so; empty without one.
+  /// Input that selects the batch row that each cache row continues. Set where `lift-reorders` took
+  /// it out of the graph or the model's manifest declares it; empty if there is none.
   std::string reorder;
-  /// Outputs that handed out rows of new tokens and that `add-caches` made the caches of them.
+  /// Outputs with rows of new tokens that `add-caches` turned into the caches of those rows.
   std::vector<std::string> outputsMadeCaches;
-  /// What the caches were in the exported model, as far as passes have changed them or the model's
-  /// manifest says so.
+  /// Form of the caches in the exported model, as far as passes changed it or the model's manifest
+  /// records it.
   analysis::CacheHistory history;
-  /// Set where `add-caches` took keys and values of another sequence out of the model:
-  /// `add-caches{part=first}` leaves them.
+  /// Whether `add-caches` moved keys and values of another sequence out of the model.
+  /// `add-caches{part=first}` leaves exactly those.
   bool hasFirstStep = false;
-  /// The input that decided whether pasts are read, where `specialise-branch{past=1}` took that for
-  /// granted: it stays, and nothing reads it.
+  /// Input that selected whether pasts are read, where `specialise-branch{past=1}` fixed its value.
+  /// The input remains and is unused.
   std::optional<analysis::PastFlag> unreadFlag;
-  /// Why cached rows of the model cannot be moved to other positions, where that was asked; nullopt
-  /// where they can.
+  /// Reason why cached rows cannot be moved to other positions, if the caller asked for it; nullopt
+  /// if they can.
   std::optional<pattern::MatchFailure> shiftFailure;
   /// Set by `free-extents`, for `prove-extents`.
   std::optional<FreedExtents> freed;
   /// Set by `detect-sites`.
   analysis::SiteList sites;
-  /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
+  /// Manifest of the lowered model, and the layers of `sites` that were lowered. Set by `lower`.
   std::optional<ir::Manifest> manifest;
-  /// What drove it before.
+  /// Manifest of the model before lowering.
   std::optional<ir::Manifest> exported;
   std::vector<unsigned> lowered;
 
-  /// Forgets what passes wrote, for another run from the start; keeps what the caller asked for.
+  /// Clears the results of passes for another run from the start; keeps the caller's settings.
   void restart();
 
   void count(llvm::StringRef pass, llvm::StringRef counter, int64_t by = 1) {
@@ -135,14 +137,14 @@ public:
 
 /// A pass that pipelines can name.
 struct PassInfo {
-  std::string name; ///< kebab case, the file's stem
+  std::string name; ///< kebab case; the stem of the file
   std::string summary;
   std::vector<std::string> optionNames;
-  /// Makes the pass; fails for option values it cannot take.
+  /// Creates the pass; fails on invalid option values.
   std::function<llvm::Expected<std::unique_ptr<Pass>>(const PassOptions& options)> make;
 };
 
-/// All passes. Filled once, then read only.
+/// All passes. Filled once, then read-only.
 class PassRegistry {
 public:
   void add(PassInfo info);
@@ -156,12 +158,12 @@ private:
 /// Every pass under passes/transforms (generated).
 void registerAll(PassRegistry& registry);
 
-/// Registers a pass that applies the rules of one group; what most rewriting passes are.
+/// Registers a pass that applies the rules of one group. Most rewriting passes are of this kind.
 void addRuleGroupPass(PassRegistry& registry, std::string name, std::string summary,
                       pattern::RuleGroup group);
 
-/// Finds the sites of the main graph, and what the near misses that were listened for say of those
-/// that no rule raised.
+/// Finds the sites of the main graph. Where no rule raised a site, the recorded near misses give
+/// the reason.
 analysis::SiteList explainedSites(ir::Model& model, const PassContext& context);
 
 /// Applies the given rules to the main graph.

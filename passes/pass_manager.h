@@ -17,23 +17,23 @@ struct PipelineStep {
 
 /// Parses `name,name{key=value key=value},…`; values may be quoted. Errors name the column.
 llvm::Expected<std::vector<PipelineStep>> parsePipeline(llvm::StringRef text);
-/// The text that parses to the same steps.
+/// Text that parses to the same steps.
 std::string printPipeline(llvm::ArrayRef<PipelineStep> steps);
 
 struct PassManagerOptions {
-  /// Verify the model before the first pass and after every one that edits it.
+  /// Verify the model before the first pass and after each pass that edits it.
   bool verifyEach = true;
-  /// Passes by name that are left out of every pipeline.
+  /// Names of passes that are left out of every pipeline.
   std::vector<std::string> disabledPasses;
   /// Print the model's text before or after these passes ("all" for every pass).
   std::vector<std::string> printBefore;
   std::vector<std::string> printAfter;
-  /// Where the text of printBefore and printAfter goes.
+  /// Receives the text of printBefore and printAfter.
   std::function<void(const std::string& header, const std::string& text)> print;
-  /// When a pass fails, the model as it was before that pass and the pipeline from it on are
-  /// written to this file; empty: none.
+  /// File that receives the model as it was before a failing pass, and the rest of the pipeline
+  /// from that pass on; empty for none.
   std::string reproducerPath;
-  /// Where that file is declared; null for a program that reads and writes nothing else.
+  /// Registers that file as an output; null for a program that uses no other files.
   FileAccess* files = nullptr;
 };
 
@@ -43,15 +43,15 @@ struct PassTiming {
   bool changed = false;
 };
 
-/// Runs passes one after another. Errors name the failing pass and those that ran before it.
+/// Runs passes in order. Errors name the failing pass and the passes that ran before it.
 class PassManager {
 public:
   PassManager(const PassRegistry& registry, PassManagerOptions options)
       : passes(registry), settings(std::move(options)) {}
 
-  /// Fails where the settings name a pass to print that does not exist.
+  /// Fails if the settings name a pass to print that does not exist.
   llvm::Error checkPrinted() const;
-  /// Adds a pass. `name` is the registered one, which messages and `disabledPasses` use.
+  /// Adds a pass. `name` is its registered name, which messages and `disabledPasses` use.
   void add(llvm::StringRef name, std::unique_ptr<Pass> pass);
   /// Adds registered passes by their names, without options.
   void addNamed(llvm::ArrayRef<const char*> names);
@@ -59,7 +59,7 @@ public:
   llvm::Error addPipeline(llvm::StringRef text);
   llvm::Error run(ir::Model& model, PassContext& context);
 
-  /// Of the last run.
+  /// Times of the last run.
   llvm::ArrayRef<PassTiming> timings() const { return measured; }
 
 private:

@@ -6,18 +6,18 @@
 
 namespace kvopt::passes {
 
-/// The number of characters of a joined list, with the null character at its end.
+/// Number of characters of a joined list, including the terminating null.
 template <size_t count> constexpr size_t joinedSize(const char* const (&names)[count]) {
   size_t size = 0;
   for (const char* name : names) {
     while (*name++ != 0)
       ++size;
-    ++size; // the comma, or the null character
+    ++size; // the comma, or the terminating null
   }
   return size;
 }
 
-/// The names with commas between them: a pipeline without options.
+/// The names joined by commas: a pipeline without options.
 template <const auto& names> constexpr std::array<char, joinedSize(names)> joinNames() {
   std::array<char, joinedSize(names)> text{};
   size_t size = 0;

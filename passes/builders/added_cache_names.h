@@ -1,5 +1,5 @@
-// What the caches that a model gets are called. Programs that drive a model pair the input of a
-// cache with the output of its name, so neither name may be left to anything else.
+// Names of the caches that are added to a model. Programs that drive a model pair the input of a
+// cache with the output by name, so no other value may have either name.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,29 +12,29 @@
 
 namespace kvopt::builders {
 
-/// The rows of new tokens [B,H,S,D] that a cache is to hold.
+/// Rows of new tokens [B,H,S,D] that a cache will hold.
 struct RowsToCache {
-  const ir::Node* attention = nullptr; ///< that reads them
+  const ir::Node* attention = nullptr; ///< reads the rows
   const ir::Value* rows = nullptr;
-  std::string layer;          ///< as names have it: `0`, or `0.decoder`
+  std::string layer;          ///< as in names: `0`, or `0.decoder`
   const char* role = nullptr; ///< `key` or `value`
 };
 
 struct AddedCacheNames {
   std::string past;
   std::string present;
-  /// The output that hands out the rows already and becomes the cache; nullopt for a new output.
+  /// Output that already returns the rows and becomes the cache; nullopt for a new output.
   std::optional<unsigned> output;
 };
 
-/// Names for all of `rows`. An output that hands out the same rows in the same layout, under
-/// whatever name, becomes the cache: over a whole sequence that is what it holds. Where another
-/// value of the model's interface has a name that is needed, the failure names it.
+/// Names for all of `rows`. An output with the same rows in the same layout becomes the cache,
+/// whatever its name: over a whole sequence it holds the same. If another value of the model's
+/// interface has a required name, the failure names that value.
 std::variant<std::vector<AddedCacheNames>, pattern::MatchFailure>
 namesOfAddedCaches(const ir::Graph& graph, llvm::ArrayRef<RowsToCache> rows);
 
-/// `text`, which a value inside of the graph gives up if it has it. Requires that no value of the
-/// interface has it.
+/// Frees the name `text`: a value inside the graph with this name is renamed. Requires that no
+/// value of the interface has it.
 void freeName(ir::Graph& graph, const std::string& text);
 
 } // namespace kvopt::builders

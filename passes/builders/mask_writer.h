@@ -1,4 +1,5 @@
-// MaskWriter: writes what one element of a mask is, as a function of its index, as tensors again.
+// MaskWriter: writes the element function of a mask, which depends on the index, as tensor
+// operators.
 #pragma once
 
 #include "passes/analysis/mask/mask_expression.h"
@@ -8,18 +9,18 @@
 
 namespace kvopt::builders {
 
-/// Why an expression cannot be written; nullopt where it can. An expression may depend on the row
-/// and the key by their places, on the head, on constants, and on elements [b, i] and [b, j] of
-/// tensors that `isAvailable` accepts. It must not depend on how many rows and keys there are.
+/// Reason why an expression cannot be written; nullopt if it can. An expression may depend on the
+/// positions of the row and the key, on the head, on constants, and on elements [b, i] and [b, j]
+/// of tensors that `isAvailable` accepts. It must not depend on the number of rows or keys.
 std::optional<std::string>
 maskObstacle(analysis::ExprRef expression, const analysis::IndexSpace& space,
              llvm::function_ref<bool(const ir::Value&, analysis::IndexVariable)> isAvailable);
 
-/// Writes expressions for which there is no obstacle. Results broadcast to [B, H, S, T].
+/// Writes expressions that have no obstacle. Results broadcast to [B, H, S, T].
 class MaskWriter {
 public:
   struct Places {
-    ir::Value* rows = nullptr; ///< int64 [S]: the place of each row among the keys
+    ir::Value* rows = nullptr; ///< int64 [S]: the position of each row among the keys
     ir::Value* keys = nullptr; ///< int64 [T]: 0 … T-1
   };
   /// The elements of a tensor for the rows or for the keys, along the same axis.

@@ -1,11 +1,12 @@
-// Places of rows behind those of a cache.
+// Positions of rows that follow the rows of a cache.
 #pragma once
 
 #include "passes/builders/attention_builder.h"
 
 namespace kvopt::builders {
 
-/// For nodes that count rows from 0: operands with which they count on from the rows of a cache.
+/// Rewrites operands of nodes that count rows from 0, so that they count from the number of rows in
+/// the cache.
 class PlacesAfter {
 public:
   /// `past` is the cache, with its rows along `axis`.
@@ -14,13 +15,13 @@ public:
 
   using Operands = llvm::SmallVector<ir::Value*, 5>;
 
-  /// Of Range(0, n, 1): P, P + n, 1.
+  /// Operands of Range(0, n, 1) become P, P + n, 1.
   Operands ofRange(Operands operands);
-  /// Of Slice(table, 0, n, …): table, P, P + n, ….
+  /// Operands of Slice(table, 0, n, …) become table, P, P + n, ….
   Operands ofTable(Operands operands);
 
 private:
-  /// Of the element type of `like`, int64 or int32, and as many axes.
+  /// The number of rows P, with the element type (int64 or int32) and the rank of `like`.
   ir::Value& pastRows(const ir::Value& like, bool isScalar);
 
   AttentionBuilder& build;

@@ -6,31 +6,31 @@
 
 namespace kvopt::builders {
 
-/// What the mask operand will be. Adding it to the scores gives the softmax the same input as the
+/// Plan of the mask operand. Adding it to the scores gives the softmax the same input as the
 /// chain's own steps, or one with the same softmax:
 ///
-/// * `Fill` with -inf is a boolean mask, or -inf in the sum. (A row without any allowed key, NaN in
-///   the original, is zeros.)
+/// * `Fill` with -inf is a boolean mask, or -inf in the sum. (A row without any allowed key is NaN
+///   in the original and zeros here.)
 /// * `Fill` with a number f <= -1e30 is Where(condition, mask so far, f): f + score = f in f32.
 /// * `Fill` with -1e30 < f <= -1e4, as in -1e4 or -1e9, does not absorb scores. In a row with an
 ///   allowed key such an entry has the weight exp(f - top) = 0 for every score that attention
 ///   produces (scores above f + 104); in a row without one all filled entries are equal. -1e30 in
-///   place of f keeps both, as long as every other mask value is 0, the same fill, or so low
-///   (<= -1e31, -inf) that it is below -1e30 as well. Or there is a key in every row that no fill
-///   takes and that no mask added later hides unless it hides all: then filled entries have no
-///   weight in any row. One of the two is proved, or the chain is refused.
-/// * float16 masks end at -65504, which absorbs float16 scores but not the float32 ones of Sdpa.
-///   Where such a mask is provably "0 or -65504" it is built anew with the lowest float32;
-///   otherwise it is taken as it is, and only rows without an allowed key differ.
+///   place of f preserves both if every other mask value is 0, the same fill, or a value
+///   (<= -1e31, -inf) that is below -1e30 as well. Alternatively, every row has a key that no fill
+///   hides and that a later mask hides only together with all others: then filled entries have no
+///   weight in any row. The chain is refused unless one of the two is proved.
+/// * float16 masks end at -65504, which absorbs float16 scores but not the float32 scores of Sdpa.
+///   A mask that is provably "0 or -65504" is rebuilt with the lowest float32; any other is used
+///   unchanged, and only rows without an allowed key differ.
 struct ScoreMask {
   struct Piece {
     analysis::MaskStep step;
-    double number = 0.0; ///< of Fill and of a rebuilt Add
+    double number = 0.0; ///< for Fill and for a rebuilt Add
     /// Add: the operand is Where(condition, 0, low) or Where(condition, low, 0).
     ir::Value* condition = nullptr;
     bool keepsTrue = true;
   };
-  /// Bool for a boolean mask; Undefined when there is none.
+  /// Bool for a boolean mask; Undefined if there is none.
   ir::ElementType element = ir::ElementType::Undefined;
   llvm::SmallVector<Piece, 4> pieces;
 };
@@ -39,7 +39,7 @@ struct ScoreMask {
 std::optional<ScoreMask> planScoreMask(const analysis::ScoreChain& chain,
                                        pattern::MatchFailure& failure);
 
-/// The operand, with new nodes where needed; null when there is no mask.
+/// The mask operand, with new nodes where needed; null if there is no mask.
 ir::Value* buildScoreMask(const ScoreMask& plan, pattern::Rewriter& rewriter);
 
 } // namespace kvopt::builders

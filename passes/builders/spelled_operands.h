@@ -1,4 +1,4 @@
-// The queries, keys and values of a spelled-out attention, as operands of ai.kvopt::Sdpa.
+// Queries, keys and values of decomposed attention, as operands of ai.kvopt::Sdpa.
 #pragma once
 
 #include "passes/analysis/scores/score_chain.h"
@@ -6,8 +6,8 @@
 
 namespace kvopt::builders {
 
-/// All three have one element type. Sdpa computes in f32 whatever they are stored in, so that casts
-/// of narrower operands to f32 are left out, and casts of f32 to double as well.
+/// All three have one element type. Sdpa computes in f32 for every storage type, so casts of
+/// narrower operands to f32 are dropped, and casts of f32 to double as well.
 struct SpelledOperands {
   ir::Value* query = nullptr;          ///< [B,H,S,D], before the row factors
   ir::Value* keyRows = nullptr;        ///< [B,G,T,D]; null when `keysTransposed` is set
@@ -17,7 +17,7 @@ struct SpelledOperands {
   ir::ElementType elementType() const { return values->type().elementType(); }
 };
 
-/// Fails with `dtype-mix` where the types differ, and with a shape's reason where the products
+/// Fails with `dtype-mix` if the types differ, and with the reason of the shape if the products
 /// broadcast batches or heads in a way that Sdpa does not.
 std::optional<SpelledOperands> planOperands(const analysis::ScoreChain& chain, ir::Value& values,
                                             pattern::MatchFailure& failure);

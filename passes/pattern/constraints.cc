@@ -81,7 +81,7 @@ bool ConstraintChecker::unify(const Constraints::ShapeDemand& demand, Match& mat
     Dim actual = type.shape()[axis];
     std::optional<Dim> formula = Dim::parse(text);
     assert(formula && "a shape constraint is a number, a name or an expression");
-    // A name that nothing is bound to yet takes this extent, known or not.
+    // An unbound name takes this extent, known or not.
     if (*formula == Dim::symbol(text) && match.dim(text).isUnknown()) {
       bool isNew = true;
       for (const Match::Extent& extent : match.extents)

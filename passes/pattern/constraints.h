@@ -1,4 +1,4 @@
-// Constraints: what a rule demands of a match beyond its structure.
+// Constraints: conditions that a rule places on a match beyond its structure.
 #pragma once
 
 #include "passes/pattern/match.h"
@@ -11,7 +11,7 @@
 
 namespace kvopt::pattern {
 
-/// Where a refusal goes. Building the reason costs nothing unless somebody listens.
+/// Collects the reason of a refusal. The reason is built only if a caller wants it.
 class Refusal {
 public:
   explicit Refusal(bool isWanted) : wanted(isWanted) {}
@@ -22,7 +22,7 @@ public:
       failure = build();
     return false;
   }
-  /// Whether `because` was called: a check may not refuse without a reason.
+  /// Whether `because` was called: a check must give a reason when it refuses.
   bool isGiven() const { return given; }
   const MatchFailure& reason() const { return failure; }
 
@@ -32,24 +32,24 @@ private:
   MatchFailure failure;
 };
 
-/// The list a rule fills. Constraints are checked in the order they were added, once the structure
-/// matched; a failure re-opens the pattern's earlier choices.
+/// Constraints of one rule. They are checked in the order in which they were added, after the
+/// structure matched; a failure re-opens the pattern's earlier choices.
 class Constraints {
 public:
-  /// The captured value has this rank, and its extents unify: a name stands for one extent wherever
-  /// it is used, a number for itself, and an expression ("P + S", "G*N") for what its names are
-  /// bound to by then. A Var that the match left unbound is skipped.
+  /// The captured value has this rank, and its extents unify: a name means one extent everywhere, a
+  /// number means itself, and an expression ("P + S", "G*N") means the value computed from the
+  /// names bound so far. An unbound Var is skipped.
   void shape(const Var& var, std::vector<std::string> extents);
-  /// A predicate with the sentence that refusals quote.
+  /// A predicate, and the sentence that refusals quote.
   void require(std::string sentence, std::function<bool(const Match&)> predicate,
                ReasonCode code = ReasonCode::PatternMismatch);
   /// A predicate that builds its own reason through Refusal::because.
   void check(std::function<bool(const Match&, Refusal&)> predicate);
-  /// The root has no attributes but these, and others at their defaults (see handled.h); `sentence`
-  /// is what refusals quote. The names must outlive the rule.
+  /// The root has only these attributes; any others have their default values (see handled.h).
+  /// Refusals quote `sentence`. The names must outlive the rule.
   void handles(llvm::ArrayRef<llvm::StringLiteral> attributes, std::string sentence);
-  /// Finds out what the rewrite needs, which then reads `match[payload]`; nullopt refuses, with the
-  /// sentence or through Refusal::because.
+  /// Computes what the rewrite needs, which the rewrite reads as `match[payload]`. Nullopt refuses,
+  /// with `sentence` or through Refusal::because.
   template <class Type>
   void plan(const Payload<Type>& payload, std::string sentence,
             std::function<std::optional<std::type_identity_t<Type>>(const Match&)> make,

@@ -1,4 +1,4 @@
-// NearMissList: keeping and ranking.
+// NearMissList: storage and ranking.
 #include "passes/pattern/explain.h"
 
 #include "ir/node.h"

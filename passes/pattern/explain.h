@@ -15,43 +15,45 @@ class Node;
 
 namespace kvopt::pattern {
 
-/// The furthest that one attempt came before it failed.
+/// The furthest point that one attempt reached before it failed.
 struct NearMiss {
   std::string rule;
   std::string root;     ///< name of the root node
-  unsigned matched = 0; ///< nodes that had matched when it failed
+  unsigned matched = 0; ///< number of nodes that had matched
   std::string path;     ///< place in the pattern
-  /// Labels (see `labelOf`) of the nodes that had matched, root first.
+  /// Labels (see `labelOf`) of the nodes that had matched, starting at the root.
   std::vector<std::string> nodes;
   MatchFailure failure;
   bool isSet = false;
 };
 
-/// What reasons and near misses call a node: its name or, where it has none, its first result's.
+/// Label of a node in reasons and near misses: its name or, for an unnamed node, the name of its
+/// first result.
 std::string labelOf(const ir::Node& node);
 
-/// Near misses of a run of rules, one per rule and root: the furthest. Ranked by how far they came.
+/// Near misses of a run of rules, ranked by how far they matched. Keeps the furthest for each rule
+/// and root.
 class NearMissList {
 public:
-  /// Listens to every rule.
+  /// Records the near misses of every rule.
   NearMissList() = default;
-  /// Listens to these rules only; what the others leave is never built.
+  /// Records the near misses of these rules only; no others are built.
   explicit NearMissList(llvm::ArrayRef<std::string> rules);
 
   bool listensTo(llvm::StringRef rule) const { return all || wanted.contains(rule); }
   void add(NearMiss miss);
-  /// The furthest first.
+  /// Near misses, furthest first.
   std::vector<NearMiss> ranked() const;
-  /// The furthest at one root; null if none was recorded.
+  /// The furthest near miss at one root; null if none was recorded.
   const NearMiss* furthestAt(const std::string& root) const;
-  /// Drops what is known of a root at which a rule was applied after all.
+  /// Drops the near misses at a root at which a rule was applied later.
   void forget(const std::string& root);
 
 private:
   bool all = true;
   llvm::StringSet<> wanted;
-  std::vector<NearMiss> misses;                         // isSet is false for a forgotten one
-  llvm::StringMap<llvm::SmallVector<size_t, 2>> byRoot; // places in `misses`
+  std::vector<NearMiss> misses;                         // isSet is false for a forgotten near miss
+  llvm::StringMap<llvm::SmallVector<size_t, 2>> byRoot; // indices into `misses`
 };
 
 } // namespace kvopt::pattern

@@ -1,4 +1,4 @@
-// Refusals of what nobody handles.
+// Refusals of attributes and operands that are not handled.
 #include "passes/pattern/handled.h"
 
 #include "ir/node.h"
@@ -36,7 +36,7 @@ bool hasDefaultValue(const Node& node, const NamedAttribute& attribute) {
   return formal && formal->defaultValue && sameValue(attribute.value, *formal->defaultValue);
 }
 
-/// What the definition calls an operand.
+/// The name of an operand in the operator's definition.
 std::string operandName(const Node& node, unsigned index) {
   const OpDef* definition = node.definition();
   if (!definition || definition->operands.empty())

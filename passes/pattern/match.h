@@ -1,4 +1,4 @@
-// Match: what a rule's pattern found in the graph.
+// Match: the parts of the graph that a rule's pattern found.
 #pragma once
 
 #include "ir/graph.h"
@@ -17,12 +17,12 @@ public:
   ir::Value& operator[](const Var& var) const;
   /// The captured value or null, for Vars of `maybe` and of alternatives.
   ir::Value* find(const Var& var) const;
-  /// Which alternative of `oneOf(tag, …)` was taken; empty if that place was not reached.
+  /// The alternative of `oneOf(tag, …)` that matched; empty if the match did not reach that place.
   llvm::StringRef choice(llvm::StringRef tag) const;
-  /// The extent a shape constraint bound to `symbol`; unknown if none did.
+  /// The extent that a shape constraint bound to `symbol`; unknown if none did.
   ir::Dim dim(llvm::StringRef symbol) const;
-  /// What `Constraints::plan` found out; asserts that the rule has such a constraint. Constraints
-  /// that come after it may read it, too.
+  /// The plan that `Constraints::plan` computed. Asserts that the rule has such a constraint. Later
+  /// constraints may read it, too.
   template <class Type> const Type& operator[](const Payload<Type>& payload) const {
     return *static_cast<const Type*>(findPlan(&payload));
   }
@@ -46,7 +46,7 @@ private:
     std::string symbol;
     ir::Dim extent;
   };
-  /// A Payload's address stands for the plan's type.
+  /// A plan and the Payload that it belongs to; the Payload's address determines the plan's type.
   struct Plan {
     const void* payload;
     std::shared_ptr<const void> contents;

@@ -28,7 +28,7 @@ void CompiledPattern::collect(const PatternNode& place, const std::string& prefi
   } else if (place.var) {
     here += place.var->name();
   }
-  // Sub-patterns are shared; without this, alternatives that nest would be walked again and again.
+  // Sub-patterns are shared; this check avoids repeated walks of nested alternatives.
   if (!paths.try_emplace(&place, here).second && !atRoot)
     return;
   bool isOp = place.kind == PatternNode::Kind::Op;
@@ -92,7 +92,7 @@ private:
     return false;
   }
 
-  /// Ends the search. This reason stands above every other: nothing was refuted.
+  /// Ends the search. This reason takes precedence over all others, because nothing was refuted.
   bool giveUp(const PatternNode& place, const Value* value) {
     gaveUp = true;
     if (!nearMiss)
@@ -225,8 +225,8 @@ private:
            node.attributeOrDefault(demand.name);
   }
 
-  /// The rank that the axes of a node count in: that of the first operand, except where they are
-  /// axes of the result.
+  /// The rank by which the axes of a node are normalized: the rank of the first operand, or of the
+  /// result where the axes are the result's.
   static std::optional<unsigned> axisRank(const Node& node) {
     const Value* operand = node.operand(0);
     if (!operand || !operand->type().hasRank())
@@ -294,7 +294,7 @@ private:
     }
   }
 
-  /// The structure matched: readers outside the match, then the rule's constraints.
+  /// Checks the readers outside a structural match, then the rule's constraints.
   bool finish() {
     if (!nothingEscapes())
       return false;
@@ -328,8 +328,8 @@ private:
     });
   }
 
-  /// Records a failure if it is the furthest so far. Always false. Operators that were tried at the
-  /// same place one after the other are named together.
+  /// Records a failure if it is the furthest so far; always returns false. Operators that were
+  /// tried one after another at the same place are listed together.
   bool note(const PatternNode& place, Value* value, llvm::function_ref<MatchFailure()> build) {
     if (!nearMiss || gaveUp)
       return false;
@@ -355,7 +355,7 @@ private:
     if (failure.code != nearMiss->failure.code || failure.found != nearMiss->failure.found ||
         llvm::is_contained(alternatives, failure.expected))
       return;
-    // The path leads to the operand; which operator it should be is said by what was expected.
+    // The path leads to the operand; the expected operator is named elsewhere in the message.
     nearMiss->path = llvm::StringRef(pattern.path(place)).rsplit(':').first.str();
     alternatives.push_back(failure.expected);
     std::string& text = nearMiss->failure.expected;
@@ -391,8 +391,9 @@ private:
   Match current;
   unsigned steps = 0;
   bool gaveUp = false;
-  const Value* furthestValue = nullptr;  // where the furthest failure missed an operator
-  std::vector<std::string> alternatives; // operators that were missed there
+  const Value* furthestValue = nullptr;  // value at which the furthest failure expected another
+                                         // operator
+  std::vector<std::string> alternatives; // operators expected there
 };
 
 std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,

@@ -9,16 +9,16 @@
 
 namespace kvopt::pattern {
 
-/// A pattern with its constraints, ready to be tried at many roots. Immutable.
+/// A pattern with its constraints, ready to be tried at any root. Immutable.
 class CompiledPattern {
 public:
   CompiledPattern(P pattern, Constraints constraints);
 
   const PatternNode& root() const { return rootPattern.node(); }
   const Constraints& constraints() const { return demands; }
-  /// The operators a match can be rooted at.
+  /// Operators that can be the root of a match.
   llvm::ArrayRef<ir::OpName> rootOps() const { return roots; }
-  /// `MatMul/0:Softmax/0:Add`: the way from the root to a place, for messages.
+  /// Path from the root to a place, for messages: `MatMul/0:Softmax/0:Add`.
   llvm::StringRef path(const PatternNode& place) const;
 
 private:
@@ -31,14 +31,14 @@ private:
 };
 
 struct MatcherOptions {
-  /// Places tried per root before the matcher gives up, which is reported as `step-budget`.
+  /// Maximum number of places tried per root. Exceeding it is reported as `step-budget`.
   unsigned stepBudget = 100000;
 };
 
-/// Tries `pattern` with `root` as its root node. Full backtracking: a failure anywhere, constraints
-/// included, re-opens every earlier choice. Never edits the graph. When `nearMiss` is given, it
-/// receives the furthest failure of a failed attempt. `gaveUp`, when given, is set to whether the
-/// step budget ended the search; nothing is known of the root then.
+/// Tries `pattern` with `root` as its root node. Backtracking is complete: a failure anywhere,
+/// constraints included, re-opens every earlier choice. Never edits the graph. `nearMiss`, if
+/// given, receives the furthest failure of a failed attempt. `gaveUp`, if given, is set to whether
+/// the step budget ended the search; the result says nothing about the root then.
 std::optional<Match> matchAt(const CompiledPattern& pattern, ir::Node& root,
                              const MatcherOptions& options = {}, NearMiss* nearMiss = nullptr,
                              bool* gaveUp = nullptr);

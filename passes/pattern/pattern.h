@@ -56,26 +56,26 @@ struct Alternative {
   P pattern;
 };
 
-/// The result `result` of a node with this operator, these operands and these attributes. The node
-/// has no further operands (absent ones apart) and may have further attributes. Axes (`axis`,
-/// `axes`, `perm`) compare after normalization by the rank they count in (the first operand's; the
-/// result's for Unsqueeze and OneHot); an attribute that is not written has its definition's
-/// default.
+/// Result number `result` of a node with this operator, these operands and these attributes. The
+/// node has no other operands, except absent ones, and may have other attributes. Axes (`axis`,
+/// `axes`, `perm`) compare after normalization by the rank that they count in: the rank of the
+/// first operand, or of the result for Unsqueeze and OneHot. An attribute that is not written has
+/// its default value.
 P op(ir::OpName name, std::vector<P> operands, ir::AttributeList attributes = {},
      unsigned result = 0);
-/// The same with the two operands in either order.
+/// The same pattern with the two operands in either order.
 P commutative(ir::OpName name, std::vector<P> operands);
-/// Any of the alternatives, tried in order; `match.choice(tag)` says which.
+/// Any of the alternatives, tried in order; `match.choice(tag)` names the one that matched.
 P oneOf(std::string tag, std::vector<Alternative> alternatives);
-/// `with` or, when that cannot be part of a match, `without`.
+/// `with` or, if that cannot be part of a match, `without`.
 P optional(P with, P without);
-/// Captures what `pattern` matches.
+/// Captures the value that `pattern` matches.
 P bind(const Var& var, P pattern);
-/// A value with fixed contents; captures it.
+/// A value with fixed contents, captured.
 P constant(const Var& var);
-/// Any value; captures nothing.
+/// Any value, not captured.
 P any();
-/// A trailing operand that may be absent; captured only when present.
+/// A trailing operand that may be absent; it is captured if present.
 P maybe(const Var& var);
 /// The matched node's result may have readers outside the match. The rewrite must replace such a
 /// value or leave it alive.

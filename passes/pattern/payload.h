@@ -1,4 +1,4 @@
-// Payload: what a rule finds out while it checks its constraints, kept for its rewrite.
+// Payload: results of a rule's constraints that its rewrite reads.
 #pragma once
 
 namespace kvopt::pattern {

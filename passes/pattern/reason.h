@@ -9,7 +9,7 @@
 
 namespace kvopt::pattern {
 
-/// The stable, documented set of reasons. The order is that of `reasonTable`.
+/// Stable, documented reason codes, in the order of `reasonTable`.
 enum class ReasonCode {
   PatternMismatch, ///< internal to near misses: an operator, operand or attribute differs
   ShapeUnknown,
@@ -38,28 +38,31 @@ enum class ReasonCode {
   RecurrentState,
   TargetLacksFeature,
   StepBudget,
-  ValueEscapes, ///< an interior value of a match has a reader outside of it
+  ValueEscapes, ///< an interior value of a match has a reader outside the match
   MaskFillInexact,
-  CacheNotInPlace,  ///< the target would leave a cache as it is, and every step would still copy it
+  CacheNotInPlace,  ///< the target would not update a cache in place: every step would still copy
+                    ///< it
   NoCache,          ///< no attention of the model appends to a cache
-  NotLowRank,       ///< keys and values are no functions of fewer columns than they have
-  NoWindow,         ///< attention reads every row of its cache, so that none can be given up
-  ExtentFixed,      ///< what the model computes holds for one number of batch rows or tokens only
-  TokensMixed,      ///< something outside of attention depends on more than one token
-  CacheReordered,   ///< batch rows of a cache are picked by indices, as beam search does
+  NotLowRank,       ///< keys and values do not depend on fewer columns than they have
+  NoWindow,         ///< attention reads every row of its cache, so no row can be dropped
+  ExtentFixed,      ///< the results hold for one number of batch rows or tokens only
+  TokensMixed,      ///< something outside attention depends on more than one token
+  CacheReordered,   ///< indices select batch rows of a cache, as in beam search
   CacheStacked,     ///< one tensor holds the caches of several layers
   CacheTransformed, ///< attention reads something computed from the cache
-  NotSoftmax,       ///< the values are weighed by something else than one softmax for each head
-  HeadsNotGrouped,  ///< the table from query heads to key and value heads makes no equal groups
-  ScoreFunction,    ///< the scores pass through a function that fused attention does not have
-  ProbabilitiesChanged, ///< something acts on the probabilities after the softmax
-  QuantizedAttention,   ///< scores or probabilities are held in 8-bit codes
-  PositionAbsolute,     ///< positions come in otherwise than by their differences
+  NotSoftmax,       ///< the values are weighted by something other than one softmax per head
+  HeadsNotGrouped,  ///< the mapping from query heads to key and value heads does not form equal
+                    ///< groups
+  ScoreFunction,    ///< a function that fused attention lacks is applied to the scores
+  ProbabilitiesChanged, ///< the probabilities change after the softmax
+  QuantizedAttention,   ///< scores or probabilities are 8-bit codes
+  PositionAbsolute,     ///< attention depends on positions in another way than through their
+                        ///< differences
   RotationUnknown,      ///< keys or queries depend on positions in a way that is not a rotation
   HiddenRowsCarried,    ///< something other than attention reads the rows of hidden tokens
-  NameTaken,            ///< a name by which programs find caches belongs to something else
-  KeysInParts,          ///< one softmax joins the scores of several sets of keys
-  EvaluatedOtherwise,   ///< evaluation contradicts what rules made of the attention
+  NameTaken,            ///< a name that callers use to find caches belongs to something else
+  KeysInParts,          ///< one softmax spans the scores of several sets of keys
+  EvaluatedOtherwise,   ///< evaluation contradicts the attention that the rules derived
 };
 
 struct ReasonInfo {
@@ -75,10 +78,10 @@ llvm::StringRef reasonName(ReasonCode code);
 /// Why something does not apply.
 struct MatchFailure {
   ReasonCode code = ReasonCode::PatternMismatch;
-  std::string node;     ///< name of the node at fault
-  std::string expected; ///< what would have matched
-  std::string found;    ///< what is there
-  std::string hint;     ///< what the user can do; may be empty
+  std::string node;     ///< name of the node that caused the failure
+  std::string expected; ///< form that would have matched
+  std::string found;    ///< form that was found
+  std::string hint;     ///< action for the user; may be empty
 
   /// `cache-escapes at '/model/Slice_3': expected …, found …; hint: …`
   std::string str() const;

@@ -1,4 +1,4 @@
-// Rewriter: creation, replacement with the cycle check, order.
+// Rewriter: creation, replacement with the cycle check, node order.
 #include "passes/pattern/rewriter.h"
 
 #include "ir/shapes/shape_inference.h"
@@ -60,7 +60,7 @@ Node& Rewriter::create(OpName op, llvm::ArrayRef<Value*> operands,
   for (NamedAttribute& attribute : attributes)
     node.setAttribute(attribute.name, std::move(attribute.value));
   node.setName(node.result().name().str());
-  // A node whose operands contradict its definition is caught by the verifier after the pass.
+  // The verifier that runs after the pass catches operands that contradict the definition.
   llvm::consumeError(inferNode(node));
   entry.created.push_back(fmt::format("{} {}", op.str(), node.name().str()));
   createdNodes.push_back(&node);
@@ -92,7 +92,7 @@ void Rewriter::recordSources(Node& fused, llvm::ArrayRef<Node*> sources) {
 
 namespace {
 
-/// The goals' producer that stands first, if all goals are computed in one graph.
+/// The first producer of the goals in the node list, if one graph computes all goals.
 const Node* firstProducer(llvm::ArrayRef<const Value*> goals) {
   const Node* first = nullptr;
   for (const Value* goal : goals) {
@@ -112,8 +112,8 @@ bool encloses(const Graph& outer, const Graph& inner) {
   return false;
 }
 
-/// Whether nothing that the node reads can depend on a result of `first` or of what follows it:
-/// operands stand before their readers.
+/// Whether the node precedes `first`. Then no operand of the node depends on a result of `first` or
+/// of a later node, because operands precede their readers.
 bool isBefore(const Node& node, const Node& first) {
   return &node.graph() == &first.graph() ? node.comesBefore(first)
                                          : encloses(node.graph(), first.graph());
@@ -154,7 +154,7 @@ std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const
 
 namespace {
 
-/// `preferred` with what it does not know taken from `other`; both describe one tensor.
+/// `preferred`, with its unknown parts taken from `other`. Both describe one tensor.
 TensorType merged(const TensorType& preferred, const TensorType& other) {
   TensorType type = preferred;
   if (type.elementType() == ElementType::Undefined)
@@ -174,7 +174,7 @@ TensorType merged(const TensorType& preferred, const TensorType& other) {
 }
 
 void keepType(const Value& before, Value& after) {
-  // What holds inside a branch need not hold outside of it.
+  // Facts about a value inside a branch need not hold outside it.
   if (&after.graph() != &before.graph())
     return;
   if (after.isGraphInput() || after.isInitializer() || after.isGraphOutput())
@@ -194,7 +194,7 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
                           "a value of the graph that is rewritten",
                           "one of an enclosing graph, which others may read", ""};
   }
-  // Operands stand before their readers, so what stands before all that goes out depends on none.
+  // Operands precede their readers, so a value before all replaced ones depends on none of them.
   const Node* firstOutgoing = firstProducer(outgoing);
   auto standsBefore = [&](const Value& value) {
     const Node* producer = value.producer();
@@ -219,17 +219,17 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
   }
 
   replacedAny = true;
-  Node* firstReader = nullptr; // of those that stand before what they are to read
+  Node* firstReader = nullptr; // first of the readers that precede their new operands
   Node* lastRead = nullptr;
   for (const Replacement& replacement : replacements) {
     entry.replaced.push_back(replacement.before->name().str());
     Node* producer = replacement.after->producer();
     if (producer && &producer->graph() != &edited)
-      producer = nullptr; // of an enclosing graph: defined before this one begins
+      producer = nullptr; // a value of an enclosing graph, defined before this graph begins
     for (Use& use : replacement.before->uses()) {
       Node* reader = &use.user();
       touchedNodes.push_back(reader);
-      // A reader in a subgraph stands where the node that holds the subgraph stands.
+      // The position of a reader in a subgraph is that of the node that holds the subgraph.
       while (&reader->graph() != &edited && reader->graph().parentNode())
         reader = reader->graph().parentNode();
       if (!producer || &reader->graph() != &edited || !reader->comesBefore(*producer))
@@ -268,7 +268,7 @@ void restoreOrder(Graph& graph) {
 }
 
 void restoreOrder(Node& first, Node& last) {
-  // Kahn's algorithm; among the nodes that are ready, the one that stood first goes first.
+  // Kahn's algorithm. Ready nodes keep their previous relative order.
   Graph& graph = first.graph();
   Node* const after = graph.nodeAfter(last);
   std::vector<Node*> nodes;

@@ -25,21 +25,22 @@ struct Journal {
   unsigned applications(llvm::StringRef rule) const;
 };
 
-/// From the name of each node that exists thanks to a raising rule, also when other rules replaced
-/// it since, to the root that the first of those rules was applied at. Linear in the journal.
+/// Map from the name of each node that results from a raising rule, also if other rules replaced it
+/// later, to the root at which the first of those rules was applied. The cost is linear in the
+/// journal.
 llvm::StringMap<std::string> raisedRoots(const Journal& journal,
                                          llvm::function_ref<bool(llvm::StringRef rule)> isRaising);
 
 /// Metadata keys of nodes that rules create.
 inline constexpr const char* ruleMetadataKey = "kvopt.rule";
 inline constexpr const char* sourceMetadataKey = "kvopt.from";
-/// Of an ai.kvopt::Sdpa: how evaluation contradicts it.
+/// Metadata key of an ai.kvopt::Sdpa that says how evaluation contradicts it.
 inline constexpr const char* contradictionMetadataKey = "kvopt.contradiction";
 
-/// Edits the graph for one match of one rule (or one site of one target).
+/// Edits the graph for one match of one rule, or for one site of one target.
 class Rewriter {
 public:
-  /// `rootName` is what the journal calls the place.
+  /// `rootName` is the name of the root in the journal.
   Rewriter(ir::Graph& graph, std::string ruleName, Journal& journal, llvm::StringRef rootName = "");
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
@@ -47,40 +48,41 @@ public:
 
   ir::Graph& graph() const { return edited; }
 
-  /// A new node after the last of its operands' producers, with inferred result types. Its results
-  /// get fresh names from `hint`.
+  /// Creates a node after the last producer of its operands and infers its result types. Its
+  /// results get fresh names from `hint`.
   ir::Node& create(ir::OpName op, llvm::ArrayRef<ir::Value*> operands,
                    std::vector<ir::NamedAttribute> attributes = {}, unsigned resultCount = 1,
                    llvm::StringRef hint = "");
-  /// A new node with the operator and copies of the attributes of `like`.
+  /// Creates a node with the operator and copies of the attributes of `like`.
   ir::Node& createLike(const ir::Node& like, llvm::ArrayRef<ir::Value*> operands,
                        llvm::StringRef hint = "");
-  /// A new constant.
+  /// Creates a constant.
   ir::Value& constant(llvm::StringRef hint, ir::TensorRef data);
 
-  /// Names the nodes that `fused` stands for in its metadata, with the rule.
+  /// Records the rule and the names of the nodes that `fused` replaces in the metadata of `fused`.
   void recordSources(ir::Node& fused, llvm::ArrayRef<ir::Node*> sources);
 
   struct Replacement {
     ir::Value* before;
     ir::Value* after;
   };
-  /// Makes all readers of each `before` read its `after`. Refuses, without an edit, if a value that
-  /// is to come in would depend on one that goes out: the reason is `would-create-cycle` with the
-  /// path. Readers that stand too early in the node list are moved. What is known of the type of
-  /// `before` is kept where the type of `after` says less; outputs keep their declared type.
+  /// Makes all readers of each `before` read its `after`. If a new value would depend on a replaced
+  /// one, it refuses without an edit and gives the reason `would-create-cycle` with the path.
+  /// Readers that come too early in the node list are moved. The known type of `before` is kept
+  /// where the type of `after` is less specific; outputs keep their declared type.
   std::optional<MatchFailure> replace(llvm::ArrayRef<Replacement> replacements);
   std::optional<MatchFailure> replace(ir::Value& before, ir::Value& after) {
     return replace({{&before, &after}});
   }
 
-  /// Takes back the nodes and constants this rewriter created that nobody reads; for a rewrite that
-  /// gives up.
+  /// Erases the unused nodes and constants that this rewriter created, for a rewrite that gives up.
   void discard();
 
-  /// Nodes created by this rewriter, and readers of what it replaced: where rules may match anew.
+  /// Nodes created by this rewriter, and readers of the values it replaced: rules may match there
+  /// again.
   llvm::ArrayRef<ir::Node*> touched() const { return touchedNodes; }
-  /// Producers of what this rewriter replaced: dead where nobody else reads them.
+  /// Producers of the values that this rewriter replaced. They are dead if they have no other
+  /// readers.
   llvm::ArrayRef<ir::Node*> outdated() const { return outdatedNodes; }
 
 private:
@@ -94,18 +96,19 @@ private:
   bool replacedAny = false;
 };
 
-/// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
-/// included); empty when `from` does not depend on them. Costs what stands between the first of the
-/// goals and `from` in the node list.
+/// A path of values from `from` back to any of `goals` along operands, including captures of
+/// subgraphs; empty if `from` does not depend on them. The cost is linear in the number of nodes
+/// between the first of the goals and `from` in the node list.
 std::vector<const ir::Value*> dependencyPath(const ir::Value& from,
                                              llvm::ArrayRef<const ir::Value*> goals);
 
-/// Restores "operands before readers" with the fewest surprises: nodes keep their relative order
-/// where dependencies allow. Requires an acyclic graph.
+/// Restores the order "operands before readers". Nodes keep their relative order where dependencies
+/// allow. The graph must be acyclic.
 void restoreOrder(ir::Graph& graph);
 
-/// The same where only readers from `first` on stand before what they read, and only what stands up
-/// to `last` is read too early. Costs what stands between the two.
+/// The same for a graph in which only readers from `first` on precede their operands, and only
+/// nodes up to `last` are read too early. The cost is linear in the number of nodes between the
+/// two.
 void restoreOrder(ir::Node& first, ir::Node& last);
 
 } // namespace kvopt::pattern

@@ -1,4 +1,4 @@
-// Rule: a pattern, constraints and a rewrite; one file each under passes/rules.
+// Rule: a pattern, constraints and a rewrite. Each rule is one file in passes/rules.
 #pragma once
 
 #include "passes/pattern/constraints.h"
@@ -8,7 +8,7 @@
 
 namespace kvopt::pattern {
 
-/// What a rule is for; passes run the rules of one group.
+/// Purpose of a rule. A pass runs the rules of one group.
 enum class RuleGroup {
   Normalize, ///< fewer spellings of the same thing
   Raise,     ///< attention in any spelling → ai.kvopt::Sdpa
@@ -17,21 +17,21 @@ enum class RuleGroup {
 
 llvm::StringRef ruleGroupName(RuleGroup group);
 
-/// Stateless: `rewrite` learns everything from the match. What constraints find out for it goes
-/// into a Payload of the match.
+/// A rewrite rule. Rules are stateless: `rewrite` reads everything from the match, and constraints
+/// pass results to it in a Payload of the match.
 class Rule {
 public:
   virtual ~Rule() = default;
-  /// Kebab case, the file's stem: `strip-gqa-broadcast`.
+  /// Kebab case; the stem of the file: `strip-gqa-broadcast`.
   virtual llvm::StringRef name() const = 0;
   virtual RuleGroup group() const = 0;
   virtual P pattern() const = 0;
   virtual void constraints(Constraints&) const {}
-  /// Replaces the root. A failure (a cycle) must leave the graph as it was.
+  /// Replaces the root. On failure (a cycle) the graph must be unchanged.
   virtual std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const = 0;
 };
 
-/// All rules. Filled once, then read only.
+/// All rules. Filled once, then read-only.
 class RuleRegistry {
 public:
   struct Entry {
@@ -39,7 +39,7 @@ public:
     std::unique_ptr<CompiledPattern> pattern;
   };
 
-  /// The name must be new.
+  /// Adds a rule. Its name must be new.
   void add(std::unique_ptr<Rule> rule);
   llvm::ArrayRef<Entry> all() const { return entries; }
   const Entry* find(llvm::StringRef name) const;

@@ -1,4 +1,4 @@
-// The work list behind applyRules.
+// The work list of applyRules.
 #include "passes/pattern/rule_driver.h"
 
 #include "support/diagnostic.h"
@@ -24,7 +24,8 @@ public:
   llvm::Expected<RuleDriverResult> run() {
     uint64_t bound = 0;
     size_t before = 0;
-    // An edit can make a rule match several nodes further on, so a quiet sweep ends the work.
+    // An edit can make a rule match several nodes away, so only a sweep without matches ends the
+    // loop.
     do {
       before = applied.size();
       for (Node& node : graph.nodes())
@@ -40,7 +41,7 @@ public:
 
 private:
   llvm::Error workOff(uint64_t bound) {
-    // Indexed, because the queue grows while it is worked off.
+    // Indexed, because the queue grows during the loop.
     for (size_t next = 0; next < queue.size(); ++next) {
       Node* node = queue[next];
       if (!node)
@@ -131,7 +132,7 @@ private:
   }
 
   llvm::Error doesNotEnd() const {
-    // Rules that came to an end did so early on.
+    // Rules that terminated were applied only in the first half.
     llvm::SmallVector<const RuleRegistry::Entry*, 4> turning;
     for (size_t i = applied.size() / 2; i < applied.size(); ++i)
       if (!llvm::is_contained(turning, applied[i]))
@@ -153,8 +154,8 @@ private:
   const RuleDriverOptions& options;
   llvm::DenseMap<OpName, llvm::SmallVector<const RuleRegistry::Entry*, 4>> byRoot;
   std::vector<Node*> queue;
-  llvm::DenseMap<Node*, size_t> queued;            // node → its place in the queue
-  std::vector<const RuleRegistry::Entry*> applied; // in order
+  llvm::DenseMap<Node*, size_t> queued;            // node → its index in the queue
+  std::vector<const RuleRegistry::Entry*> applied; // in order of application
   RuleDriverResult result;
 };
 
@@ -172,7 +173,7 @@ applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*>
   llvm::Expected<RuleDriverResult> result = applyRules(graph, rules, journal, options);
   if (!result)
     return result;
-  // Rules erase nodes of the graph they work on and of enclosing ones, never the holder.
+  // Rules erase nodes of the current graph and of enclosing graphs, never the node that holds it.
   if (!graph.hasSubgraphs())
     return result;
   for (Node& node : graph.nodes())

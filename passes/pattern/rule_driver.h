@@ -1,4 +1,4 @@
-// The rule driver: applies rules to a fixpoint.
+// The rule driver: applies rules until none matches.
 #pragma once
 
 #include "passes/pattern/explain.h"
@@ -12,30 +12,31 @@ struct RuleDriverOptions {
   MatcherOptions matcher;
   /// Applications allowed per node of the graph before the driver gives up.
   unsigned applicationsPerNode = 16;
-  /// Where near misses go; null when nobody listens.
+  /// Receives near misses; null to drop them.
   NearMissList* nearMisses = nullptr;
-  /// Roots, as the journal calls them, at which no rule of group Raise may be applied; may be null.
+  /// Roots, by their names in the journal, at which no rule of group Raise may be applied; may be
+  /// null.
   const llvm::StringSet<>* leftAlone = nullptr;
 };
 
 struct RuleDriverResult {
   unsigned applications = 0;
-  /// Attempts that the step budget ended; the rules may have missed something there.
+  /// Number of attempts that reached the step budget; rules may have missed matches there.
   unsigned gaveUp = 0;
   bool changed() const { return applications != 0; }
 };
 
 /// Applies `rules` to every node of `graph` until none matches. Rules are indexed by root operator
 /// and tried in the given order; after an application the nodes around it are tried again. Matched
-/// nodes that nobody reads any more are erased. Subgraphs are not entered. Fails when the bound is
-/// reached; the error names the rules that kept being applied.
+/// nodes without readers are erased. Subgraphs are not entered. Fails if the bound is reached; the
+/// error names the rules that were applied repeatedly.
 llvm::Expected<RuleDriverResult> applyRules(ir::Graph& graph,
                                             llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                                             Journal& journal,
                                             const RuleDriverOptions& options = {});
 
 /// The same for the graph and then, depth first, for every subgraph. In a subgraph a rule also sees
-/// what the enclosing graphs compute; new nodes stand in the subgraph.
+/// the values of the enclosing graphs; new nodes are placed in the subgraph.
 llvm::Expected<RuleDriverResult>
 applyRulesWithSubgraphs(ir::Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                         Journal& journal, const RuleDriverOptions& options = {});

@@ -1,4 +1,4 @@
-// Shape vectors: constants where extents are fixed, Shape of a graph input elsewhere.
+// Shape vectors: constants where extents are fixed, otherwise the Shape of a graph input.
 #include "passes/pattern/shape_builder.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -8,12 +8,12 @@ using namespace ir;
 
 namespace {
 
-/// Deeper polynomials are not worth the nodes.
+/// Maximum depth of a polynomial; deeper ones cost too many nodes.
 constexpr unsigned maxPolynomialDepth = 8;
-/// Readers of an input that are searched for a Shape to use again.
+/// Maximum number of readers of an input that are searched for a reusable Shape.
 constexpr unsigned maxSearchedReaders = 64;
 
-/// The axes of `wide` that are 1 and without which it is `narrow`; nullopt if there are none such.
+/// Axes of extent 1 whose removal turns `wide` into `narrow`; nullopt if no such axes exist.
 std::optional<std::vector<int64_t>> insertedUnits(llvm::ArrayRef<Dim> narrow,
                                                   llvm::ArrayRef<Dim> wide) {
   if (narrow.size() >= wide.size())
@@ -53,7 +53,7 @@ Value* ShapeBuilder::shapeEntry(Value& input, unsigned axis) {
     Node& reader = use.user();
     if (&reader.graph() == &graph && reader.is("Shape") && reader.intAttr("start", 0) == start &&
         reader.intAttr("end", 0) == start + 1) {
-      // It needs the input only: at the front everything may read it.
+      // The Shape depends on the input only, so at the front of the graph every node may read it.
       if (&reader != graph.firstNode())
         graph.moveBefore(reader, graph.firstNode());
       return &reader.result();
@@ -67,7 +67,7 @@ Value* ShapeBuilder::shapeEntry(Value& input, unsigned axis) {
 }
 
 Value* ShapeBuilder::readInput(const Dim& extent) {
-  // A branch sees the inputs of the graphs around it, too.
+  // A branch also sees the inputs of the enclosing graphs.
   for (const Graph* graph = &rewriter.graph(); graph;
        graph = graph->parentNode() ? &graph->parentNode()->graph() : nullptr)
     for (const std::unique_ptr<Value>& input : graph->inputs()) {
@@ -164,7 +164,7 @@ Value* ShapeBuilder::reshape(Value& data, llvm::ArrayRef<Dim> extents, llvm::Str
   if (type.hasRank())
     if (auto removed = insertedUnits(extents, type.shape()))
       return changeUnits("Squeeze", data, *removed, hint);
-  // What to write where, for a Reshape without `allowzero`.
+  // Entries of the shape operand of a Reshape without `allowzero`.
   Shape entries;
   llvm::SmallVector<size_t, 4> open;
   bool othersPositive = true;
@@ -182,7 +182,7 @@ Value* ShapeBuilder::reshape(Value& data, llvm::ArrayRef<Dim> extents, llvm::Str
   bool isInferred = open.size() == 1 && othersPositive;
   if (isInferred)
     entries[open.front()] = Dim::fixed(-1);
-  // An entry read at run time may be 0, which must then mean 0.
+  // An entry that is read at run time may be 0 and must then mean the extent 0.
   bool allowsZero = !isInferred && !open.empty() && rewriter.graph().opsetVersion() >= 14;
   if (allowsZero)
     entries.assign(extents.begin(), extents.end());

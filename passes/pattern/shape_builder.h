@@ -5,28 +5,26 @@
 
 namespace kvopt::pattern {
 
-/// Builds shapes from constants and from extents of graph inputs, on which nothing in a graph can
-/// be depended on in a circle. One object serves one rewrite; nodes are created through `rewriter`.
-/// Results are null, with nothing left behind but unread nodes, where an extent is no polynomial in
-/// symbols that are extents of graph inputs.
+/// Builds shapes from constants and from extents of graph inputs, which cannot create a cycle. One
+/// object serves one rewrite; nodes are created through `rewriter`. A result is null if an extent
+/// is not a polynomial in symbols that are extents of graph inputs; then only unread nodes remain.
 class ShapeBuilder {
 public:
   explicit ShapeBuilder(Rewriter& graphRewriter) : rewriter(graphRewriter) {}
 
-  /// int64[extents.size()], as Expand takes it.
+  /// int64[extents.size()], the form that Expand takes.
   ir::Value* vector(llvm::ArrayRef<ir::Dim> extents);
 
-  /// `data` under another shape with as many elements; `data` itself if it provably has that shape.
-  /// An Unsqueeze or Squeeze where that will do; else a Reshape, in which an extent that stands at
-  /// the same axis of `data` is copied (0) and one extent is inferred (-1) where all others are
-  /// positive for sure.
+  /// `data` with another shape of the same size; `data` itself if it provably has that shape. Uses
+  /// an Unsqueeze or Squeeze if possible. Otherwise it uses a Reshape that copies an extent (0)
+  /// from the same axis of `data` and infers one extent (-1) if all others are provably positive.
   ir::Value* reshape(ir::Value& data, llvm::ArrayRef<ir::Dim> extents, llvm::StringRef hint = "");
 
   /// `data` broadcast to `extents`; `data` itself if it provably has that shape.
   ir::Value* expand(ir::Value& data, llvm::ArrayRef<ir::Dim> extents, llvm::StringRef hint = "");
 
 private:
-  /// Unsqueeze or Squeeze.
+  /// Adds or removes axes of extent 1 with an Unsqueeze or Squeeze.
   ir::Value* changeUnits(const char* op, ir::Value& data, std::vector<int64_t> axes,
                          llvm::StringRef hint);
   /// int64[1].
@@ -38,7 +36,7 @@ private:
   llvm::SmallVector<std::pair<ir::Dim, ir::Value*>, 4> made;
 };
 
-/// Same rank, and every extent provably equal.
+/// Whether the ranks are equal and every pair of extents is provably equal.
 bool isKnownSameShape(llvm::ArrayRef<ir::Dim> a, llvm::ArrayRef<ir::Dim> b);
 
 } // namespace kvopt::pattern

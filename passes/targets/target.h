@@ -1,4 +1,4 @@
-// Target: writes recovered attention in the form one engine runs; one file each under targets.
+// Target: writes recovered attention in the form of one engine. Each target is one file in targets.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -13,96 +13,97 @@
 
 namespace kvopt::targets {
 
-/// The opset of ONNX's own domain that every target needs at least.
+/// Minimum opset of ONNX's own domain for every target.
 inline constexpr int64_t oldestTargetOpset = 13;
 
 class Target {
 public:
   virtual ~Target() = default;
-  /// The word after `--to`.
+  /// The value of `--to`.
   virtual llvm::StringRef name() const = 0;
   virtual llvm::StringRef summary() const = 0;
-  /// The number that is taken where none follows the name, as in `blocks:512`: rows of a block, or
-  /// tokens of a step. 0: none may follow.
+  /// Default for the number after the name, as in `blocks:512`: rows of a block, or tokens of a
+  /// step. 0 if the target takes no number.
   virtual int64_t defaultSize() const { return 0; }
-  /// Whether caches are written for a number of tokens that has to be given.
+  /// Whether the user must give a number of tokens for the caches.
   virtual bool needsCapacity() const { return false; }
-  /// Whether attention has a state between tiles, whose element type may be chosen.
+  /// Whether attention has a state between tiles whose element type the user may choose.
   virtual bool hasTileState() const { return false; }
-  /// Whether the target serves to update caches in place, so that it has nothing to do for a model
-  /// in which no attention appends to a cache.
+  /// Whether the target updates caches in place. Such a target has nothing to do for a model in
+  /// which no attention appends to a cache.
   virtual bool isForCaches() const { return true; }
-  /// Whether a site that the target takes is one that the target serves for; where it has none in a
-  /// model, it has nothing to do there.
+  /// Whether lowering the site serves the target's purpose. A target has nothing to do for a model
+  /// without such a site.
   virtual bool serves(const analysis::AttentionSite& site) const;
-  /// Why the target has nothing to do at a site that it could take.
+  /// Reason why the target has nothing to do at a site that it could lower.
   virtual pattern::MatchFailure nothingToDo(const analysis::AttentionSite& site) const;
-  /// Whether the target can take sites of which several read one cache.
+  /// Whether the target can lower several sites that read one cache.
   virtual bool takesSharedCaches() const { return false; }
-  /// Whether keys and values that are expanded from rows of fewer columns are replaced by those
+  /// Whether keys and values that are expanded from rows with fewer columns are replaced by those
   /// rows before sites are lowered.
   virtual bool compressesCaches() const { return false; }
-  /// Whether rows of caches are codes, which stand for other numbers than the model's.
+  /// Whether the target quantizes the rows of caches.
   virtual bool quantizesCaches() const { return false; }
-  /// Whether the target can take caches that hold codes whose scales are constants.
+  /// Whether the target can lower quantized caches whose scales are constants.
   virtual bool takesCodes() const { return false; }
-  /// Whether what the target computes for padding, where a row sees no key, need not be what the
-  /// model computes there.
+  /// Whether results for padding rows that see no key may differ from the model's.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }
-  /// The opset of ONNX's own domain that brought the operators which the target writes. Older
-  /// models are brought to it.
+  /// Opset of ONNX's own domain that introduced the operators of the target. Older models are
+  /// converted to it.
   virtual int64_t opset() const { return oldestTargetOpset; }
-  /// nullopt if the target can take the model around its sites, otherwise why not: an operator that
-  /// cannot be brought to `opset`.
+  /// nullopt if the target supports the model apart from its sites; otherwise the reason: an
+  /// operator that cannot be converted to `opset`.
   std::optional<pattern::MatchFailure> supportsModel(const ir::Model& model) const;
-  /// Brings a supported model to `opset`; before its sites are found.
+  /// Converts a supported model to `opset`, before its sites are found.
   llvm::Error prepare(ir::Model& model) const;
-  /// nullopt if the target can take the site, otherwise why not.
+  /// nullopt if the target supports the site; otherwise the reason.
   virtual std::optional<pattern::MatchFailure> supports(const analysis::AttentionSite& site,
                                                         const ir::Model& model) const = 0;
-  /// Lowers all given sites (each supported) and describes the result. The graph is left complete:
-  /// shape readers of caches rewired, functions and opset imports added.
+  /// Lowers all given sites, each of which must be supported, and describes the result. The graph
+  /// is complete afterwards: shape readers of caches are rewired, functions and opset imports
+  /// added.
   virtual llvm::Expected<ir::Manifest> lower(ir::Model& model,
                                              llvm::ArrayRef<analysis::AttentionSite*> sites,
                                              const LowerOptions& options,
                                              pattern::Journal& journal) const = 0;
 };
 
-/// For each of a model's sites why `target` refuses it, or nullopt where it takes it: what the site
-/// or the model lacks, or that none of the sites the target takes appends to a cache. `reorder` is
-/// the input that says which row of the caches each batch row continues, or empty: the rows of a
-/// target that changes what padding leaves in them must stay where they are.
+/// For each site of a model, the reason why `target` refuses it, or nullopt if it takes the site.
+/// The reason is a property that the site or the model lacks, or that none of the sites that the
+/// target takes appends to a cache. `reorder` is the input that selects the cache row that each
+/// batch row continues, or empty. A target that changes the results for padding refuses such an
+/// input, because its rows must keep their places.
 std::vector<std::optional<pattern::MatchFailure>> refusals(const Target& target,
                                                            const analysis::SiteList& sites,
                                                            const ir::Model& model,
                                                            const std::string& reorder = "");
 
-/// Why a form that leaves the rows of hidden tokens undefined is refused: something other than
-/// attention carries rows to other tokens. nullopt where nothing does.
+/// Reason to refuse a form that leaves the rows of hidden tokens undefined: something other than
+/// attention carries rows to other tokens. nullopt if nothing does.
 std::optional<pattern::MatchFailure> carriedHiddenRows(const ir::Graph& graph,
                                                        const analysis::SiteList& sites);
 
 class TargetRegistry;
 
-/// Leaves in the hints what applies: a target that a part of a hint names takes the site, and where
-/// a hint says to choose a target, one that serves to update caches takes it. `failures` are those
-/// of `refusals` for one target.
+/// Removes the parts of hints that do not apply. A part that names a target stays if that target
+/// takes the site; advice to choose a target stays if one that updates caches in place takes it.
+/// `failures` is the result of `refusals` for one target.
 void keepApplicableHints(llvm::MutableArrayRef<std::optional<pattern::MatchFailure>> failures,
                          const analysis::SiteList& sites, const ir::Model& model,
                          const TargetRegistry& registry, const std::string& reorder = "");
 
-/// What stands after `--to`.
+/// A parsed value of `--to`.
 struct TargetChoice {
   const Target* target;
   int64_t size; ///< LowerOptions::size
 };
 
-/// All targets, in the order of their names. Filled once, then read only.
+/// All targets, ordered by name. Filled once, then read-only.
 class TargetRegistry {
 public:
   void add(std::unique_ptr<Target> target);
   const Target* find(llvm::StringRef name) const;
-  /// Of `NAME` or, where the target takes it, `NAME:SIZE`.
+  /// Parses `NAME` or, if the target takes a size, `NAME:SIZE`.
   llvm::Expected<TargetChoice> choose(llvm::StringRef text) const;
   llvm::ArrayRef<std::unique_ptr<Target>> all() const { return targets; }
 
@@ -113,37 +114,37 @@ private:
 /// Every target under passes/targets (generated).
 void registerAll(TargetRegistry& registry);
 
-/// The manifest's entry of a cache as its past input is declared now: present's name and
+/// Manifest entry of a cache as its past input is declared at present. The name of the present and
 /// `oneBuffer` are those of an unrewritten model.
 ir::ManifestCache describeCache(const analysis::SiteCache& cache, unsigned layer,
                                 ir::CacheRole role);
 
-/// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
-/// and whatever else goes through a model from an input to an output as a cache does, found by data
-/// flow alone (passes/analysis/cache/driven_caches.h); and what to feed its other inputs, as far as
-/// their names do not say (passes/analysis/interface/input_roles.h), by what read them before
-/// operators were rewritten.
+/// Manifest of a model whose caches have the exporter's form. It lists the caches of `sites`, and
+/// all other state that the model passes from an input to an output as it does a cache, found by
+/// data flow alone (passes/analysis/cache/driven_caches.h). For the other inputs it says what to
+/// feed where their names do not (passes/analysis/interface/input_roles.h), based on their readers
+/// before operators were rewritten.
 ir::Manifest exportedManifest(const ir::Graph& graph, llvm::ArrayRef<analysis::AttentionSite> sites,
                               const analysis::InterfaceFacts& interface);
 
-/// Says in the manifest which caches are seen through a window, and how wide it is: as wide as that
-/// of the reader that sees most.
+/// Records in the manifest which caches are read through a window, and its width: that of the
+/// reader with the widest window.
 void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 
-/// Says of the input that picks batch rows of the caches, which no node reads any more, what it is;
-/// an empty name is none.
+/// Records the role of the input that selects batch rows of the caches. No node reads this input
+/// any more; an empty name means there is none.
 void addReorder(const ir::Graph& graph, const std::string& input, ir::Manifest& manifest);
 
-/// Says in the manifest how cached rows can be moved to other positions; nothing where that is not
-/// known. Caches that the model keeps as rows before a function of them, by their inputs in
-/// `unattended`, hold no rotation.
+/// Records in the manifest how cached rows can be moved to other positions; nothing if that is not
+/// known. Caches in `unattended`, by their inputs, hold rows to which the model still applies a
+/// function; they hold no rotation.
 void noteRotations(const std::optional<analysis::ContextRotations>& rotations,
                    const llvm::StringSet<>& unattended, ir::Manifest& manifest);
 
-/// Says in the manifest which layers read the cache of another one.
+/// Records in the manifest which layers read the cache of another layer.
 void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 
-/// Adds an input that is fed whether there is a past, unless the manifest has it.
+/// Adds an input that says whether there is a past, unless the manifest has it.
 void addFlag(const analysis::PastFlag& flag, ir::Manifest& manifest);
 
 } // namespace kvopt::targets

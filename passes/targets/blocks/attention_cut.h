@@ -1,5 +1,4 @@
-// AttentionCut: where a decoder whose attention is in tiles is cut into parts, and what its tiles
-// are.
+// AttentionCut: cuts a decoder with tiled attention into parts and tiles.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -12,31 +11,32 @@
 
 namespace kvopt::targets {
 
-/// Parts are run one after another, with attention between them. What is computed of constants and
-/// extents alone is in every part that needs it, so that an engine that knows the extents folds it;
-/// everything else is computed once, in the first part that can, and given to later ones.
+/// Parts run one after another, with attention between them. A value computed from constants and
+/// extents alone is in every part that needs it, so that an engine that knows the extents folds it.
+/// Every other value is computed once, in the first part that can compute it, and passed to later
+/// parts.
 class AttentionCut {
 public:
   /// The model must outlive the cut and not change. `manifest` lists the blocks of its caches,
-  /// whose extents are fixed. Fails for tiles that are not in one chain from block to block for
-  /// each attention.
+  /// whose extents are fixed. Fails unless the tiles of each attention form one chain from block to
+  /// block.
   static llvm::Expected<AttentionCut> create(const ir::Model& model, const ir::Manifest& manifest,
                                              ir::ElementType state);
 
-  /// How the pieces are put together; their files have no names.
+  /// Description of how the pieces fit together; their files have no names.
   const ir::ManifestTiles& description() const { return tiles; }
 
   SubmodelBoundary part(size_t index) const;
   SubmodelBoundary tile(size_t index) const;
 
 private:
-  /// The cache that has a block, and the block's place there, by the block's name.
+  /// Map from a block's name to its cache and its index there.
   using BlockPlaces = llvm::StringMap<std::pair<const ir::ManifestCache*, size_t>>;
   /// The tiles of one attention, first to last.
   using Chain = std::vector<const ir::Node*>;
   struct Part {
     llvm::SetVector<const ir::Value*> outputs;
-    llvm::SetVector<const ir::Value*> inputs; ///< that other parts and tiles give
+    llvm::SetVector<const ir::Value*> inputs; ///< values from other parts and tiles
   };
 
   explicit AttentionCut(const ir::Graph& cutGraph) : graph(cutGraph) {}
@@ -54,19 +54,19 @@ private:
   const ir::Graph& graph;
   ir::ManifestTiles tiles;
   std::vector<Chain> chains;
-  /// The part that gives a value; of the result of an attention, the first that may read it.
-  /// Inputs and constants are in all.
+  /// The part that computes a value; for the result of an attention, the first part that may read
+  /// it. Inputs and constants belong to all parts.
   llvm::DenseMap<const ir::Value*, int64_t> stages;
   llvm::DenseSet<const ir::Node*> recomputed;
-  llvm::DenseSet<const ir::Value*> results; ///< of attentions
+  llvm::DenseSet<const ir::Value*> results; ///< results of attentions
   std::vector<Part> parts;
-  /// A tile of each kind; whether it takes blocks as caches have them.
+  /// One tile of a kind, and whether tiles of the kind read blocks in the caches' layout.
   struct Kind {
     const ir::Node* tile;
     bool takesBlocks;
   };
   std::vector<Kind> kinds;
-  llvm::StringMap<size_t> kindNumbers; ///< by what tiles of a kind have in common
+  llvm::StringMap<size_t> kindNumbers; ///< keyed by the properties that tiles of a kind share
 };
 
 } // namespace kvopt::targets

@@ -1,4 +1,4 @@
-// BlockLowering: writes caches as blocks, each an input of its own.
+// BlockLowering: splits caches into blocks, each of which is an input.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -11,43 +11,43 @@
 
 namespace kvopt::targets {
 
-/// Rows of a block, unless told otherwise.
+/// Default number of rows of a block.
 inline constexpr int64_t defaultBlockSize = 1024;
 
-/// Why the caches of a site cannot be blocks, whatever attends over them; nullopt if they can, or
-/// if the site has none that grow and can stay as it is.
+/// Reason why the caches of a site cannot be blocks, whatever attention reads them; nullopt if they
+/// can, or if the site has no growing caches and can remain as it is.
 std::optional<pattern::MatchFailure> blocksObstacle(const analysis::AttentionSite& site);
 
-/// Whether each block of the site's caches can go to attention by itself, without being joined with
-/// others first.
+/// Whether attention can read each block of the site's caches separately, without joining blocks
+/// first.
 bool takesBlocksApart(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model, none of which has a blocksObstacle. What attends over the blocks is
-/// for derived classes.
+/// Lowers sites of one model, none of which has a blocksObstacle. Derived classes write the
+/// attention over the blocks.
 class BlockLowering {
 public:
   BlockLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
                 std::string targetName);
   virtual ~BlockLowering() = default;
 
-  /// Fails without a capacity: it says how many blocks there are.
+  /// Fails without a capacity, which determines the number of blocks.
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 protected:
-  /// The inputs that one cache has become.
+  /// The inputs that replace one cache.
   using Blocks = std::vector<ir::Value*>;
 
-  /// Before any edit, where a cache will be split: whether so many blocks are too many.
+  /// Fails if that number of blocks is too large. Called before any edit, if a cache will be split.
   virtual llvm::Error checkBlockCount(int64_t) const { return llvm::Error::success(); }
-  /// The rows of each block: symbols that the model does not use, the same in all caches.
+  /// Number of rows of each block: symbols that the model does not use, the same for all caches.
   virtual std::vector<ir::Dim> rowsOfBlocks();
-  /// Writes attention over keys and values in one piece.
+  /// Writes attention over keys and values that are not split.
   virtual llvm::Error attend(analysis::AttentionSite& site) = 0;
-  /// Writes a site whose caches are to be split.
+  /// Writes a site whose caches are split.
   virtual llvm::Error attendToBlocks(analysis::AttentionSite& site);
-  /// Completes the manifest, of a graph without dead nodes.
+  /// Completes the manifest of a graph without dead nodes.
   virtual llvm::Error describeVariants() { return llvm::Error::success(); }
-  /// The model's imports, before and after lowering; it had the version `irVersion`.
+  /// Set the model's imports before and after lowering; `irVersion` is the model's version before.
   virtual void prepareModel() {}
   virtual void finishModel(int64_t /*irVersion*/) {}
 

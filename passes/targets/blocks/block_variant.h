@@ -6,20 +6,20 @@
 
 namespace kvopt::targets {
 
-/// The metadata entry with the name of the constant, int64 [1], that says how many rows all blocks
-/// of a cache have together.
+/// Metadata key for the name of the constant, int64 [1], that holds the total number of rows in all
+/// blocks of a cache.
 inline constexpr const char* pastRowsKey = "kvopt.past_rows";
-/// The metadata entry of a variant: how many blocks of each cache it has.
+/// Metadata key, in a variant, for the number of blocks of each cache.
 inline constexpr const char* pastBlocksKey = "kvopt.past_blocks";
 
-/// A node that reads an extent of a block which no other input has: the model cannot do without
-/// any. Null if none does.
+/// A node that reads an extent of a block that no other input has, so that the model needs this
+/// block; null if there is none.
 const ir::Node* readerOfBlockExtents(const ir::Graph& graph, const ir::Manifest& manifest);
 
-/// Leaves the first `blocks` blocks of each cache, as one of the manifest's variants has them: the
-/// inputs of the others and what was joined from them go. The model has at least as many. It is
-/// no longer one that `manifest`, which is taken out of its metadata, drives by itself. Fails where
-/// that is none of a model in blocks of fixed extents; the model is then to be thrown away.
+/// Keeps the first `blocks` blocks of each cache, a number that one of the manifest's variants has;
+/// removes the inputs of all others and the values joined from them. The model must have at least
+/// that many blocks. `manifest` no longer drives the result by itself and is removed from its
+/// metadata. Fails if the manifest has no such variant; the caller must then discard the model.
 llvm::Error keepPastBlocks(ir::Model& model, const ir::Manifest& manifest, int64_t blocks);
 
 } // namespace kvopt::targets

@@ -1,5 +1,4 @@
-// FixedBlocks: caches in blocks whose extents are fixed, so that rows at their end may be no
-// tokens.
+// FixedBlocks: caches in blocks with fixed extents, whose last rows may not be tokens.
 #pragma once
 
 #include "passes/targets/blocks/spelled_blocks.h"
@@ -7,10 +6,10 @@
 
 namespace kvopt::targets {
 
-/// nullopt if FixedBlocks can write the site, otherwise why not.
+/// nullopt if FixedBlocks can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsFixedBlocks(const analysis::AttentionSite& site);
 
-/// The length input says how many rows of all blocks are tokens, and masks hide the others.
+/// The length input holds the number of valid rows in all blocks; masks hide the other rows.
 class FixedBlocks : public SpelledBlocks {
 public:
   using SpelledBlocks::SpelledBlocks;
@@ -19,10 +18,10 @@ protected:
   std::vector<ir::Dim> rowsOfBlocks() override;
   ir::Value& spell(const analysis::AttentionSite& site, pattern::Rewriter& rewriter) override;
 
-  /// How keys lie of a site that grows.
+  /// Layout of the keys of a site that grows.
   GappedKeys gappedKeys() { return {&length->value(), pastRows}; }
 
-  /// int64 [1]: the rows of all blocks; null where no cache is split.
+  /// int64 [1]: total number of rows in all blocks; null if no cache is split.
   ir::Value* pastRows = nullptr;
 };
 

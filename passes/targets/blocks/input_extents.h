@@ -1,4 +1,4 @@
-// InputExtents: extents that a graph computes with, taken from its inputs.
+// InputExtents: extents that a graph computes with, read from its inputs.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,18 +10,18 @@
 
 namespace kvopt::targets {
 
-/// The extents that a Shape node reads; none where they are not known.
+/// Extents that a Shape node returns; empty if they are not known.
 llvm::ArrayRef<ir::Dim> extentsRead(const ir::Node& shape);
 
-/// Where to find extents: on one axis each of the inputs that are not left out.
+/// Finds each extent on an axis of an input that is not excluded.
 class InputExtents {
 public:
   InputExtents(const ir::Graph& graph, const llvm::StringSet<>& leftOut);
 
   bool has(const ir::Dim& extent) const { return find(extent).has_value(); }
 
-  /// int64 [n]: the n extents that a Shape node reads, written before it with what inputs and
-  /// constants say; null where there are none, or one that no input has.
+  /// int64 [n]: the n extents that a Shape node returns, computed before it from inputs and
+  /// constants; null if there are none, or if no input has one of them.
   ir::Value* spell(ir::Node& shape) const;
 
 private:

@@ -5,7 +5,7 @@
 
 namespace kvopt::targets {
 
-/// nullopt if SpelledBlocks can write the site, otherwise why not.
+/// nullopt if SpelledBlocks can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsSpelledBlocks(const analysis::AttentionSite& site);
 
 class SpelledBlocks : public BlockLowering {
@@ -16,7 +16,7 @@ protected:
   llvm::Error attend(analysis::AttentionSite& site) override;
   void finishModel(int64_t irVersion) override;
 
-  /// What the site's attention computes, written before it.
+  /// The output of the site's attention, computed before its node.
   virtual ir::Value& spell(const analysis::AttentionSite& site, pattern::Rewriter& rewriter);
 };
 

@@ -1,4 +1,4 @@
-// A part of a model as a model of its own.
+// A part of a model as a separate model.
 #pragma once
 
 #include "ir/model.h"
@@ -12,29 +12,28 @@
 
 namespace kvopt::targets {
 
-/// A value of the main graph and what a submodel calls it.
+/// A value of the main graph and its name in a submodel.
 struct BoundaryValue {
   const ir::Value* value;
   std::string name;
 };
 
-/// What a submodel is cut out between: `inputs` are given to it, whatever computes them in the
-/// model, and it computes `outputs`, each of which stands here once. Inputs of the model that it
-/// needs besides are inputs of the same names.
+/// Boundary of a submodel. The submodel receives `inputs`, whatever computes them in the model, and
+/// computes `outputs`, which are distinct. Other inputs of the model that it needs keep their
+/// names.
 struct SubmodelBoundary {
   std::vector<BoundaryValue> inputs;
   std::vector<BoundaryValue> outputs;
 };
 
-/// Cuts submodels out of one model, each at the cost of what is in it.
+/// Cuts submodels out of one model. The cost of each is linear in its size.
 class SubmodelCutter {
 public:
   /// The model must outlive the cutter and not change.
   static llvm::Expected<SubmodelCutter> create(const ir::Model& model);
 
-  /// A copy (PartCopier) that computes the outputs of the boundary and nothing else, in the order
-  /// of the boundary; inputs that nothing reads are left out. It has no manifest, and its shapes
-  /// are inferred.
+  /// A copy (PartCopier) that computes only the outputs of the boundary, in the boundary's order.
+  /// Unread inputs are left out. The copy has no manifest, and its shapes are inferred.
   llvm::Expected<std::unique_ptr<ir::Model>> cut(const SubmodelBoundary& boundary) const;
 
 private:

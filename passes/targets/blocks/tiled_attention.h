@@ -5,16 +5,16 @@
 
 namespace kvopt::targets {
 
-/// Rows in the order in which they are attended to: those of each block, then the new ones.
+/// Rows in the order in which attention reads them: the rows of each block, then the new ones.
 struct TiledRows {
   std::vector<ir::Value*> keys;   ///< [B,G,rows,D] each
   std::vector<ir::Value*> values; ///< [B,G,rows,Dv] each
-  std::vector<int64_t> rows;      ///< of each block
+  std::vector<int64_t> rows;      ///< number of rows of each block
 };
 
-/// What `sdpa` (ai.kvopt::Sdpa) computes over rows that lie as `keys` says, written before it,
-/// [B,H,S,Dv]. The state between tiles is of the element type `state`. All layers share the mask
-/// and the state before the first tile where those are the same.
+/// [B,H,S,Dv]: the output of `sdpa` (ai.kvopt::Sdpa), computed before it over rows with the layout
+/// `keys`. `state` is the element type of the state between tiles. Layers with the same mask and
+/// first state share them.
 ir::Value& tileAttention(ir::Node& sdpa, const TiledRows& rows, const GappedKeys& keys,
                          ir::ElementType state, pattern::Rewriter& rewriter);
 

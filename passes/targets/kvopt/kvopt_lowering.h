@@ -14,20 +14,20 @@ namespace kvopt::targets {
 
 class PaddedQuery;
 
-/// How a lowered model keeps its caches.
+/// Form of the caches in a lowered model.
 struct CacheForm {
   ir::CacheRows rows = ir::CacheRows::Numbers;
-  /// Ring: no more rows are kept than attention reads, where it reads the last ones only.
+  /// Ring: the cache keeps only the rows that attention reads, if these are the last ones.
   ir::CachePlace place = ir::CachePlace::Buffer;
-  /// Slots of a ring in addition to those that a step of one token reads.
+  /// Number of ring slots in addition to those that a step of one token reads.
   int64_t spareSlots = 0;
 
   bool isQuantized() const { return rows != ir::CacheRows::Numbers; }
   bool asRings() const { return place == ir::CachePlace::Ring; }
 };
 
-/// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for attention
-/// in branches.
+/// Lowers sites of one model, each of which supportsKvoptSite. Attention in branches does not
+/// support quantized rows.
 class KvoptLowering {
 public:
   KvoptLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
@@ -36,13 +36,13 @@ public:
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
-  /// Attention that appends to its own caches.
+  /// Lowers attention that appends to its own caches.
   llvm::Error lowerCached(analysis::AttentionSite& site);
-  /// Attention over codes that another site's node appends to.
+  /// Lowers attention over a quantized cache that another site's node appends to.
   llvm::Error lowerReader(analysis::AttentionSite& site);
-  /// Attention over caches of fixed extents, which hold codes from now on.
+  /// Lowers attention over caches with fixed extents, which become quantized.
   llvm::Error lowerOverwritten(analysis::AttentionSite& site);
-  /// Replaces the site's attention by one over codes and their scales.
+  /// Replaces the site's attention by attention over codes and their scales.
   struct ReadCodes {
     ir::Value* keys;
     ir::Value* keyScales;
@@ -52,10 +52,10 @@ private:
   };
   llvm::Error readCodes(analysis::AttentionSite& site, const ReadCodes& codes,
                         pattern::Rewriter& rewriter);
-  /// Past and present of caches that the model overwrites as it is are one buffer.
+  /// Declares past and present of caches that the model itself overwrites as one buffer.
   void describeOverwritten(const analysis::AttentionSite& site);
   ir::Value& pastLengthOf(const analysis::SiteCache& update);
-  /// The past, or a view of it with an axis for the heads; a view back.
+  /// The past, or a view of it with a separate axis for the heads, and the view back.
   static ir::Value& attendedPast(const analysis::AttentionSite& site,
                                  const analysis::SiteCache& update, pattern::Rewriter& rewriter);
   static ir::Value& declaredPresent(const analysis::AttentionSite& site,
@@ -66,17 +66,18 @@ private:
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
   ir::CacheOperator operatorOf(const analysis::AttentionSite& site) const;
-  /// Slots of the rings that the site's caches become; 0: they hold all rows.
+  /// Number of slots of the rings that replace the site's caches; 0 if the caches hold all rows.
   int64_t slotsOf(const analysis::AttentionSite& site) const;
-  /// One buffer of so many slots; 0: of the capacity.
+  /// Makes past and present one buffer of `slots` rows; 0 means the capacity.
   void makeShared(const analysis::SiteCache& update, ir::Value& present, int64_t slots);
-  /// The extents of a buffer of so many slots; 0: of the capacity.
+  /// Extents of a buffer of `slots` rows; 0 means the capacity.
   ir::Shape bufferShape(const analysis::SiteCache& update, int64_t slots);
-  /// A new input for the scales of the cache's rows, of the buffer's extents with one column.
+  /// Adds an input for the scales of the cache's rows. Its extents are those of the buffer, with
+  /// one column.
   ir::Value& addScale(const analysis::SiteCache& update, int64_t slots);
-  /// The present beside it is the scales' one: an output, and a cache of the manifest.
+  /// Makes the present of the scales an output, and a cache of the manifest.
   void handOutScale(const ir::ManifestCache& cache, ir::Value& past, ir::Value& present);
-  /// The cache's entry of the manifest; null where another branch has made it.
+  /// The cache's entry in the manifest; null if another branch has created it.
   const ir::ManifestCache* describe(const analysis::SiteCache& update,
                                     const std::string& presentName, unsigned layer,
                                     ir::CacheRole role, int64_t slots = 0);
@@ -95,9 +96,9 @@ private:
   std::optional<LengthInput> length;
   bool usesCapacity = false;
   ir::Value* zeroLength = nullptr;
-  /// Of pasts that hold four-bit codes: the numbers that a row stands for.
+  /// For pasts that hold four-bit codes: the number of values in a row.
   llvm::DenseMap<const ir::Value*, int64_t> codeColumns;
-  /// Pasts whose caches the manifest names.
+  /// Pasts of caches that the manifest lists.
   llvm::DenseSet<const ir::Value*> described;
   std::vector<std::pair<ir::Value*, ir::TensorType>> presentTypes;
 };

@@ -1,5 +1,5 @@
-// KvoptOperands: what nodes of ai.kvopt have in common whose function bodies are to run: every
-// operand and every attribute written.
+// KvoptOperands: the common form of ai.kvopt nodes whose function bodies will run. Every operand
+// and every attribute is written.
 #pragma once
 
 #include "ir/model.h"
@@ -11,35 +11,35 @@
 
 namespace kvopt::targets {
 
-/// Operands and attributes of one model's attentions. A body cannot do without an operand: it is
-/// given neutral contents where a site has none.
+/// Operands and attributes of the attention nodes of one model. A function body needs every
+/// operand, so sites without one get a neutral operand.
 class KvoptOperands {
 public:
   explicit KvoptOperands(ir::Model& lowered) : model(lowered) {}
 
-  /// Why a node that is not ai.kvopt::Sdpa cannot express `sdpa`; nullopt if it can.
+  /// Reason why a node other than ai.kvopt::Sdpa cannot express `sdpa`; nullopt if it can.
   static std::optional<pattern::MatchFailure> obstacle(const ir::Node& sdpa);
 
-  /// All sites must be shown before the first is written: bodies are the same for all.
+  /// Must be called for every site before the first is written: all sites share the bodies.
   void see(const analysis::AttentionSite& site);
   bool anySinks() const { return sinksSeen; }
 
-  /// The site's mask, or a neutral one.
+  /// The site's mask, or a neutral one if it has none.
   ir::Value& mask(const ir::Node& sdpa);
-  /// The site's sinks; where any site has some, others get ones without weight; else null.
+  /// The site's sinks. If only other sites have sinks, this site gets sinks without weight; null if
+  /// no site has any.
   ir::Value* sinks(const ir::Node& sdpa);
   static ir::AttributeList attributes(const ir::Node& sdpa, const ir::Value& mask);
   ir::BodyForm bodyForm(const ir::Node& sdpa) const;
 
-  /// Completes an ai.kvopt::Sdpa that stays, and writes its body. `pastLength` is for attention
-  /// over a cache with room for more rows than there are.
+  /// Completes an ai.kvopt::Sdpa that remains, and writes its body. `pastLength` is set for
+  /// attention over a cache with a capacity larger than its number of rows.
   llvm::Error complete(ir::Node& sdpa, pattern::Rewriter& rewriter,
                        ir::Value* pastLength = nullptr);
 
-  /// Writes the body of `op` into the model, once, in the place of one in another form that the
-  /// model has.
+  /// Writes the body of `op` into the model, once. It replaces a body of another form.
   llvm::Error addFunction(ir::OpName op, llvm::function_ref<std::string()> text);
-  /// Writes the body of ai.kvopt::AppendRows if a node of it is left: caches that stay as they are
+  /// Writes the body of ai.kvopt::AppendRows if such a node is left: caches in the exporter's form
   /// may hold rows of different lengths.
   llvm::Error addAppendRows();
 
@@ -50,14 +50,14 @@ private:
   ir::Value* neutralMask = nullptr;
   bool sinksSeen = false;
   bool lengthsSeen = false;
-  llvm::StringSet<> written; ///< operators whose bodies are those of this lowering
+  llvm::StringSet<> written; ///< operators that this lowering has written a body for
 };
 
 /// The new rows of a site's cache as [B,G,S,D].
 ir::Value& canonicalNewRows(const analysis::AttentionSite& site, const analysis::SiteCache& update,
                             pattern::Rewriter& rewriter);
 
-/// Says in the metadata of `fused` which nodes of a site it stands for.
+/// Records in the metadata of `fused` the nodes of the site that it replaces.
 void recordSiteOrigin(ir::Node& fused, const analysis::AttentionSite& site,
                       pattern::Rewriter& rewriter);
 

@@ -1,4 +1,4 @@
-// What sites kvopt's in-place operators can take.
+// Conditions on a site for kvopt's in-place operators.
 #pragma once
 
 #include "ir/cache_layout.h"
@@ -6,31 +6,31 @@
 
 namespace kvopt::targets {
 
-/// The refusal of a site whose caches are neither grown nor only read, for targets that write
-/// nothing else: they would leave such caches as they are. nullopt for any other site.
+/// Refusal of a site whose caches neither grow nor are only read. It is for targets that write only
+/// such caches and would leave others unchanged. nullopt for any other site.
 std::optional<pattern::MatchFailure> doesNotGrow(const analysis::AttentionSite& site);
 
-/// The refusal of a site that stands in a branch of the model, for targets that take none there;
-/// nullopt for any other site.
+/// Refusal of a site in a branch of the model, for targets that do not support branches; nullopt
+/// for any other site.
 std::optional<pattern::MatchFailure> standsInBranch(const analysis::AttentionSite& site);
 
-/// The layout in which kvopt's in-place operators are given the cache: its own, or that of a view
-/// of it. nullopt where they cannot find its rows. `transposable` says whether columns, not rows,
-/// may be far apart.
+/// Layout in which kvopt's in-place operators receive the cache: its own, or that of a view of it.
+/// nullopt if they cannot find its rows. `transposable` says whether columns, instead of rows, may
+/// be far apart.
 std::optional<ir::CacheLayout> attendedLayout(const ir::CacheLayout& layout, bool transposable);
 
-/// How many slots a ring needs that takes the place of the site's caches: as many as a query sees
-/// keys, where that is proved, or one more than the model itself keeps. 0 where no ring can: caches
-/// that are shared or updated in branches, and attention over all rows.
+/// Number of slots of a ring that replaces the site's caches: the number of keys that a query sees,
+/// if that is proved, or one more than the model itself keeps. 0 if a ring is not possible: for
+/// caches that are shared or updated in branches, and for attention over all rows.
 int64_t ringSlots(const analysis::AttentionSite& site);
 
-/// nullopt if KvoptLowering can write the site, otherwise why not. `asRing`: with a ring where
-/// there may be one.
+/// nullopt if KvoptLowering can write the site; otherwise the reason. `asRing`: with a ring where
+/// one is possible.
 std::optional<pattern::MatchFailure> supportsKvoptSite(const analysis::AttentionSite& site,
                                                        bool asRing = false);
 
-/// Fails where sites that are supported each cannot be lowered together: branches that share a
-/// cache, forms that need different function bodies. `asRings` as in supportsKvoptSite.
+/// Fails if sites that are each supported cannot be lowered together: branches that share a cache,
+/// or forms that need different function bodies. `asRings` as in supportsKvoptSite.
 llvm::Error checkKvoptSites(llvm::ArrayRef<analysis::AttentionSite*> sites, bool asRings = false);
 
 } // namespace kvopt::targets

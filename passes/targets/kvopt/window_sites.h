@@ -1,14 +1,15 @@
-// What targets that keep no more rows than attention reads ask of a site.
+// Conditions on a site for targets that keep only the rows that attention reads.
 #pragma once
 
 #include "passes/targets/target.h"
 
 namespace kvopt::targets {
 
-/// Target::changesPadding of a target that writes rings.
+/// Implements Target::changesPadding for targets that write rings.
 bool ringChangesPadding(const analysis::AttentionSite& site);
 
-/// Why the caches of a site become no ring (ringSlots), although they could be written otherwise.
+/// Reason why the caches of a site cannot become rings (ringSlots), although another form is
+/// possible.
 pattern::MatchFailure noRing(const analysis::AttentionSite& site);
 
 } // namespace kvopt::targets

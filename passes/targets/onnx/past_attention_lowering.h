@@ -1,4 +1,4 @@
-// PastAttentionLowering: writes sites with ONNX's Attention of opset 23, caches growing.
+// PastAttentionLowering: writes sites as ONNX's Attention of opset 23, with growing caches.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -7,13 +7,13 @@
 
 namespace kvopt::targets {
 
-/// nullopt if PastAttentionLowering can write the site, otherwise why not. Says nothing of the rest
-/// of the model.
+/// nullopt if PastAttentionLowering can write the site; otherwise the reason. Does not consider the
+/// rest of the model.
 std::optional<pattern::MatchFailure> supportsPastAttention(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model of opset 23 or newer, each of which supportsPastAttention. A cache
-/// [B,G,P,D] that grows by concatenation goes into the node; others are joined before it, and keys
-/// behind a row's position are hidden by a mask.
+/// Lowers sites of one model of opset 23 or newer, each of which supportsPastAttention. The node
+/// itself concatenates a cache [B,G,P,D]. Other caches are joined before the node, and a mask hides
+/// the keys after a row's position.
 class PastAttentionLowering {
 public:
   PastAttentionLowering(ir::Model& lowered, pattern::Journal& editJournal);

@@ -1,4 +1,4 @@
-// TensorScatterLowering: writes sites with ONNX's TensorScatter and Attention of opset 24.
+// TensorScatterLowering: writes sites as ONNX's TensorScatter and Attention of opset 24.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -11,16 +11,16 @@ namespace kvopt::targets {
 
 struct OnnxAttention;
 
-/// nullopt if TensorScatterLowering can write the site, otherwise why not. Says nothing of the rest
-/// of the model. `asRing`: with a ring where there may be one.
+/// nullopt if TensorScatterLowering can write the site; otherwise the reason. Does not consider the
+/// rest of the model. `asRing`: with a ring where one is possible.
 std::optional<pattern::MatchFailure> supportsTensorScatter(const analysis::AttentionSite& site,
                                                            bool asRing = false);
 
 /// Lowers sites of one model of opset 24 or newer, each of which supportsTensorScatter: first to
-/// ai.kvopt's operators, then those to ONNX's.
+/// ai.kvopt's operators, then from these to ONNX's.
 class TensorScatterLowering {
 public:
-  /// `withRings`: caches become rings where they can, with room for steps of `lowerOptions.size`
+  /// `withRings`: caches become rings where possible, with slots for steps of `lowerOptions.size`
   /// tokens.
   TensorScatterLowering(ir::Model& lowered, const LowerOptions& lowerOptions,
                         pattern::Journal& editJournal, bool withRings = false);
@@ -28,7 +28,7 @@ public:
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
-  /// Where new rows go, and how many keys there are with them.
+  /// Number of rows before and after a step.
   struct Lengths {
     ir::Value* before = nullptr; ///< int64 [B]; null: 0
     ir::Value* total = nullptr;  ///< int64 [B]
@@ -41,8 +41,8 @@ private:
                     builders::AttentionBuilder& build) const;
   ir::Value& scatter(ir::Node& fused, unsigned cache, const Lengths& lengths,
                      pattern::Rewriter& rewriter) const;
-  /// Sets which keys of a buffer are attended to: the `before` earlier ones, which `lengths` stand
-  /// for, and as many as there are query rows.
+  /// Sets the visible keys of a buffer: the `before` earlier rows, given by `lengths`, and one row
+  /// per query row.
   void attendToBuffer(const Lengths& lengths, const ir::Value& before, ir::Value* mask,
                       OnnxAttention& parts, builders::AttentionBuilder& build);
   /// The same for the ring of a RingKvSdpa.
@@ -59,11 +59,12 @@ private:
   pattern::Journal& journal;
   bool hasRings;
   ir::Manifest manifest;
-  /// The input that ai.kvopt's operators got, and what stands for it; null if they needed none.
+  /// The input of ai.kvopt's operators, and the inputs that replace it; null if the operators
+  /// needed none.
   ir::Value* pastLength = nullptr;
   ir::Value* writeIndices = nullptr; ///< input, int64 [B]
   ir::Value* keyLengths = nullptr;   ///< input, int64 [B]
-  /// Something in the graph is computed from one length for all rows.
+  /// Whether a value in the graph is computed from one length for all batch rows.
   bool isEven = false;
 };
 

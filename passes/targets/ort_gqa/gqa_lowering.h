@@ -1,4 +1,4 @@
-// GqaLowering: writes sites with com.microsoft.GroupQueryAttention.
+// GqaLowering: writes sites as com.microsoft.GroupQueryAttention.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -10,11 +10,11 @@
 
 namespace kvopt::targets {
 
-/// nullopt if GqaLowering can write the site, otherwise why not.
+/// nullopt if GqaLowering can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsGqaForm(const analysis::AttentionSite& site);
 
 /// Lowers sites of one model, each of which supportsGqaForm: first to ai.kvopt's operators, then
-/// those with a cache to GroupQueryAttention. Cross-attention stays with ai.kvopt.
+/// those with a cache to GroupQueryAttention. Cross-attention remains in ai.kvopt's operators.
 class GqaLowering {
 public:
   GqaLowering(ir::Model& lowered, const LowerOptions& lowerOptions, pattern::Journal& editJournal);
@@ -22,7 +22,7 @@ public:
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
-  /// What a site's attention had before it was completed for ai.kvopt.
+  /// Operands that a site's attention had before it was completed for ai.kvopt.
   struct Given {
     bool mask = false;
     bool sinks = false;
@@ -48,14 +48,14 @@ private:
   pattern::Journal& journal;
   ir::Manifest manifest;
   llvm::DenseMap<const analysis::AttentionSite*, Given> given;
-  /// int [B,T] of which some mask reads column j for key j; null if there is none.
+  /// int [B,T]: the padding mask whose column j some mask reads for key j; null if there is none.
   ir::Value* padding = nullptr;
-  /// The input that ai.kvopt's operators got; null if none did.
+  /// The input of ai.kvopt's operators; null if they needed none.
   ir::Value* pastLength = nullptr;
-  /// Of the sites whose length is `pastLength`; null where they compute their own from it.
+  /// Inputs of the sites whose length is `pastLength`; null where sites compute their own from it.
   ir::Value* lastPositions = nullptr; ///< int32 [B], seqlens_k
   ir::Value* totalLength = nullptr;   ///< int32 scalar
-  /// What its other readers get instead of `pastLength`; null where nobody reads it.
+  /// Replaces `pastLength` for its other readers; null if it has none.
   ir::Value* computedPast = nullptr;
 };
 

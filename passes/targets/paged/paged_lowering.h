@@ -1,4 +1,4 @@
-// PagedLowering: writes sites with com.microsoft.PagedAttention over pools of blocks.
+// PagedLowering: writes sites as com.microsoft.PagedAttention over pools of blocks.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -10,18 +10,18 @@
 
 namespace kvopt::targets {
 
-/// nullopt if PagedLowering can write the site, otherwise why not.
+/// nullopt if PagedLowering can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsPagedForm(const analysis::AttentionSite& site);
 
 /// Lowers sites of one model, each of which supportsPagedForm: first to ai.kvopt's operators, then
-/// those with a cache to PagedAttention. Cross-attention stays with ai.kvopt.
+/// those with a cache to PagedAttention. Cross-attention remains in ai.kvopt's operators.
 class PagedLowering {
 public:
-  /// `lowerOptions.size` is the number of tokens of a block.
+  /// `lowerOptions.size` is the number of tokens in a block.
   PagedLowering(ir::Model& lowered, const LowerOptions& lowerOptions,
                 pattern::Journal& editJournal);
 
-  /// A usage error where blocks have a size that ONNX Runtime does not take.
+  /// Returns a usage error if ONNX Runtime does not support the block size.
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
@@ -44,10 +44,10 @@ private:
   /// Sites whose attention had sinks before it was completed for ai.kvopt.
   llvm::DenseSet<const analysis::AttentionSite*> withSinks;
   llvm::DenseSet<const ir::Value*> pools;
-  ir::Dim blocks;                   ///< of a pool
-  ir::Value* pastLength = nullptr;  ///< the input that ai.kvopt's operators got
+  ir::Dim blocks;                   ///< number of blocks in a pool
+  ir::Value* pastLength = nullptr;  ///< the input of ai.kvopt's operators
   ir::Value* pastSeqlens = nullptr; ///< int32 [B]
-  ir::Value* blockTable = nullptr;  ///< int32 [B, blocks of a row]
+  ir::Value* blockTable = nullptr;  ///< int32 [B, number of blocks of a row]
   ir::Value* rowStarts = nullptr;   ///< int32 [B+1]
 };
 

@@ -1,4 +1,4 @@
-// Attention spelled out: matrix products, a softmax and what masks it, in standard operators.
+// Decomposed attention: matrix products, masking and a softmax in standard operators.
 #pragma once
 
 #include "passes/builders/attention_builder.h"
@@ -6,20 +6,20 @@
 
 namespace kvopt::targets {
 
-/// Why `sdpa` (ai.kvopt::Sdpa) cannot be spelled out; nullopt if it can.
+/// Reason why `sdpa` (ai.kvopt::Sdpa) cannot be decomposed; nullopt if it can.
 std::optional<pattern::MatchFailure> spellingObstacle(const ir::Node& sdpa);
 
-/// What `sdpa` computes, written before it, [B,H,S,Dv]. Keys and values are broadcast over the
-/// query heads of their group and never repeated; sums are in float for narrower elements. Each row
-/// without any visible key is zeros.
+/// [B,H,S,Dv]: the output of `sdpa`, computed before it. Keys and values are broadcast over the
+/// query heads of their group, without copies; narrower elements are summed in float. A row without
+/// a visible key yields zeros.
 ir::Value& spellAttention(ir::Node& sdpa, pattern::Rewriter& rewriter);
 
-/// The same over keys and values that have come to lie as `keys` says, with a gap. The type of the
-/// key operand still tells how many keys there are without it. Values in the gap are multiplied by
-/// 0 and must be finite; keys there may be anything. Requires that there are no lengths of rows.
+/// The same for keys and values with a gap, in the layout `keys`. The type of the key operand still
+/// has the number of keys without the gap. Values in the gap are multiplied by 0 and must be
+/// finite; keys there may be anything. Requires attention without lengths of rows.
 ir::Value& spellAttention(ir::Node& sdpa, const GappedKeys& keys, pattern::Rewriter& rewriter);
 
-/// What `append` (ai.kvopt::AppendRows) computes, written before it.
+/// The result of `append` (ai.kvopt::AppendRows), computed before it.
 ir::Value& spellAppendRows(ir::Node& append, pattern::Rewriter& rewriter);
 
 } // namespace kvopt::targets

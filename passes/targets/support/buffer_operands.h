@@ -1,5 +1,5 @@
-// The operands of ai.kvopt's attention over one buffer of keys and one of values, for the targets
-// that turn it into another engine's operator.
+// The operands of ai.kvopt's attention over one buffer of keys and one of values, for targets that
+// turn it into another engine's operator.
 #pragma once
 
 #include "ir/ops/kvopt/cache_operator.h"

@@ -1,12 +1,13 @@
-// Leaving ai.kvopt behind: a model that was lowered on from its operators.
+// Removal of ai.kvopt from a model whose ai.kvopt nodes were lowered further.
 #pragma once
 
 #include "ir/model.h"
 
 namespace kvopt::targets {
 
-/// Takes the functions of ai.kvopt that no node calls out of the model, and the domain's import and
-/// the IR version that functions need where none is left; `irVersion` is what the model had before.
+/// Removes the functions of ai.kvopt that no node calls. If none is left, also removes the import
+/// of the domain, and restores `irVersion`, the model's version before, unless other functions need
+/// a newer one.
 void dropKvoptDomain(ir::Model& model, int64_t irVersion);
 
 } // namespace kvopt::targets

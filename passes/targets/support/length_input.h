@@ -1,5 +1,5 @@
-// LengthInput: the graph input that says how many rows of a cache are valid, where the cache's own
-// extent no longer does.
+// LengthInput: the graph input that holds the number of valid rows of a cache whose extent is its
+// capacity.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
@@ -9,11 +9,11 @@
 
 namespace kvopt::targets {
 
-/// Gives a graph the extent `capacity` and, when somebody needs it, the input `past_length`.
+/// Gives a graph the extent `capacity` and, on demand, the input `past_length`.
 class LengthInput {
 public:
-  /// `pastRows` is what the model calls the number of earlier rows; a capacity that is not given is
-  /// a symbol of its own.
+  /// `pastRows` is the model's name for the number of earlier rows. Without a given capacity, the
+  /// capacity is a new symbol.
   LengthInput(ir::Graph& graph, ir::Dim pastRows, std::optional<int64_t> capacity);
 
   /// int64 [1]; added to the graph by the first call.
@@ -21,11 +21,11 @@ public:
   bool isAdded() const { return input != nullptr; }
   const ir::Dim& capacity() const { return slots; }
 
-  /// Shape(past) says the capacity from now on: its readers, in subgraphs too, get the length, or
-  /// `most` where the past had no more rows than that.
+  /// Shape(past) now returns the capacity. Its readers, in subgraphs too, receive the length
+  /// instead, or `most` if the past never had more rows than that.
   void rewireShapeReaders(ir::Value& past, unsigned axis, pattern::Rewriter& rewriter,
                           std::optional<int64_t> most = std::nullopt);
-  /// The type of a cache with room for `capacity` rows.
+  /// Type of a cache with a capacity of `capacity` rows.
   ir::TensorType sharedType(const analysis::SiteCache& update) const;
 
 private:
@@ -35,7 +35,7 @@ private:
   ir::Dim rows;
   ir::Dim slots;
   ir::Value* input = nullptr;
-  /// Shape nodes that are meant to read the buffer's extents.
+  /// Shape nodes that must read the buffer's extents.
   llvm::DenseSet<const ir::Node*> capacityReaders;
 };
 

@@ -11,18 +11,18 @@
 
 namespace kvopt::targets {
 
-/// Whether rows added to the query of `site` leave its own rows what they are: the query has fewer
-/// rows than a step appends, and the position of its first row is known.
+/// Whether rows can be added to the query of `site` without changing its own rows: the query has
+/// fewer rows than a step appends, and the position of its first row is known.
 bool canPadQuery(const analysis::AttentionSite& site);
 
 class PaddedQuery {
 public:
-  /// Requires a site that adds as many rows as the query has, or canPadQuery.
+  /// Requires a site that appends one row per query row, or canPadQuery.
   PaddedQuery(const analysis::AttentionSite& site, builders::AttentionBuilder& builder);
 
   /// [B,H,N,D] for N new rows.
   ir::Value& query();
-  /// Rows of `mask`, which broadcasts to [B,H,S,T], for those of the query.
+  /// `mask`, which broadcasts to [B,H,S,T], with rows for the rows of the padded query.
   ir::Value& mask(ir::Value& mask);
   /// The query's own rows of an output [B,H,N,Dv].
   ir::Value& ownRows(ir::Value& output);
@@ -33,7 +33,7 @@ private:
   const analysis::AttentionSite& site;
   builders::AttentionBuilder& build;
   int64_t own = 0;
-  int64_t added = 0; ///< 0: nothing is padded
+  int64_t added = 0; ///< number of added rows; 0: no padding
   bool isBefore = false;
 };
 
