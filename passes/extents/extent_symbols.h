@@ -1,4 +1,4 @@
-// Symbols that take the place of extents that an export fixed.
+// Symbols that replace extents that an export fixed.
 #pragma once
 
 #include "passes/analysis/interface/decoder_extents.h"
@@ -11,33 +11,34 @@
 
 namespace kvopt::extents {
 
-/// What extents were and what they are, and nodes that compute them of the inputs' extents.
+/// Maps exported extents to symbols, and creates nodes that compute the symbols from the inputs'
+/// extents.
 class ExtentSymbols {
 public:
-  /// `freed` has a symbol for each number of `exported` that is to become one. The inputs are those
-  /// of `graph`, in their new shapes.
+  /// `freed` has a symbol for each number of `exported` that becomes one. The inputs belong to
+  /// `graph` and have their new shapes.
   ExtentSymbols(const analysis::DecoderExtents& exported, const analysis::DecoderExtents& freed,
                 llvm::ArrayRef<analysis::FreedInput> inputs, pattern::Rewriter& rewriter);
 
   const analysis::DecoderExtents& exported() const { return before; }
   const analysis::DecoderExtents& freed() const { return after; }
 
-  /// What an extent was.
+  /// The exported extent.
   ir::Dim was(const ir::Dim& extent) const;
-  /// Whether the extent is another one now.
+  /// Whether the extent was replaced.
   bool isFreed(const ir::Dim& extent) const;
-  /// Whether extents of the value, or numbers in it, are.
+  /// Whether extents of the value, or numbers in it, were replaced.
   bool isFreed(const ir::Value& value) const;
 
-  /// What a range of numbers counted: the keys from 0 or those of the new tokens, or tokens or
-  /// batch rows from 0. A single number from 0 says too little. nullopt for other ranges.
+  /// The range that numbers counted: the keys from 0 or those of the new tokens, or tokens or batch
+  /// rows from 0. A single number from 0 is ambiguous. nullopt for other ranges.
   std::optional<std::pair<ir::Dim, ir::Dim>> counted(const ir::Dim& start,
                                                      const ir::Dim& end) const;
-  /// A list of extents of which some are what an export fixed, those of a mask or of what is as
-  /// large: [B, …, S, keys]. nullopt for other lists.
+  /// A list of extents that contains exported ones, with symbols: that of a mask, or of a tensor of
+  /// the same size, [B, …, S, keys]. nullopt for other lists.
   std::optional<ir::Shape> freedList(llvm::ArrayRef<ir::Dim> list) const;
 
-  /// The extent as an int64 [1]; null where no input tells it.
+  /// The extent as an int64 [1]; null if no input has it.
   ir::Value* value(const ir::Dim& extent);
   /// The extent as a scalar of an integer type.
   ir::Value* scalar(const ir::Dim& extent, ir::ElementType type);
@@ -46,10 +47,11 @@ public:
 
   builders::AttentionBuilder& builder() { return build; }
 
-  /// A mask with a number for each token and key of the export is taken for what it is there:
-  /// causal, or a window. Wider windows, and keys that other tokens see, would not be in it.
+  /// Assumes that a mask with a number for each token and key of the export has the exported
+  /// meaning for all sizes: causal, or a window. Such a mask cannot contain wider windows, or keys
+  /// that other tokens see.
   void assumeCausal(const ir::TensorType& mask);
-  /// What is taken for granted, a sentence each.
+  /// Assumptions, one sentence each.
   const std::set<std::string>& assumptions() const { return assumed; }
 
 private:
@@ -67,7 +69,7 @@ private:
   builders::AttentionBuilder build;
 };
 
-/// `[batch, 4, past + sequence]`.
+/// Text of a list of extents: `[batch, 4, past + sequence]`.
 std::string listText(llvm::ArrayRef<ir::Dim> extents);
 
 } // namespace kvopt::extents

@@ -1,20 +1,20 @@
-// Extents of a graph's nodes, once those of its inputs are symbols.
+// Extents of a graph's nodes after those of its inputs have become symbols.
 #pragma once
 
 #include "passes/extents/extent_symbols.h"
 
 namespace kvopt::extents {
 
-/// Where a graph keeps what an export fixed.
+/// A node that keeps an exported extent.
 struct Obstacle {
   const ir::Node* node = nullptr;
   std::string why;
 };
 
-/// Infers every node again, in order, after it has freed what the node says of extents by numbers.
-/// The inputs have their symbols. What a node has then had the exported extents. The first
-/// obstacle; nullopt if the whole graph was freed. Where several axes have extents of one, which of
-/// them is meant may be guessed.
+/// Infers every node again, in order, after replacing the numbers that stand for extents in the
+/// node. The inputs have their symbols; all other values still have the exported extents. Returns
+/// the first obstacle; nullopt if the whole graph was freed. If several axes have the extent 1, the
+/// choice between them may be a guess.
 std::optional<Obstacle> freeNodes(ir::Graph& graph, ExtentSymbols& symbols);
 
 } // namespace kvopt::extents

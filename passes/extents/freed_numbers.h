@@ -5,19 +5,19 @@
 
 namespace kvopt::extents {
 
-/// Computes numbers that stand for extents: constants that count tokens, keys, or batch rows, and
-/// what is made of constants only.
+/// Computes numbers that represent extents: constants that count tokens, keys, or batch rows, and
+/// values computed from constants only.
 class FreedNumbers {
 public:
   FreedNumbers(ir::Graph& freedGraph, ExtentSymbols& extentSymbols)
       : graph(freedGraph), symbols(extentSymbols) {}
 
-  /// A constant that counts is computed where its readers take the numbers as such.
+  /// Replaces a constant that counts if its readers use the numbers as counts.
   void count(ir::Value& constant);
-  /// The same of one number that is computed from extents, as the position of the one token.
+  /// The same for one number that is computed from extents, such as the position of the only token.
   void countComputed(ir::Value& value);
-  /// Frees a Range, ConstantOfShape, Expand, or Slice of constants that is as long as what the
-  /// export fixed; whether it was one.
+  /// Frees a Range, ConstantOfShape, Expand, or Slice of constants whose length is an exported
+  /// extent; returns whether it was one.
   bool freesConstants(ir::Node& node);
 
 private:

@@ -6,13 +6,13 @@
 namespace kvopt::extents {
 
 /// Computes constants with a number for each key, or for each token and key, as functions of the
-/// extents: which keys tokens see, and where elements of an input are that a mask reads.
+/// extents: the keys that tokens see, and the indices of an input's elements that a mask reads.
 class FreedTables {
 public:
   FreedTables(ir::Graph& freedGraph, ExtentSymbols& extentSymbols)
       : graph(freedGraph), symbols(extentSymbols) {}
 
-  /// Nothing happens to a constant that is another one.
+  /// Replaces the constant; does nothing for other constants.
   void free(ir::Value& constant);
 
 private:
@@ -31,7 +31,7 @@ private:
   ExtentSymbols& symbols;
 };
 
-/// The input in which integers are places, as of batch rows and keys in a mask; null for others.
+/// The input that integers index, such as batch rows and keys in a mask; null for others.
 const ir::Value* pickedInput(const ir::Use& use);
 
 } // namespace kvopt::extents

@@ -1,4 +1,5 @@
-// OpsetAdapter: takes one operator over one change of its definition; one file each under adapters.
+// OpsetAdapter: converts one operator across one change of its definition. Each adapter is one file
+// in adapters.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,26 +12,26 @@
 
 namespace kvopt::opset {
 
-/// Edits around one node. What is created is in the form of the opset that the model is brought to.
+/// Edits around one node. New nodes have the form of the target opset.
 class OpsetEdit {
 public:
   OpsetEdit(ir::Node& node, bool isInFunction) : adapted(node), inFunction(isInFunction) {}
 
   ir::Node& node() const { return adapted; }
-  /// A constant for operands of new and adapted nodes; a Constant node in a function's body, which
-  /// has no initializers.
+  /// Creates a constant for operands of new and adapted nodes; in a function's body, which has no
+  /// initializers, it is a Constant node.
   ir::Value& constant(llvm::StringRef hint, ir::TensorRef data) const;
-  /// A node before the adapted one.
+  /// Creates a node before the adapted one.
   ir::Value& before(ir::OpName op, llvm::ArrayRef<ir::Value*> operands, llvm::StringRef hint,
                     std::vector<ir::NamedAttribute> attributes = {}) const;
-  /// A node behind the adapted one, over its first result and `more`: whoever read that result
-  /// reads the new one.
+  /// Creates a node after the adapted one, with its first result and `more` as operands; readers of
+  /// that result read the new one.
   void after(ir::OpName op, llvm::ArrayRef<ir::Value*> more, llvm::StringRef hint,
              std::vector<ir::NamedAttribute> attributes = {}) const;
-  /// Makes an operand of the list attribute `name` (int64), at place `operand`; without the
-  /// attribute, or if it is empty, the operand is absent.
+  /// Turns the list attribute `name` (int64) into operand number `operand`. If the attribute is
+  /// missing or empty, the operand is absent.
   void intsToOperand(llvm::StringRef name, unsigned operand) const;
-  /// Puts `value` at place `operand`, with absent operands before it where there are none.
+  /// Sets operand number `operand` to `value`, with absent operands before it if necessary.
   void setOperand(unsigned operand, ir::Value& value) const;
 
 private:
@@ -42,19 +43,20 @@ private:
 
 struct OpsetAdapter {
   llvm::StringRef op;
-  /// The version whose change it takes nodes over.
+  /// Version whose change the adapter handles.
   int64_t since = 0;
-  /// Why it cannot take this node, as `found` of a refusal: "attribute 'spatial' = 0". nullopt if
-  /// it can. Types of values may be unknown (function bodies).
+  /// Reason why it cannot convert the node, as `found` of a refusal: "attribute 'spatial' = 0".
+  /// nullopt if it can. Types of values may be unknown (function bodies).
   std::optional<std::string> (*obstacle)(const ir::Node& node) = nullptr;
-  /// Rewrites a node without obstacle. Attributes still have their old defaults. May replace the
+  /// Converts a node without obstacle. Attributes still have their old defaults. May replace the
   /// node by another and erase it.
   void (*adapt)(const OpsetEdit& edit) = nullptr;
-  /// Attributes that it reads or takes away: none may be a function's own.
+  /// Attributes that it reads or removes; none of them may be a reference to a function's
+  /// attribute.
   llvm::ArrayRef<const char*> attributes;
 };
 
-/// All adapters. Filled once, then read only.
+/// All adapters. Filled once, then read-only.
 class OpsetAdapterRegistry {
 public:
   void add(OpsetAdapter adapter);

@@ -1,4 +1,4 @@
-// CacheFacts: what evaluation finds the keys and values of attention to be.
+// CacheFacts: keys and values of attention as found by evaluation.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
@@ -9,40 +9,41 @@
 
 namespace kvopt::rows {
 
-/// Where the rows of a value come from.
+/// Origin of the rows of a value.
 enum class RowOrigin {
   Appended,  ///< all rows of a cache, then new ones
-  Written,   ///< those of a cache, with new ones in the places that an input says
-  LastRows,  ///< the last so many of a cache's and the new ones
-  Cached,    ///< rows of a cache alone
-  New,       ///< new rows alone
-  Computed,  ///< something else, which `detail` says
-  Unreadable ///< evaluation stops
+  Written,   ///< rows of a cache, with new ones at the places that an input gives
+  LastRows,  ///< the last rows of a cache and the new ones, a fixed number in total
+  Cached,    ///< rows of a cache only
+  New,       ///< new rows only
+  Computed,  ///< other rows, described by `detail`
+  Unreadable ///< evaluation stopped
 };
 
 /// `append`, `written`, `last-rows`, `cached`, `new`, `computed`, `unreadable`.
 llvm::StringRef originName(RowOrigin origin);
 
-/// What the rows of one value are, at all points that were tried.
+/// Rows of one value, at all tried points.
 struct RowFact {
   RowOrigin origin = RowOrigin::Unreadable;
   const ir::Value* past = nullptr;  ///< the cache, an input of the graph
   const ir::Value* fresh = nullptr; ///< the value that holds the new rows
-  std::optional<WritePlace> place;  ///< of Written
-  /// Of Appended: where each batch row's new rows begin; null: after all rows of the cache.
+  std::optional<WritePlace> place;  ///< for Written
+  /// For Appended: index of each batch row's first new row; null: after all rows of the cache.
   const ir::Value* pastLength = nullptr;
-  int64_t lastRows = 0; ///< of LastRows
-  ir::Dim skipped;      ///< of Appended: rows at the front of the cache that are not read
-  /// How many heads after one another read one head; 1 where the value has no head axis.
+  int64_t lastRows = 0; ///< for LastRows
+  ir::Dim skipped;      ///< for Appended: number of rows at the front of the cache that are not
+                        ///< read
+  /// Number of consecutive heads that read one head; 1 if the value has no head axis.
   ir::Dim headRepeats = ir::Dim::fixed(1);
   bool hasHeads = false; ///< the value is [batch, heads, rows, columns]
-  std::string detail;    ///< of Computed
-  /// Of Computed and Unreadable: the node that computes the rows, or at which evaluation stops.
+  std::string detail;    ///< for Computed
+  /// For Computed and Unreadable: the node that computes the rows, or at which evaluation stopped.
   const ir::Node* node = nullptr;
 
-  std::vector<analysis::StepSize> sizes; ///< different steps that were tried, for finding the fact
-  size_t points = 0;                     ///< all points that it was tried at
-  /// Whether it holds at all other sizes. Of origins from Appended to New.
+  std::vector<analysis::StepSize> sizes; ///< tried sizes of steps, from which the fact was found
+  size_t points = 0;                     ///< number of points at which it was tried
+  /// Whether the fact holds at all other sizes. For origins from Appended to New.
   analysis::AffineArgument argument;
 
   bool isRows() const { return origin < RowOrigin::Computed; }
@@ -51,7 +52,7 @@ struct RowFact {
 /// The keys or values of one attention.
 struct CacheFact {
   RowFact rows;
-  /// An output that holds rows of the same cache and the same new rows; null without one.
+  /// An output that holds rows of the same cache and the same new rows; null if there is none.
   const ir::Value* present = nullptr;
   RowFact ofPresent;
 
@@ -64,18 +65,18 @@ struct CacheFact {
 struct AttentionFacts {
   CacheFact key;
   CacheFact value;
-  std::string missing; ///< why the two are not known; empty where they are
+  std::string missing; ///< reason why the two are unknown; empty if they are known
 };
 
-/// Finds facts of one graph; an edit of the graph makes them stale.
+/// Finds facts about one graph; an edit of the graph invalidates them.
 class CacheFacts {
 public:
   CacheFacts(ir::Graph& graph, const analysis::InterfaceFacts& interface)
       : evaluated(graph), facts(interface) {}
 
-  /// What attention reads, where it is not in a branch and its products are found.
+  /// Facts about the operands of attention that is not in a branch and whose products are found.
   AttentionFacts of(const analysis::AttentionSite& site);
-  /// What the rows of any value are.
+  /// Facts about the rows of any value.
   const RowFact& of(const ir::Value& value);
 
 private:

@@ -14,7 +14,7 @@ namespace kvopt::rows {
 /// Letters: B batch, S new tokens, H heads, N compressed columns.
 
 /// Columns of keys or values [B,H,S,D] that are products of the compressed rows with a constant
-/// matrix of their own for each head.
+/// matrix, different for each head.
 struct ExpandedColumns {
   ir::Value* weights = nullptr; ///< [N,M]
   /// Moves the product of compressed rows and weights, [B,S,M], into the columns, [B,H,S,width].
@@ -32,29 +32,30 @@ struct KeyColumns {
   std::variant<ExpandedColumns, SharedColumns> made;
 };
 
-/// What a site's new keys and values are made of.
+/// Composition of a site's new keys and values.
 struct LatentRows {
   ir::Value* compressed = nullptr; ///< [B,S,N]
-  /// In their order; at least one part is expanded.
+  /// Columns in order; at least one part is expanded.
   std::vector<KeyColumns> keys;
   ExpandedColumns values;
 
-  /// Columns of a row that keys and values can be told from: N, and those that heads share.
+  /// Number of columns in a row from which keys and values are computed: N, and those that heads
+  /// share.
   int64_t width() const;
 };
 
-/// Columns of the keys' cache that values are.
+/// Columns of the keys' cache that are the values.
 struct ValueColumns {
   int64_t first = 0;
   int64_t width = 0;
 };
 
-/// The columns of a site's new keys that its new values are, in the same layout; nullopt where they
-/// are not, or where something else reads the caches.
+/// The columns of a site's new keys that equal its new values, in the same layout; nullopt if there
+/// are none, or if something else reads the caches.
 std::optional<ValueColumns> findValueColumns(const analysis::AttentionSite& site);
 
-/// What the site's caches can be compressed to; otherwise why not: they are no functions of fewer
-/// columns than they have, or something else reads them.
+/// The compressed form of the site's caches; otherwise the reason why there is none: they are not
+/// functions of fewer columns than they have, or something else reads them.
 std::variant<LatentRows, pattern::MatchFailure> findLatentRows(const analysis::AttentionSite& site);
 
 } // namespace kvopt::rows

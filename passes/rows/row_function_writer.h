@@ -8,18 +8,19 @@
 
 namespace kvopt::rows {
 
-/// Writes a function into the model that it was found in. What does not come of the rows is not
-/// copied again.
+/// Writes a function into the model in which it was found. Values that do not depend on the rows
+/// are not copied again.
 class RowFunctionWriter {
 public:
-  /// `rows` has the axes of the function's input.
+  /// `rows` must have the axes of the function's input.
   RowFunctionWriter(const analysis::RowFunction& rowFunction, ir::Value& rows,
                     pattern::Rewriter& edits);
 
-  /// The rows follow those of `past`, along its axis `axis`. Required of functions that count rows.
+  /// Places the rows after those of `past`, along its axis `axis`. Required for functions that
+  /// count rows.
   RowFunctionWriter& after(ir::Value& past, unsigned axis);
 
-  /// What the function makes of the rows.
+  /// Returns the function's result for the rows.
   ir::Value& write();
 
 private:
@@ -32,7 +33,7 @@ private:
   builders::AttentionBuilder build;
   std::optional<builders::PlacesAfter> places;
   llvm::DenseMap<const ir::Value*, ir::Value*> made;
-  /// Values of the body that are not what they are in the model: they come of the rows.
+  /// Values of the body that differ from the model's, because they depend on the rows.
   llvm::DenseSet<const ir::Value*> changed;
 };
 

@@ -6,21 +6,23 @@
 
 namespace kvopt::rows {
 
-/// Writes values anew. One object serves one edit: what it joins once is read by all that need it.
+/// Writes values from their composition. One object serves one edit: rows that it joins once are
+/// shared by all readers.
 class RowWriter {
 public:
   explicit RowWriter(pattern::Rewriter& edits) : rewriter(edits) {}
 
   /// Concat<axis>(past, new) or ScatterElements<axis>(past, places, new), where `new` has the
-  /// cache's layout, and then Slice, Transpose, Expand and Reshape. Null where an extent cannot be
+  /// cache's layout, followed by Slice, Transpose, Expand and Reshape. Null if an extent cannot be
   /// computed from those of inputs.
   ir::Value* write(const RespelledRows& rows);
 
-  /// A cache that new rows were put to.
+  /// A cache joined with new rows.
   struct Joined {
     const ir::Value* past = nullptr;
     const ir::Value* fresh = nullptr;
-    const ir::Value* place = nullptr; ///< the input that says where; null: they are appended
+    const ir::Value* place = nullptr; ///< input with the places of the new rows; null: they are
+                                      ///< appended
     ir::Value* value = nullptr;
   };
   llvm::ArrayRef<Joined> joined() const { return made; }

@@ -1,4 +1,4 @@
-// Options of a lowered model as text.
+// Parsing of lowering options.
 #include "passes/targets/lower_options.h"
 
 #include "support/diagnostic.h"

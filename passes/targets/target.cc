@@ -69,7 +69,7 @@ MatchFailure sharedCache(const AttentionSite& site) {
           "--to kvopt can take it"};
 }
 
-/// Of a site whose cache holds codes; nullopt for others.
+/// Refusal of a site whose cache holds codes; nullopt for others.
 std::optional<MatchFailure> cachesOfCodes(const AttentionSite& site) {
   for (const auto* cache : {&site.key, &site.value}) {
     const Value* past = *cache ? (*cache)->past : nullptr;
@@ -82,7 +82,7 @@ std::optional<MatchFailure> cachesOfCodes(const AttentionSite& site) {
   return std::nullopt;
 }
 
-/// All that read a cache know that it is a buffer, or none does.
+/// Either all readers of a cache support its buffer form, or none uses it.
 void refuseReadersTogether(const SiteList& sites,
                            std::vector<std::optional<MatchFailure>>& failures) {
   for (size_t i = 0; i < sites.size(); ++i)
@@ -144,7 +144,7 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
 
 namespace {
 
-/// Finds out which targets take which sites, each once.
+/// Caches which targets take which sites.
 class TakenSites {
 public:
   TakenSites(const SiteList& allSites, const Model& readModel, const TargetRegistry& known,
@@ -169,7 +169,7 @@ public:
                          [&](const Target* target) { return refusal(*target, site).has_value(); });
   }
 
-  /// What to do where no part of a hint applies as a whole.
+  /// Remedy for the case that no part of a hint applies as a whole.
   std::string otherwise(llvm::StringRef hint, size_t site) {
     for (const Target* target : named(hint))
       if (!refusal(*target, site))
@@ -208,7 +208,7 @@ void keepApplicableHints(llvm::MutableArrayRef<std::optional<MatchFailure>> fail
                          const std::string& reorder) {
   TakenSites taken(sites, model, registry, reorder);
   for (size_t i = 0; i < failures.size(); ++i) {
-    // What is not recovered is refused by every target alike.
+    // Every target refuses unrecovered attention alike.
     if (!failures[i] || !sites[i].isMatched())
       continue;
     llvm::SmallVector<llvm::StringRef, 4> parts;
@@ -341,7 +341,7 @@ void noteRotations(const std::optional<ContextRotations>& rotations,
   manifest.rotations.reset();
   if (!rotations)
     return;
-  // A cache that several are one in has no single rotation.
+  // A cache that holds several caches does not have a single rotation.
   size_t found = 0;
   for (ManifestCache& cache : manifest.caches) {
     const auto rotation = rotations->byPast.find(cache.past);

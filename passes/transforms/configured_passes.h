@@ -1,5 +1,4 @@
-// Passes with options, made from typed options. Pipeline texts name the same passes, for `kvopt
-// opt`.
+// Passes made from typed options. Pipeline texts create the same passes, for `kvopt opt`.
 #pragma once
 
 #include "ir/element_type.h"
@@ -8,17 +7,17 @@
 
 namespace kvopt::transforms {
 
-/// What `lower` writes.
+/// Options of `lower`.
 struct LowerRequest {
   const targets::Target* target = nullptr;
   targets::LowerOptions options;
-  /// Whether a site that the target refuses refuses the model.
+  /// Whether one refused site refuses the whole model.
   bool requiresAll = true;
 };
 std::unique_ptr<passes::Pass> makeLower(LowerRequest request);
 
-/// Which extents `free-extents` gives symbols to. Rows of caches grow by those of the sequence:
-/// `past` needs `sequence`.
+/// Extents that `free-extents` replaces with symbols. Caches grow by the rows of the sequence:
+/// `past` requires `sequence`.
 struct FreedAxes {
   bool batch = false;
   bool sequence = false;
@@ -26,9 +25,9 @@ struct FreedAxes {
 };
 std::unique_ptr<passes::Pass> makeFreeExtents(FreedAxes axes);
 
-/// What `prove-masks` may assume.
+/// Assumptions that `prove-masks` may make.
 struct MaskAssumptions {
-  /// What is computed for padding that sees no token may change.
+  /// Results for padding that sees no token may change.
   bool hiddenRowsUndefined = false;
   /// No batch row is ever padded.
   bool neverPadded = false;
@@ -37,13 +36,13 @@ std::unique_ptr<passes::Pass> makeProveMasks(MaskAssumptions assumptions);
 
 /// `specialise-branch` for a bool input with the value `value`.
 std::unique_ptr<passes::Pass> makeBranch(std::string input, bool value);
-/// `specialise-branch` that takes the branch with a past for all steps.
+/// `specialise-branch` that takes the branch with a past in every step.
 std::unique_ptr<passes::Pass> makeBranchWithPast();
 
-/// The part of a model with caches that `add-caches` leaves.
+/// Part of a model with caches that `add-caches` keeps.
 enum class CachedPart {
   Decoder,   ///< The decoder with its caches.
-  FirstStep, ///< What is computed once for an encoded sequence.
+  FirstStep, ///< The values that are computed once per encoded sequence.
 };
 std::unique_ptr<passes::Pass> makeAddCaches(CachedPart part);
 

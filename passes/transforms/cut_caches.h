@@ -1,12 +1,12 @@
-// What split-caches does, also for passes that try what it makes possible.
+// The work of split-caches, also for passes that test whether it enables others.
 #pragma once
 
 #include "passes/pass.h"
 
 namespace kvopt::transforms {
 
-/// Cuts caches that hold several in one into one for each, where attention has been raised that
-/// reads parts of them. Fails where shapes cannot be inferred afterwards.
+/// Cuts a cache that holds several caches into one cache for each, if recovered attention reads
+/// parts of it. Fails if shapes cannot be inferred afterwards.
 llvm::Error cutCaches(ir::Model& model, passes::PassContext& context);
 
 } // namespace kvopt::transforms

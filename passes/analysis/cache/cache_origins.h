@@ -1,4 +1,4 @@
-// CacheOrigins: which values hold the rows of which graph input, found in one walk over the graph.
+// CacheOrigins: values that hold the rows of graph inputs, found in one walk over the graph.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,22 +7,21 @@
 
 namespace kvopt::analysis {
 
-/// A value that is made of the elements of a graph input, element by element.
+/// Origin of a value that consists of elements of a graph input.
 struct CacheOrigin {
-  const ir::Value* input = nullptr; ///< null: of several
-  /// The operator that joined new rows to the input's or wrote them over some; null: none so far.
+  const ir::Value* input = nullptr; ///< null: several inputs
+  /// Operator that joined new rows to the input's, or overwrote some; null if there is none yet.
   const ir::Node* update = nullptr;
 
   bool operator==(const CacheOrigin&) const = default;
 };
 
-/// Follows every graph input of floating-point numbers or codes of eight bits that could be a cache
-/// (three axes or more) forward
-/// through operators that keep its rows apart: data movement, concatenation, scattering,
-/// elementwise arithmetic, and, once rows have been added, products with weights (a compressed
-/// cache that is expanded). Attention, softmax, reductions and other products end it: what a model
-/// computes from what it attended to is no cache. Branches see what is handed into them; what they
-/// hand out is not followed.
+/// Follows every graph input that could be a cache (floating-point numbers or codes of eight bits,
+/// three or more axes) forward through operators that keep its rows separate: data movement,
+/// concatenation, scattering, elementwise arithmetic and, once rows have been added, products with
+/// weights (expansion of a compressed cache). Attention, softmax, reductions and other products end
+/// the walk, because results of attention are not caches. Captured values are followed into
+/// branches; results of branches are not followed.
 class CacheOrigins {
 public:
   explicit CacheOrigins(const ir::Graph& graph);
@@ -33,11 +32,11 @@ public:
     return found == origins.end() ? nullptr : &found->second;
   }
 
-  /// Follows rows anew after an edit, from inputs that were added and nodes that were created or
-  /// read other values than before, all of the graph. Costs what comes from them. Values that are
-  /// gone must have been forgotten.
+  /// Updates the origins of rows after an edit, from added inputs and from nodes that were created
+  /// or have new operands, all in this graph. The cost is linear in what follows from them. Erased
+  /// values must have been forgotten.
   void follow(llvm::ArrayRef<const ir::Value*> inputs, llvm::ArrayRef<const ir::Node*> nodes);
-  /// For a value that is about to go: another may get its address.
+  /// Forgets a value that will be erased, because another may get its address.
   void forget(const ir::Value& value) { origins.erase(&value); }
 
 private:
@@ -51,15 +50,15 @@ private:
   llvm::DenseMap<const ir::Value*, CacheOrigin> origins;
 };
 
-/// Whether the node adds rows to a cache, or writes them into it: Concat, AppendRows, ScatterND,
+/// Whether the node adds rows to a cache, or overwrites rows: Concat, AppendRows, ScatterND,
 /// ScatterElements, TensorScatter.
 bool mayUpdateCache(const ir::Node& node);
 
-/// The results of a fused attention operator that are its caches after the step, with the operand
-/// that each was before: (operand, result).
+/// The results of a fused attention operator that are caches after the step, each with the operand
+/// that holds the cache before: (operand, result).
 llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const ir::Node& node);
 
-/// Whether the node is a fused attention operator of ONNX or of com.microsoft.
+/// Whether the node is a fused attention operator of ONNX or com.microsoft.
 bool isAttentionOperator(const ir::Node& node);
 
 } // namespace kvopt::analysis

@@ -1,5 +1,5 @@
-// CacheReaders: what reads the rows of a cache after their update: attention, outputs, and readers
-// of the extents.
+// CacheReaders: readers of a cache's rows after their update: attention, outputs, and readers of
+// the extents.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,27 +11,30 @@
 
 namespace kvopt::analysis {
 
-/// Everything that reads what an update made.
+/// All readers of the result of an update.
 struct CacheReaders {
   struct Output {
     ir::Value* value;
     std::optional<AxisMap> map;
-    /// Not all rows of the sequence, but the last so many of them; 0: some others.
+    /// Number of last rows that the output holds, if not all rows of the sequence; 0 for other
+    /// rows.
     std::optional<int64_t> lastRows;
   };
-  const ir::Graph* graph = nullptr; ///< in which the update stands
+  const ir::Graph* graph = nullptr; ///< graph that contains the update
   llvm::SmallVector<Output, 2> outputs;
   llvm::SmallPtrSet<ir::Node*, 2> attentions;
-  ir::Node* escape = nullptr; ///< one that reads it as data; the others may then not be complete
+  ir::Node* escape = nullptr; ///< a node that reads the rows as data; the other lists may then be
+                              ///< incomplete
   llvm::SmallVector<ir::Node*, 4> shapeReaders;
-  llvm::SmallVector<ir::Node*, 4> movers; ///< that carry it to its attention and its output
+  llvm::SmallVector<ir::Node*, 4> movers; ///< nodes that move the rows to attention and to the
+                                          ///< output
 };
 
 /// Follows `updated`, whose axes are those of `map`, through nodes that only move data.
 CacheReaders readersOfRows(ir::Value& updated, const AxisMap& map);
 
 /// One of the updates' `shapeReaders` that uses the extents for more than the `movers` of any of
-/// them; null if there is none. Readers in other graphs than the update's do.
+/// them; null if there is none. Readers in other graphs than the update's count as such.
 ir::Node* foreignShapeReader(llvm::ArrayRef<const CacheReaders*> updates);
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Why a cache that was found cannot be kept in place, in the words of the model.
+// Reasons why a cache that was found cannot be kept in place, in the model's terms.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,15 +9,15 @@
 
 namespace kvopt::analysis {
 
-/// An input of the model, not of a subgraph.
+/// Whether the value is an input of the model, not of a subgraph.
 inline bool isModelInput(const ir::Value& value) {
   return value.isGraphInput() && !value.graph().parentNode();
 }
 
-/// Whether the node picks batch rows by indices that are not constant, as beam search does; `after`
-/// says what lies along the axes of its result.
+/// Whether the node selects batch rows by indices that are not constant, as beam search does;
+/// `after` describes the axes of its result.
 bool isBatchReorder(const ir::Node& node, const AxisMap& after);
-/// The same for a tensor of which only the batch rows can be picked so: those of axis 0.
+/// The same for a tensor whose batch rows can only be on axis 0.
 bool isBatchReorder(const ir::Node& node);
 
 /// The batch rows of a cache are reordered by `gather`.
@@ -29,12 +29,12 @@ pattern::MatchFailure transformedCache(const ir::Value& read, const ir::Node& up
 /// `past` holds the caches of several layers, or of keys and values.
 pattern::MatchFailure stackedCache(const ir::Value& past);
 
-/// How many axes distinguish tensors in one.
+/// Number of axes that distinguish tensors stacked in one.
 unsigned stackedAxes(const AxisMap& map);
 
-/// Attention reads what a Concat makes of other rows and a past, while another Concat makes the
-/// present of that past: the rows of this step are not among the keys. `keys` are followed back
-/// through data movement.
+/// Attention reads a Concat of other rows and a past, while another Concat produces the present of
+/// that past: the keys do not include the rows of this step. `keys` are followed back through data
+/// movement.
 std::optional<pattern::MatchFailure> delayedCache(const ir::Value& keys);
 
 } // namespace kvopt::analysis

@@ -1,5 +1,5 @@
-// CacheTracer: from an operand of an attention back to the cache it reads, and on to the cache's
-// input and output.
+// CacheTracer: from an operand of an attention back to the cache that it reads, and forward to the
+// cache's input and output.
 #pragma once
 
 #include "passes/analysis/cache/cache_origins.h"
@@ -11,42 +11,43 @@
 
 namespace kvopt::analysis {
 
-/// What feeds the keys or the values of one attention.
+/// Source of the keys or the values of one attention.
 struct CacheTrace {
-  bool isCross = false; ///< another sequence than the queries' does
+  bool isCross = false; ///< of another sequence than the queries'
   std::optional<SiteCache> cache;
-  std::optional<pattern::MatchFailure> failure; ///< why what reads earlier steps is not proved
+  std::optional<pattern::MatchFailure> failure; ///< reason why the source of earlier rows is not
+                                                ///< proved
 
-  /// Nothing but the rows of this step.
+  /// Whether the operand consists of rows of this step only.
   bool isOfThisStep() const { return !isCross && !cache && !failure; }
 };
 
-/// Traces operands of one graph. Linear over all operands together: what is found out about a cache
-/// is found out once.
+/// Traces operands of one graph. The cost is linear over all operands together, because results for
+/// each cache are kept.
 class CacheTracer {
 public:
   explicit CacheTracer(const ir::Graph& graph);
 
-  /// `operand` is the K or V of `attention`, an ai.kvopt::Sdpa node.
+  /// `operand` is K or V of `attention`, an ai.kvopt::Sdpa node.
   CacheTrace trace(ir::Value& operand, ir::Node& attention);
 
-  /// A node that reads the extents of what one of the caches' updates made, or of what was moved
-  /// from there, for more than to move it to the attention that both belong to; null if none does.
+  /// A node that reads the extents of the result of a cache's update, or of a movement of it, for
+  /// other purposes than moving it to the attention of both caches; null if there is none.
   ir::Node* shapeReader(const SiteCache& key, const SiteCache& value) const;
 
 private:
-  /// Where a chain of nodes that only move data begins.
+  /// Start of a chain of nodes that only move data.
   struct Root {
     ir::Value* value = nullptr;
-    std::optional<AxisMap> map;            ///< nullopt: some step cannot be told
+    std::optional<AxisMap> map;            ///< nullopt: a step could not be followed
     ir::Value* unproved = nullptr;         ///< the result of that step
-    const ir::Node* reorder = nullptr;     ///< that step, if it picks batch rows
+    const ir::Node* reorder = nullptr;     ///< that step, if it selects batch rows
     llvm::SmallVector<ir::Value*, 4> path; ///< from the operand to `value`
   };
   static Root walkBack(ir::Value& start, std::optional<AxisMap> map);
   CacheTrace traceUpdate(ir::Node& node, const Root& root);
   std::optional<pattern::MatchFailure> checkPast(const Root& past, const ir::Node& update) const;
-  /// Sets the present, who reads it and, where it is a window, the update.
+  /// Sets the present, its readers and, for a window, the update.
   std::optional<pattern::MatchFailure> findPresent(SiteCache& cache, const AxisMap& map);
   const CacheReaders& readersOf(ir::Value& updated, const AxisMap& map);
 
@@ -56,12 +57,12 @@ private:
 
   CacheOrigins origins;
   llvm::DenseMap<const ir::Node*, CacheReaders> readers;
-  /// The output that comes from an input through an update; null: several do.
+  /// The output that comes from an input through an update; null if there are several.
   llvm::DenseMap<const ir::Value*, ir::Value*> outputOf;
-  llvm::StringSet<> inputExtents; ///< of inputs that could be a cache
+  llvm::StringSet<> inputExtents; ///< extents of inputs that could be caches
 };
 
-/// A failure at the node that makes `at`.
+/// A failure at the node that produces `at`.
 pattern::MatchFailure failureAt(pattern::ReasonCode code, const ir::Value& at, std::string expected,
                                 std::string found, std::string hint = "");
 

@@ -1,4 +1,4 @@
-// What reads a cache that holds several in one, part by part.
+// Readers of the parts of a cache that holds several caches.
 #pragma once
 
 #include "passes/analysis/cache/cache_origins.h"
@@ -21,38 +21,38 @@ struct PartReader {
   ir::Value* result = nullptr;
   unsigned axis = 0;
   Cell cell;
-  bool hasAxis = true; ///< the axis is still there, with the cell's extent
+  bool hasAxis = true; ///< the axis remains, with the cell's extent
 };
 
-/// The parts that a node reads of its moved operand; none for nodes that do something else.
+/// Parts of its moved operand that a node reads; empty for nodes that do not select parts.
 llvm::SmallVector<PartReader, 2> partsRead(ir::Node& node);
 
-/// Whether all readers of the value drop the axis, which has an extent of 1.
+/// Whether all readers of the value drop the axis, which has the extent 1.
 bool isDroppedByReaders(const ir::Value& value, unsigned axis);
 
-/// The graph input that rows come from through movement and updates; null if there is none.
+/// The graph input from which rows come through movement and updates; null if there is none.
 ir::Value* cacheBehind(ir::Value& operand);
 
-/// The graph inputs of whose rows an operand of attention is computed. Other attention is not
-/// searched.
+/// Adds the graph inputs from whose rows an operand of attention is computed. The search does not
+/// continue through other attention.
 void addComputedFrom(ir::Value& operand, const CacheOrigins& origins,
                      llvm::SetVector<const ir::Value*>& inputs);
 
-/// Whether the value is that part of a cache with new rows: made of the input that the part
-/// becomes, or of what one of the readers takes of the whole.
+/// Whether the value is the given part of a cache with new rows: computed from the input that the
+/// part becomes, or from the part that one of the readers selects.
 bool continuesPart(ir::Value& present, const ir::Value& partInput, const Cell& cell,
                    llvm::ArrayRef<PartReader> readers);
 
-/// Whether no operand of attention is made of several parts.
+/// Whether no operand of attention combines several parts.
 bool keepOperands(llvm::ArrayRef<PartReader> parts);
 
-/// The one output that the input's rows come out in.
+/// The one output that returns the input's rows.
 ir::Value* continuationOf(ir::Value& input, const CacheOrigins& origins);
 
-/// Whether the user adds rows to the operand, or writes them over some, and keeps all others.
+/// Whether the user adds rows to the operand, or overwrites some, and keeps all others.
 bool appendsRows(const ir::Use& use);
 
-/// Whether the node gives each element of the operand as it is, or converted.
+/// Whether the node returns each element of the operand unchanged, or converted.
 bool keepsPlaces(const ir::Use& use);
 
 } // namespace kvopt::analysis

@@ -1,24 +1,24 @@
-// What can be done about sites whose extents are not known.
+// Hints for sites with unknown extents.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
 
 namespace kvopt::analysis {
 
-/// Where extents that are not known at a value come from.
+/// Origin of unknown extents at a value.
 struct UnknownExtents {
-  /// An input whose declaration lacks them, or a result whose operands have all of theirs; null
-  /// where everything in the vicinity is known.
+  /// An input whose declaration lacks extents, or a result all of whose operands have theirs; null
+  /// if all extents nearby are known.
   const ir::Value* source = nullptr;
 
   bool isUndeclared() const { return source && !source->producer(); }
 };
 
-/// Searches backwards from the values that a failure concerns, the nearest first.
+/// Searches backwards from the values that a failure concerns, nearest first.
 UnknownExtents findUnknownExtents(llvm::ArrayRef<const ir::Value*> concerned);
 
-/// Gives failures about shapes a hint that applies to the model: to declare what is not declared,
-/// or the node from which on extents are not known. Other failures, and hints that are there, stay.
+/// Adds hints to failures about shapes: to declare missing extents, or the node after which extents
+/// are unknown. Other failures and existing hints do not change.
 void addShapeHints(const ir::Graph& graph, SiteList& sites);
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Which outputs of a model are the next values of which recurrent or convolution states.
+// Pairs of model inputs and outputs that carry recurrent or convolution states.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,20 +13,19 @@ struct StatePair {
   const ir::Value* present = nullptr;
 };
 
-/// Pairs floating-point inputs, apart from `knownInputs`, with outputs, apart from `knownOutputs`,
-/// of the same element type and extents that are computed from them. All extents of such an input
-/// are fixed but for one at most, which is the batch: the first axis, or a symbol that the output
-/// declares as well.
+/// Pairs floating-point inputs, except `knownInputs`, with outputs, except `knownOutputs`, of the
+/// same element type and extents that are computed from them. All extents of such an input are
+/// fixed except possibly the batch: the first axis, or a symbol that the output declares as well.
 ///
-/// The state of an early layer reaches the outputs of all later ones. Of several candidates the
-/// pair with the fewest operators in between is taken first, where an operator that carries a
-/// state from an operand to a result (LSTM, GRU, RNN, LinearAttention, CausalConvWithState, Loop,
-/// Scan) does not count; equally near ones in the order of declaration, unless that leaves an
-/// equally near input without a partner: then the output has none, either. Reading a state's shape
-/// is not data flow, and an output that merely repeats an input is not a state.
+/// The state of an early layer reaches the outputs of all later layers. Among several candidates
+/// the pair with the fewest operators in between is chosen first; an operator that carries a state
+/// from an operand to a result (LSTM, GRU, RNN, LinearAttention, CausalConvWithState, Loop, Scan)
+/// does not count. Equally near candidates are paired in the order of declaration, unless that
+/// leaves an equally near input without a partner: then the output has none, either. Reading a
+/// state's shape is not data flow, and an output that merely repeats an input is not a state.
 ///
-/// Empty for a model without integer inputs: an encoder's input and output of equal extents are no
-/// state.
+/// Empty for a model without integer inputs: an encoder's input and output of equal extents are not
+/// a state.
 std::vector<StatePair> statesByDataFlow(const ir::Graph& graph,
                                         const llvm::DenseSet<const ir::Value*>& knownInputs,
                                         const llvm::DenseSet<const ir::Value*>& knownOutputs);

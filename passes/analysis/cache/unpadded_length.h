@@ -1,4 +1,4 @@
-// Lengths that are counted by a mask, where the mask shows every key.
+// Lengths computed from a mask, for a mask that hides no key.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,16 +9,16 @@
 
 namespace kvopt::analysis {
 
-/// A number that every element of a tensor has.
+/// The number that every element of a tensor equals.
 struct UnpaddedLength {
   ir::Dim length;
-  /// The masks that it is counted by: integer inputs [batch, keys].
+  /// Masks that the number is computed from: integer inputs [batch, keys].
   llvm::SmallSetVector<const ir::Value*, 2> masks;
 };
 
-/// The elements of an integer tensor where each integer input [batch, keys] that they are computed
-/// from is ones, `past` and `tokens` of them for each batch row. An input with one column for each
-/// token of the step is not taken for a mask. nullopt where the number is not provable.
+/// The elements of an integer tensor if each integer input [batch, keys] that they are computed
+/// from consists of ones, `past` plus `tokens` of them per batch row. An input with one column per
+/// token of the step is not a mask. nullopt if the number is not provable.
 std::optional<UnpaddedLength> unpaddedLength(const ir::Value& value, const ir::Dim& past,
                                              const ir::Dim& tokens);
 

@@ -1,4 +1,4 @@
-// AffineNumbers: which numbers of a graph are piecewise affine in the step's extents.
+// AffineNumbers: the numbers of a graph that are piecewise affine in the step's extents.
 #pragma once
 
 #include "passes/analysis/evaluation/breakpoints.h"
@@ -8,19 +8,19 @@
 
 namespace kvopt::analysis {
 
-/// Walks the operators that compute numbers. Each is affine, affine between breakpoints, which are
-/// collected, or ends the argument.
+/// Walks the operators that compute numbers. Each operator is affine, or affine between
+/// breakpoints, which are collected, or ends the argument.
 class AffineNumbers {
 public:
   explicit AffineNumbers(Evaluation& at) : evaluation(at) {}
 
-  /// Leaves out what `value` is computed from: its numbers are taken for any.
+  /// Stops the walk at `value`: its numbers are assumed arbitrary.
   void endAt(const ir::Value& value) { walked[&value] = NumberBounds(); }
-  /// The numbers of a value that is not data.
+  /// Bounds of the numbers of a value that is not data.
   NumberBounds walk(const ir::Value& value);
-  /// Numbers that an operator chooses by, zero or not.
+  /// Walks numbers that an operator chooses by, zero or not.
   void chooseBy(const ir::Node& node, const ir::Value& condition);
-  /// Indices, perhaps counted from the end.
+  /// Walks indices, which may count from the end.
   void indexBy(const ir::Node& node, const ir::Value& indices);
 
   void breakAt(const ir::Node* node, std::string reason) {
@@ -28,8 +28,8 @@ public:
       broken = ArgumentBreak{node, std::move(reason)};
   }
   const std::optional<ArgumentBreak>& ended() const { return broken; }
-  /// Notes an operator that may not be affine between breakpoints, but chooses nothing by size. The
-  /// walk goes on.
+  /// Records an operator that may not be affine between breakpoints but chooses nothing by size.
+  /// The walk continues.
   void gapAt(const ir::Node* node, std::string reason) {
     if (!firstGap)
       firstGap = ArgumentBreak{node, std::move(reason)};
@@ -40,8 +40,8 @@ public:
   llvm::ArrayRef<Breakpoint> breakpoints() const { return found; }
   void add(Breakpoint breakpoint) { found.push_back(std::move(breakpoint)); }
   Evaluation& at() { return evaluation; }
-  /// Numbers of rows at which operators may change what they compute, also on sides that evaluation
-  /// did not come to.
+  /// Numbers of rows at which operators may change their results, also on sides that evaluation did
+  /// not reach.
   const std::set<int64_t>& namedRows() const { return rowsNamed; }
   void nameRows(int64_t rows) { rowsNamed.insert(rows); }
 
@@ -53,7 +53,7 @@ private:
   NumberBounds apply(const ir::Value& value, Operands operands);
   NumberBounds multiply(const ir::Node& node, Operands operands);
   NumberBounds divide(const ir::Node& node, Operands operands);
-  /// Constants that lengths are compared with.
+  /// Records constants that lengths are compared with.
   void nameConstants(Operands operands);
   NumberBounds choose(const ir::Node& node, Operands operands);
   NumberBounds clip(const ir::Node& node, Operands operands);
@@ -61,7 +61,7 @@ private:
   NumberBounds combine(const ir::Node& node, Operands operands);
   NumberBounds range(const ir::Node& node, Operands operands);
   NumberBounds convert(const ir::Value& value, const NumberBounds& data);
-  /// Breakpoints of a result of truth values.
+  /// Adds the breakpoints of a boolean result.
   void addOutcomes(const ir::Node& node, const ir::Value& truth, bool mayBeFalse, bool mayBeTrue);
 
   Evaluation& evaluation;
@@ -69,7 +69,7 @@ private:
   llvm::DenseMap<const ir::Value*, bool> ofInputs;
   std::vector<Breakpoint> found;
   std::set<int64_t> rowsNamed;
-  llvm::DenseSet<const ir::Value*> decided; ///< truth values with breakpoints
+  llvm::DenseSet<const ir::Value*> decided; ///< booleans with breakpoints
   std::optional<ArgumentBreak> broken, firstGap;
   unsigned depth = 0;
 };

@@ -1,4 +1,4 @@
-// Which of two numbers can be the greater one, at all sizes.
+// Which of two numbers can be greater, at all sizes.
 #pragma once
 
 #include "passes/analysis/evaluation/affine_numbers.h"
@@ -8,20 +8,20 @@ namespace kvopt::analysis {
 /// Whether a polynomial is a number plus multiples of symbols.
 bool isAffine(const ir::Dim& dim);
 
-/// A polynomial that is at least as large as both at all sizes, and one that is at most as large;
-/// unknown where one of the two is not affine.
+/// A polynomial that is at least as large as both at all sizes, and one that is at most as large as
+/// both; unknown if either is not affine.
 ir::Dim greatestOf(const ir::Dim& one, const ir::Dim& other);
 ir::Dim leastOf(const ir::Dim& one, const ir::Dim& other);
 
-/// How elements of two operands may compare.
+/// Possible comparison results of elements of two operands.
 struct Ordering {
   bool less = true;
   bool equal = true;
   bool greater = true;
-  std::optional<ir::Dim> difference; ///< first - second, of single numbers that are known
+  std::optional<ir::Dim> difference; ///< first - second, for single known numbers
 
-  /// The breakpoint where the first of the two becomes greater than the second, of an operator that
-  /// computes the same on both sides where they meet.
+  /// The breakpoint at which the first number becomes greater than the second, for an operator that
+  /// computes the same on both sides where the numbers are equal.
   Breakpoint breakpoint(const ir::Node& node, const ir::Value& first, const ir::Value& second,
                         const char* whenLess, const char* whenGreater) const;
 };

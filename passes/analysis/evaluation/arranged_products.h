@@ -1,4 +1,4 @@
-// The factors of attention's two products, arranged as attention reads them.
+// Factors of attention's two products, arranged as attention reads them.
 #pragma once
 
 #include "passes/analysis/evaluation/evaluation.h"
@@ -21,22 +21,22 @@ struct ArrangedScores {
   double factor = 1;
 };
 
-/// Reads `scores` at one point, where each element is the same multiple of one element of
-/// `product`. Queries stay the same along the last axis, keys along the one before. nullopt where
-/// the scores are something else.
+/// Reads `scores` at one point. Each element must be the same multiple of one element of `product`;
+/// queries are constant along the last axis, keys along the axis before it. nullopt for other
+/// scores.
 std::optional<ArrangedScores> arrangedScores(const ir::Value& scores, const ir::Node& product,
                                              Evaluation& evaluation);
 
 /// The product of probabilities [B,H,S,T] and values.
 struct ArrangedOutput {
   ArrangedElements values; ///< [B,H,T,D]
-  /// The result of the product, of the elements of [B,H,S,D] results; without a source.
+  /// The result of the product as elements of [B,H,S,D]; it has no source.
   ArrangedElements result;
 };
 
-/// Reads `product` at one point, where one factor holds elements of `probabilities` and nothing
-/// else, and each element of the result sums over the keys of one row in their order. nullopt where
-/// it does something else.
+/// Reads `product` at one point. One factor must consist of elements of `probabilities`, and each
+/// element of the result must sum over the keys of one row in their order. nullopt for other
+/// products.
 std::optional<ArrangedOutput> arrangedOutput(const ir::Node& product, bool hasValuesLeft,
                                              const ir::Value& probabilities,
                                              Evaluation& evaluation);

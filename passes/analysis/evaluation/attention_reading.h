@@ -1,5 +1,4 @@
-// AttentionReading: what one attention reads and what it hides, element by element, at a small
-// size.
+// AttentionReading: the elements that one attention reads and hides, at a small size.
 #pragma once
 
 #include "passes/analysis/evaluation/step_evaluations.h"
@@ -13,8 +12,8 @@
 
 namespace kvopt::analysis {
 
-/// The element of a graph input that a key's or value's column is a multiple of; no input where it
-/// is something else.
+/// The element of a graph input of which a column of a key or value is a multiple; without an input
+/// for other elements.
 struct ReadElement {
   std::string input;
   int64_t element = 0;
@@ -27,46 +26,46 @@ struct ReadElement {
 struct ReadPair {
   bool isHidden = false;
   double bias = 0;                     ///< added to the score
-  std::vector<ReadElement> key, value; ///< of a few columns
+  std::vector<ReadElement> key, value; ///< for a few columns
 };
 
-/// Pairs of a few rows with all keys. Rows are counted as the softmax has them: of [B,H,S,T], row
-/// (b * H + h) * S + i.
+/// Pairs of a few rows with all keys. Rows are counted as in the softmax: row (b * H + h) * S + i
+/// of [B,H,S,T].
 struct AttentionReading {
   int64_t rows = 0;
   int64_t keys = 0;
-  std::vector<std::string> queries;         ///< by row: what its query's first column is made of
+  std::vector<std::string> queries;         ///< by row: the elements in the query's first column
   std::vector<std::vector<ReadPair>> pairs; ///< by sampled row, then by key
 
-  /// The rows that are sampled of a softmax with `rows` rows: all of a few, and a spread of many.
+  /// Rows that are sampled from a softmax with `rows` rows: all if they are few, otherwise some
+  /// spread over them.
   static std::vector<int64_t> sampledRows(int64_t rows);
 };
 
-/// The readings of one attention, one for each of readingPoints(); nullopt where it cannot be read.
+/// Readings of one attention, one for each of readingPoints(); nullopt where it cannot be read.
 using AttentionReadings = std::vector<std::optional<AttentionReading>>;
 
-/// Readings of a graph as it was exported, by the name of the softmax, or of its result where it
-/// has none.
+/// Readings of an exported graph, by the name of the softmax or, if it has none, of its result.
 struct ExportedAttention {
   llvm::StringMap<AttentionReadings> bySoftmax;
 };
 
-/// Evaluations of a few small steps: of two sizes, and with masks that hide.
+/// Evaluations of a few small steps: of two sizes, and with masks that hide keys.
 std::vector<std::unique_ptr<Evaluation>> readingPoints(const ir::Graph& graph,
                                                        const InterfaceFacts& facts);
 
-/// Reads each softmax between two products of a main graph; of layers that are spelled alike, the
-/// first two: rules do the same with all of them.
+/// Reads each softmax between two products of a main graph. For layers of equal form it reads the
+/// first two, because rules treat them all alike.
 ExportedAttention readExportedAttention(const ir::Graph& graph, const InterfaceFacts& facts);
 
-/// Reads an ai.kvopt::Sdpa, of rows with the queries of those that were sampled of the exported
-/// attention: rules may put heads into another order. nullopt where such rows are not found.
+/// Reads the rows of an ai.kvopt::Sdpa that have the queries of the rows sampled from the exported
+/// attention; rules may change the order of heads. nullopt if there are no such rows.
 std::optional<AttentionReading> readCanonicalAttention(const ir::Node& node,
                                                        const AttentionReading& exported,
                                                        Evaluation& evaluation);
 
-/// Where two readings of one attention cannot both be right, in words; empty where they agree as
-/// far as both tell.
+/// Description of a contradiction between two readings of one attention; empty if they agree as far
+/// as both are known.
 std::string contradiction(const AttentionReading& exported, const AttentionReading& recognized);
 
 } // namespace kvopt::analysis

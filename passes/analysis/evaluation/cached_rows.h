@@ -1,4 +1,4 @@
-// CachedRows: which rows of a cache, and which new ones, a value holds, and where.
+// CachedRows: the rows of a cache, and the new rows, that a value holds, and their positions.
 #pragma once
 
 #include "passes/analysis/evaluation/evaluation.h"
@@ -6,19 +6,19 @@
 
 namespace kvopt::analysis {
 
-/// What the elements of one value are at one point of evaluation: elements of a cache that comes
-/// in, of one other value, or of both, told apart along one axis.
+/// Elements of one value at one point of evaluation: elements of an input cache, of one other
+/// value, or of both, separated along one axis.
 struct CachedRows {
   Extents extents;                  ///< of the value
-  double factor = 1;                ///< what all elements are multiplied by
-  const ir::Value* past = nullptr;  ///< an input of the graph; null: nothing is of a cache
-  const ir::Value* fresh = nullptr; ///< null: everything is of the cache
-  /// Where new rows are, along `axis`: [first, first + count). All of them, without a cache.
+  double factor = 1;                ///< all elements are multiplied by it
+  const ir::Value* past = nullptr;  ///< an input of the graph; null: no element is from a cache
+  const ir::Value* fresh = nullptr; ///< null: all elements are from the cache
+  /// New rows are at [first, first + count) along `axis`; without a cache, all rows are new.
   unsigned axis = 0;
   int64_t first = 0;
   int64_t count = 0;
-  /// Of the value's elements that are of `past`, with the axis from 0 on, and of those that are of
-  /// `fresh`, with the axis from the first new row on.
+  /// Fit of the elements from `past`, with the axis from 0 on, and of those from `fresh`, with the
+  /// axis from the first new row on.
   MovementFit ofPast;
   MovementFit ofFresh;
   Extents pastExtents;
@@ -27,17 +27,17 @@ struct CachedRows {
   bool isAppended() const { return past && fresh && first + count == extents[axis]; }
 };
 
-/// The cache whose elements `rows`, [B,H,T,D] as attention reads them, holds together with other
-/// elements. Null where all elements are of inputs, or none is. One column of the first head is
+/// The cache whose elements `rows`, [B,H,T,D] as attention reads them, contains together with other
+/// elements. Null if all elements are from inputs, or none is. One column of the first head is
 /// read.
 const ir::Value* joinedPast(const ir::Value& rows, Evaluation& evaluation);
 
-/// Values that could be `CachedRows::fresh`: those with as many elements as there are new ones in
-/// `value`, all of them, nearest the blocks first.
+/// Candidates for `CachedRows::fresh`: values whose number of elements is that of the new ones in
+/// `value`, all of which it contains; nearest to the blocks first.
 std::vector<const ir::Value*> freshCandidates(const ir::Value& value, Evaluation& evaluation);
 
-/// The rows of `value`, whose new ones are those of `fresh` (null: there must be none). nullopt
-/// where something in it is neither, or its elements do not lie along axes.
+/// The rows of `value`, whose new ones are rows of `fresh` (null: it must have none). nullopt if an
+/// element is from neither, or if elements are not arranged along axes.
 std::optional<CachedRows> cachedRows(const ir::Value& value, const ir::Value* fresh,
                                      Evaluation& evaluation);
 

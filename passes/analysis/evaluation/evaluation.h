@@ -1,5 +1,5 @@
-// Evaluation: what a graph computes at one point, which is a choice of all extents and of all
-// integer inputs, with the elements of its floating-point inputs left as they are.
+// Evaluation: the values of a graph at one point. A point chooses all extents and all integer
+// inputs; elements of floating-point inputs remain symbolic.
 #pragma once
 
 #include "ir/graph.h"
@@ -15,8 +15,8 @@
 
 namespace kvopt::analysis {
 
-/// Numbers in row-major order. Integers and bools are held as numbers, too: they are exact up to
-/// 2^53, and what would exceed that is not computed.
+/// Numbers in row-major order. Integers and bools are stored as double, too: they are exact up to
+/// 2^53, and larger results are not computed.
 struct NumberTensor {
   Extents extents;
   std::vector<double> numbers;
@@ -28,60 +28,59 @@ struct NumberTensor {
 struct EvaluationPoint {
   /// By symbol.
   llvm::StringMap<int64_t> extents;
-  /// Of inputs. Those that are not here are unknown, element by element.
+  /// Elements of inputs. Elements of inputs that are not listed are unknown.
   llvm::DenseMap<const ir::Value*, NumberTensor> inputs;
-  /// Those of them that are ids of tokens: what a table of floating-point numbers has for an id is
-  /// not looked at.
+  /// Inputs that hold token ids. The entry of a floating-point table for an id is not read.
   llvm::SmallVector<const ir::Value*, 1> ids;
 };
 
-/// Evaluates values of one main graph and of the branches that are taken, on demand: what is not
-/// asked for is not computed, and the numbers of large constants are not read but for elements that
-/// are gathered.
+/// Evaluates values of one main graph and of the branches that are taken, on demand: only requested
+/// values are computed, and large constants are read only where elements are gathered.
 ///
-/// A value is of *numbers* where it depends on constants, extents and the integer inputs of the
-/// point alone. All others are of linear forms over the elements of *blocks*: inputs, and results
-/// that are not linear in few elements of something else (embeddings of tokens, products of two
-/// such values or with weights, norms, softmax, activations). Sums, products with numbers, and
-/// whatever gathers, moves, scatters or chooses elements by numbers are followed.
+/// A value consists of *numbers* if it depends only on constants, extents and the integer inputs of
+/// the point. All others consist of linear forms over the elements of *blocks*: inputs, and results
+/// that are not linear in few elements of other values (embeddings of tokens, products of two such
+/// values or with weights, norms, softmax, activations). Sums, products with numbers, and all
+/// operators that gather, move, scatter or choose elements by numbers are followed.
 ///
-/// Assumed: no element is NaN or infinite unless it is a constant, an index is in range, and
-/// arithmetic on floating-point numbers is exact.
+/// Assumptions: no element is NaN or infinite unless it is a constant, indices are in range, and
+/// floating-point arithmetic is exact.
 class Evaluation {
 public:
   Evaluation(const ir::Graph& graph, EvaluationPoint at);
-  /// At another point of the same inputs.
+  /// Evaluates the same inputs at another point.
   Evaluation(const Evaluation& other, EvaluationPoint at);
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;
 
   const EvaluationPoint& point() const { return chosen; }
 
-  /// Null where they are not known.
+  /// Null if they are unknown.
   const Extents* extents(const ir::Value& value);
-  /// Null for a value that is not of numbers, is too large, or is computed by an operator that is
-  /// not evaluated.
+  /// Null for a value that does not consist of numbers, is too large, or is computed by an operator
+  /// that is not evaluated.
   const NumberTensor* numbers(const ir::Value& value);
-  /// One of them; also of a large constant.
+  /// One of the numbers, also of a large constant.
   std::optional<double> numberAt(const ir::Value& value, int64_t element);
 
-  /// The forms of the elements at `indices`. False, with nothing to be used in `forms`, where too
-  /// much work would have to be done.
+  /// The forms of the elements at `indices`. False if that takes too much work; `forms` is then
+  /// invalid.
   [[nodiscard]] bool trace(const ir::Value& value, llvm::ArrayRef<int64_t> indices,
                            std::vector<LinearForm>& forms);
-  /// Of all elements.
+  /// The forms of all elements.
   [[nodiscard]] bool traceAll(const ir::Value& value, std::vector<LinearForm>& forms);
 
   bool isData(const ir::Value& value) const;
 
-  /// Which values are traced through from here on, nearest the asked one first; null: not noted.
+  /// Records the values that later traces pass through, nearest to the requested value first; null
+  /// stops the recording.
   void noteVisited(std::vector<const ir::Value*>* list) { visited = list; }
 
-  /// Constants that numbers were computed from so far, and single numbers that were computed; those
-  /// of long lists are left out.
+  /// Constants that numbers were computed from so far, and single computed numbers; those of long
+  /// lists are left out.
   const std::vector<double>& constantsRead() const { return integersRead; }
 
-  /// The branch of an If that is taken; null where that is not known.
+  /// The branch of an If that is taken; null if unknown.
   const ir::Graph* takenBranch(const ir::Node& node);
 
 private:
@@ -99,7 +98,7 @@ private:
   std::shared_ptr<DataValues> data;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<Extents>> extentsOf;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<NumberTensor>> numbersOf;
-  /// Of values that were traced as a whole, up to a number of elements in all.
+  /// Forms of values that were traced as a whole, up to a total number of elements.
   llvm::DenseMap<const ir::Value*, std::vector<LinearForm>> wholeForms;
   int64_t keptForms = 0;
   std::vector<const ir::Value*>* visited = nullptr;

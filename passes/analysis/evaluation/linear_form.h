@@ -1,4 +1,4 @@
-// LinearForm: an element as a sum of elements that are not looked into.
+// LinearForm: an element as a linear combination of opaque elements.
 #pragma once
 
 #include "ir/value.h"
@@ -12,8 +12,8 @@
 
 namespace kvopt::analysis {
 
-/// `weight` times the element of `block` at row-major index `element`. A block is an input of
-/// numbers, or a result that is not linear in few elements of other values.
+/// `weight` times the element of `block` at row-major index `element`. A block is an input or a
+/// result that is not linear in few elements of other values.
 struct ElementTerm {
   const ir::Value* block = nullptr;
   int64_t element = 0;
@@ -25,10 +25,10 @@ struct ElementTerm {
   bool operator==(const ElementTerm&) const = default;
 };
 
-/// `constant` plus the sum of the terms. There are few terms, each of another element. A form
-/// without terms is a number.
+/// `constant` plus the sum of a few terms, each with a different element. A form without terms is a
+/// number.
 struct LinearForm {
-  /// More terms are not followed: the sum becomes a block of its own.
+  /// Maximum number of terms. A longer sum becomes a separate block.
   static constexpr size_t maxTerms = 4;
 
   double constant = 0;
@@ -40,17 +40,17 @@ struct LinearForm {
   }
 
   bool isNumber() const { return terms.empty(); }
-  /// The element that this is, unchanged; null where it is something else.
+  /// The element that the form equals, unchanged; null for any other form.
   const ElementTerm* asElement() const {
     return terms.size() == 1 && constant == 0 && terms.front().weight == 1 ? &terms.front()
                                                                            : nullptr;
   }
 
   void scale(double by);
-  /// False, and the form is not to be used, where there would be too many terms.
+  /// Adds `by` times `other`. False if there would be too many terms; the form is then invalid.
   [[nodiscard]] bool add(const LinearForm& other, double by = 1);
 
-  /// Terms in order of their elements, for comparison.
+  /// Compares terms, which are sorted by their elements.
   bool operator==(const LinearForm&) const = default;
 };
 
@@ -62,7 +62,7 @@ struct FormHash {
 };
 using FormIndex = std::unordered_map<LinearForm, int64_t, FormHash>;
 
-/// Where each form is; nullopt where two are the same, or one is a number.
+/// Index of each form; nullopt if two are equal, or one is a number.
 std::optional<FormIndex> indexForms(llvm::ArrayRef<LinearForm> forms);
 
 } // namespace kvopt::analysis

@@ -1,22 +1,22 @@
-// The operators that evaluation computes numbers with.
+// Operators that evaluation computes numbers with.
 #pragma once
 
 #include "passes/analysis/evaluation/evaluation.h"
 
 namespace kvopt::analysis {
 
-/// The first result of `node`, all of whose operands are of numbers. Null where the operator is not
-/// in the table, where an operand is unknown, and where the result would be too large or not exact.
+/// The first result of `node`, all of whose operands are numbers. Null if the operator is not in
+/// the table, if an operand is unknown, or if the result would be too large or not exact.
 std::unique_ptr<NumberTensor> numbersFrom(const ir::Node& node, Evaluation& evaluation);
 
-/// Whether the operator combines the elements along axes (ReduceSum and its like).
+/// Whether the operator combines elements along axes, as ReduceSum does.
 bool isReduction(const ir::Node& node);
 
-/// The axes that such an operator combines, ascending; nullopt where they are not known.
+/// Axes that such an operator combines, ascending; nullopt if they are unknown.
 std::optional<llvm::SmallVector<unsigned, 4>> reducedAxes(const ir::Node& node, size_t rank,
                                                           Evaluation& evaluation);
 
-/// The most elements of a tensor of numbers.
+/// Maximum number of elements of a tensor of numbers.
 inline constexpr int64_t mostNumbers = int64_t{1} << 18;
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// What the functions that select elements share.
+// Shared parts of the functions that select elements.
 #pragma once
 
 #include "ir/movement.h"
@@ -9,7 +9,7 @@
 
 namespace kvopt::analysis {
 
-/// One result whose elements are selected, and where operands are looked up.
+/// One result whose elements are selected, and the evaluation of its operands.
 struct SelectedResult {
   const ir::Value& result;
   const ir::Node& node;
@@ -26,19 +26,19 @@ struct SelectedResult {
   }
 };
 
-/// An element of an operand as an integer, within bounds that sums do not leave; nullopt where it
-/// is not known.
+/// An element of an operand as an integer, small enough for sums not to overflow; nullopt if it is
+/// unknown.
 std::optional<int64_t> integerAt(const ir::Value* value, int64_t element, Evaluation& evaluation);
 
-/// The elements of an operand that is broadcast to the result.
+/// Selection of an operand that is broadcast to the result.
 ElementSelection broadcastElements(const SelectedResult& selected, unsigned operand);
 
-/// Indices into an axis of `extent` entries, negative ones counted from the end. nullopt where one
-/// is not in range.
+/// Indices into an axis of `extent` entries, where negative ones count from the end. nullopt if one
+/// is out of range.
 std::optional<std::vector<int64_t>> entriesOf(const NumberTensor* indices, int64_t extent);
 
-/// The first element of the section that each point of indices names, and how many elements a
-/// section has. The last axis of the points has an index for each of the first axes of the data.
+/// The first element of the section that each point of indices names, and the number of elements in
+/// a section. The last axis of the points has one index for each of the first axes of the data.
 struct PointedSections {
   std::vector<int64_t> starts;
   int64_t size = 1;
@@ -46,7 +46,7 @@ struct PointedSections {
 std::optional<PointedSections> sectionsOf(const NumberTensor* points,
                                           llvm::ArrayRef<int64_t> extents);
 
-/// How the result of an operator that only moves data selects, as its definition says.
+/// Selection of the result of an operator that only moves data, according to its definition.
 ElementSelection movedElements(const SelectedResult& selected, const ir::Movement& movement);
 
 } // namespace kvopt::analysis

@@ -8,41 +8,41 @@
 
 namespace kvopt::analysis {
 
-/// The size of a step: `tokens` new tokens after `past` earlier ones, in each of `batch` rows. A
-/// model's fixed extents outrank it.
+/// Size of a step: `tokens` new tokens after `past` earlier ones, in each of `batch` rows. A
+/// model's fixed extents take precedence.
 struct StepSize {
   int64_t batch = 2;
   int64_t tokens = 5;
   int64_t past = 11;
-  /// What other symbolic extents are, the first one; each next one is larger.
+  /// Value of the first other symbolic extent; each further one is larger.
   int64_t others = 17;
 };
 
-/// Makes points of one graph.
+/// Creates points of one graph.
 class StepPoints {
 public:
   StepPoints(const ir::Graph& graph, const InterfaceFacts& facts);
 
-  /// Whether the caches grow with each step; otherwise `StepSize::past` is where the new rows of
-  /// static caches begin, and both must fit into them.
+  /// Whether the caches grow with each step; otherwise `StepSize::past` is the index of the first
+  /// new row in static caches, which must have room for past and new rows.
   bool hasGrowingPast() const { return grows; }
-  /// The most rows that static caches can have, by the extents of inputs; 0 without such inputs.
+  /// Maximum number of rows in static caches, from the extents of inputs; 0 without such inputs.
   int64_t mostRows() const { return capacity; }
 
-  /// Symbols that are taken to be as many as all rows: nothing but a mask has them.
+  /// Symbols that are assumed to equal the number of all rows: only masks have them.
   llvm::ArrayRef<std::string> keyCounts() const { return keySymbols; }
 
-  /// A step with every integer input fed as its role says: ids of small numbers, positions that
-  /// count on from the past, masks that hide nothing, lengths. Inputs of floating-point numbers
-  /// stay unknown.
+  /// A step with every integer input set according to its role: ids of small numbers, positions
+  /// that continue from the past, masks that hide nothing, lengths. Floating-point inputs remain
+  /// unknown.
   EvaluationPoint at(const StepSize& size) const;
 
-  /// The size of such a step, with the extents that the model fixes.
+  /// Size of such a step, including the extents that the model fixes.
   StepSize chosen(const StepSize& size) const;
 
-  /// Sizes that tell extents apart: of each kind of step (many tokens, one, none before) where the
-  /// model's fixed extents leave a choice. The first `fitted` are for finding facts, all others for
-  /// checking them.
+  /// Sizes that distinguish extents: each kind of step (many tokens, one token, no past) as far as
+  /// the model's fixed extents allow. The first `fitted` sizes are for finding facts, all others
+  /// for checking them.
   std::vector<StepSize> sizes() const;
   static constexpr size_t fitted = 3;
 

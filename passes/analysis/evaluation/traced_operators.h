@@ -1,4 +1,4 @@
-// The operators that linear forms are followed through other than by selecting elements.
+// Operators through which linear forms are followed, other than selecting ones.
 #pragma once
 
 #include "passes/analysis/evaluation/evaluation.h"
@@ -9,7 +9,7 @@ namespace kvopt::analysis {
 
 enum class TraceResult {
   Followed, ///< the forms are set
-  Block,    ///< the result is a block of its own
+  Block,    ///< the result is a separate block
   TooMuch,  ///< too much work
 };
 
@@ -17,8 +17,8 @@ enum class TraceResult {
 TraceResult traceThrough(const ir::Node& node, llvm::ArrayRef<int64_t> indices,
                          Evaluation& evaluation, std::vector<LinearForm>& forms);
 
-/// How a product of matrices sums: element `result` is the sum over k < depth of
-/// left[k] * right[k], elements of the two factors.
+/// Summation of a matrix product: element `result` is the sum over k < depth of left[k] * right[k],
+/// elements of the two factors.
 struct ProductElements {
   const ir::Value* left = nullptr;
   const ir::Value* right = nullptr;
@@ -28,12 +28,12 @@ struct ProductElements {
       at;
 };
 
-/// Of MatMul, Einsum of two operands, and a ReduceSum over one axis of a Mul; nullopt for other
-/// nodes.
+/// Supports MatMul, Einsum with two operands, and a ReduceSum over one axis of a Mul; nullopt for
+/// other nodes.
 std::optional<ProductElements> productOf(const ir::Node& node, Evaluation& evaluation);
 
-/// The extents that the operator's shape rule gives a node's result at the point; nullopt where it
-/// gives none.
+/// Extents that the operator's shape rule gives a node's result at the point; nullopt if it gives
+/// none.
 std::optional<Extents> inferredExtents(const ir::Value& result, Evaluation& evaluation);
 
 } // namespace kvopt::analysis

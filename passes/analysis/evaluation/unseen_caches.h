@@ -1,4 +1,4 @@
-// Caches that attention reads and that were not found.
+// Caches that attention reads and that tracing did not find.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
@@ -6,8 +6,8 @@
 
 namespace kvopt::analysis {
 
-/// Makes a site a missed one where no cache of it was found, although evaluation finds its keys or
-/// values to hold rows of an input and new rows.
+/// Marks a site as missed if no cache of it was found, although evaluation shows that its keys or
+/// values hold rows of an input and new rows.
 void refuseUnseenCaches(const ir::Graph& graph, const InterfaceFacts& facts, SiteList& sites);
 
 } // namespace kvopt::analysis

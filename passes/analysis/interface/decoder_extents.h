@@ -1,4 +1,4 @@
-// What the extents of an exported decoder count: batch rows, tokens, earlier tokens.
+// Meanings of an exported decoder's extents: batch rows, tokens, earlier tokens.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,31 +9,31 @@
 
 namespace kvopt::analysis {
 
-/// Extents that callers of a decoder choose, where they are not fixed.
+/// Extents of a decoder that callers choose unless they are fixed.
 struct DecoderExtents {
   ir::Dim batch;
-  ir::Dim tokens; ///< of a step
-  /// Rows of the caches before it, where they grow; 0 without such caches.
+  ir::Dim tokens; ///< number of tokens in a step
+  /// Number of cache rows before the step if caches grow; 0 without such caches.
   ir::Dim past = ir::Dim::fixed(0);
 
   ir::Dim keys() const { return past + tokens; }
   bool hasPast() const { return past.value() != 0; }
 };
 
-/// The extents that a decoder was exported with, numbers or symbols. By the caches, which have as
-/// many rows more after a step as there are tokens, and otherwise by the input that a table of
-/// tokens is indexed with. The reason where they do not tell.
+/// The extents that a decoder was exported with, numbers or symbols. Derived from the caches, which
+/// grow by one row per token in a step, or otherwise from the input that indexes a token table.
+/// Returns a reason if they do not determine the extents.
 std::variant<DecoderExtents, std::string> findDecoderExtents(const ir::Graph& graph);
 
-/// An input, with the shape that it has once symbols have taken the place of numbers.
+/// An input, with its shape after symbols have replaced numbers.
 struct FreedInput {
   ir::Value* input;
   ir::Shape shape;
 };
 
-/// All inputs that have a rank, with their shapes. The first axis counts batch rows (of a cache in
-/// one tensor with others, the one before the heads), the last one of a mask keys, and the one
-/// before its last two, or after the batch, tokens.
+/// All inputs with a known rank, with their shapes. The first axis counts batch rows; for caches
+/// stacked in one tensor, the axis before the heads does. The last axis of a mask counts keys; the
+/// axis before its last two, or after the batch, counts tokens.
 std::vector<FreedInput> freedInputs(const ir::Graph& graph, const DecoderExtents& exported,
                                     const DecoderExtents& freed);
 

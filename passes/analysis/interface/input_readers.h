@@ -1,4 +1,4 @@
-// What reads an input of a model, and in which capacity.
+// The readers of a model's input, and the roles in which they read it.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,7 +11,7 @@
 
 namespace kvopt::analysis {
 
-/// What was found on the ways from an input through operators that keep its elements.
+/// Readers found by following an input through operators that keep its elements.
 struct InputReaders {
   /// A constant table that the input indexes.
   struct Table {
@@ -21,29 +21,30 @@ struct InputReaders {
   std::vector<Table> tables;
   /// An operand that is a number of tokens or rows.
   struct Length {
-    ir::LengthFeed feed = ir::LengthFeed::PastLength; ///< what the operand is
-    ir::Dim offset;   ///< what was added to the input on the way; unknown where that is not told
-    std::string node; ///< the operator, as messages name it
+    ir::LengthFeed feed = ir::LengthFeed::PastLength; ///< meaning of the operand
+    ir::Dim offset;   ///< amount added to the input on the way; unknown if it cannot be determined
+    std::string node; ///< name of the operator, for messages
   };
-  /// Operands whose meaning their operator defines, such as GroupQueryAttention's `seqlens_k`.
+  /// Operands whose meaning the operator defines, such as GroupQueryAttention's `seqlens_k`.
   std::vector<Length> lengths;
-  /// Where a Range or Slice starts, which is behind the earlier tokens, and where it ends.
+  /// Starts of a Range or Slice, which follow the earlier tokens, and ends.
   std::vector<Length> bounds;
-  bool isAngle = false;      ///< multiplied by numbers, as a position is by frequencies
-  bool isBatchIndex = false; ///< selects along an axis of another input, as beams do
+  bool isAngle = false;      ///< multiplied by numbers, as positions are by frequencies
+  bool isBatchIndex = false; ///< selects along an axis of another input, as beam indices do
   bool isSelfCompared = false;
   bool isCompared = false;
   bool isSummed = false; ///< added to an index
-  /// Ends a Range from 0 whose numbers are added to something: a number of tokens, not a place.
+  /// Whether it ends a Range from 0 whose numbers are added to something: a number of tokens, not a
+  /// position.
   bool isCount = false;
-  /// Other inputs of one element that it is added to.
+  /// Other one-element inputs that it is added to.
   llvm::SmallVector<const ir::Value*, 2> addends;
-  /// Is multiplied with a constant triangle that hides later keys: 0 takes it away.
+  /// Whether it is multiplied by a constant triangle that hides later keys: 0 removes the triangle.
   bool isSwitch = false;
 
   bool isMask = false;     ///< reaches scores
-  bool isAdded = false;    ///< to scores, as it is
-  bool hidesByOne = false; ///< of a mask that is not added: 1 or true hides
+  bool isAdded = false;    ///< added to scores unchanged
+  bool hidesByOne = false; ///< for a mask that is not added: 1 or true hides
 
   bool any() const {
     return !tables.empty() || isAngle || isBatchIndex || isSelfCompared || isCompared || isSummed ||
@@ -51,8 +52,8 @@ struct InputReaders {
   }
 };
 
-/// Follows the input forward, into branches too. Visits at most `budget` operands, which it
-/// decreases by those visited. Finds nothing where the budget is too small.
+/// Follows the input forward, also into branches. Visits at most `budget` operands and subtracts
+/// the visited ones from it. Finds nothing if the budget is too small.
 InputReaders readersOf(const ir::Value& input, size_t& budget);
 
 } // namespace kvopt::analysis

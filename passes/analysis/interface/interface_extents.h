@@ -1,4 +1,4 @@
-// What the interface of a decoder says of extents where no operator does.
+// Relations between extents that follow from a decoder's interface and from no operator.
 #pragma once
 
 #include "passes/analysis/interface/extent_equations.h"
@@ -7,20 +7,20 @@
 
 namespace kvopt::analysis {
 
-/// The symbols that occur in the type of one input only: names that a file may have given to each
-/// input by itself.
+/// Symbols that occur in the type of one input only: names that a file may have given to each input
+/// separately.
 llvm::StringSet<> symbolsOfOneInput(const ir::Graph& graph);
 
-/// Equations that no operator demands, all of them assumptions:
+/// Equations that no operator requires; all of them are assumptions:
 ///
-/// - Rows are joined to several pasts: they are equally long, where the lengths of the others are
+/// - Pasts that rows are joined to have equal lengths, if the lengths of all but one are
 ///   `ofOneInput`.
-/// - A table of integers or booleans has as many columns as nothing else: it is a mask of keys, of
-///   past and new rows together, with a row for each sequence. Pasts that keep all rows count
-///   before those that keep the last ones only; if such pasts have several lengths, the table could
-///   belong to any.
+/// - A table of integers or booleans whose number of columns occurs nowhere else is a mask of keys,
+///   of past and new rows together, with one row per sequence. Pasts that keep all rows take
+///   precedence over those that keep the last ones only; if such pasts have several lengths, the
+///   table could belong to any.
 ///
-/// The types of values are those inferred.
+/// The types of values are the inferred ones.
 std::vector<ExtentEquation> interfaceEquations(const ir::Graph& graph,
                                                const llvm::StringSet<>& ofOneInput);
 

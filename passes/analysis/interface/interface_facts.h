@@ -1,4 +1,5 @@
-// What the operators of a decoder say of its inputs, before any of them is rewritten.
+// Facts about a decoder's inputs that follow from its operators, read before any operator is
+// rewritten.
 #pragma once
 
 #include "passes/analysis/interface/input_readers.h"
@@ -8,27 +9,28 @@
 
 namespace kvopt::analysis {
 
-/// Rewriting an operator takes away what its operands mean, so that this is read first.
+/// Facts about inputs. Rewriting an operator loses the meaning of its operands, so these facts are
+/// read first.
 struct InterfaceFacts {
-  /// By the names of inputs.
+  /// Readers by the name of the input.
   llvm::StringMap<InputReaders> readers;
-  /// Rows of a batch advance by tokens that an input counts (countsRowsByInput()).
+  /// Whether batch rows advance by numbers of tokens that an input counts (countsRowsByInput()).
   bool countsTokens = false;
 
-  /// Nothing of an input that there was not.
+  /// Readers of an input; empty for an input that was added later.
   InputReaders of(const ir::Value& input) const { return readers.lookup(input.name()); }
 };
 
-/// Reads a graph as it was exported.
+/// Reads an exported graph.
 InterfaceFacts readInterface(const ir::Graph& graph);
 
-/// The word of manifests for it.
+/// The manifest's word for a length.
 const char* wordOf(ir::LengthFeed feed);
 
-/// Whether both are the same number; all rows together or each alone makes no difference.
+/// Whether both are the same number, whether it is one number for all rows or one per row.
 bool isSameLength(ir::LengthFeed one, ir::LengthFeed other);
 
-/// An error that names both operators where they take one input for different lengths.
+/// Returns an error that names both operators if they read one input as different lengths.
 llvm::Error checkLengths(const InterfaceFacts& facts);
 
 } // namespace kvopt::analysis

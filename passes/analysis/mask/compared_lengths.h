@@ -1,4 +1,4 @@
-// Numbers of tokens at which a model may begin to compute something else.
+// Numbers of tokens at which a model may change its computation.
 #pragma once
 
 #include "ir/model.h"
@@ -17,14 +17,14 @@ struct ComparedLength {
   std::string where; ///< the node that compares
 };
 
-/// The constants of at least 2 that decide what a token sees or where it is, each once and in
-/// ascending order: the operands of comparisons, sums, minima, maxima, remainders and quotients
-/// of what is computed from extents and integer inputs, where Slice cuts along an axis whose extent
-/// is not fixed, diagonals of Trilu, and windows of attention operators. What is derived from the
-/// inputs named in `tokens` is a number of the vocabulary, not of the sequence, and is left out.
+/// Constants of at least 2 that determine what a token sees or its position, distinct and in
+/// ascending order: operands of comparisons, sums, minima, maxima, remainders and quotients of
+/// values computed from extents and integer inputs, bounds of Slice along an axis whose extent is
+/// not fixed, diagonals of Trilu, and windows of attention operators. Values derived from the
+/// inputs named in `tokens` concern the vocabulary, not the sequence, and are left out.
 ///
-/// The list errs on the side of too many entries. A length that is not compared but built into
-/// the data, such as the extent of a table of positions, is not in it.
+/// The list may contain too many entries. A length that is part of the data and not compared, such
+/// as the extent of a table of positions, is missing.
 std::vector<ComparedLength> comparedLengths(const ir::Model& model,
                                             const std::vector<std::string>& tokens);
 

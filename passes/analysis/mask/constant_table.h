@@ -1,4 +1,4 @@
-// Constant tensors that masks are made of: triangles, bands, ramps.
+// Constant tensors from which masks are computed: triangles, bands, ramps.
 #pragma once
 
 #include "ir/tensor.h"
@@ -21,7 +21,7 @@ struct ConstantTable {
 
   unsigned rowAxis = 0;
   unsigned columnAxis = 0;
-  /// Values by difference of column and row: each band holds from `first` up to the next band's.
+  /// Value by difference of column and row: each band extends from `first` up to the next band's.
   struct Band {
     int64_t first;
     double value;
@@ -29,8 +29,8 @@ struct ConstantTable {
   llvm::SmallVector<Band, 4> bands;
 };
 
-/// Recognizes a constant of any numeric or boolean type by reading all of it; nullopt when it has
-/// no such form, more than three bands or more than 2^24 elements.
+/// Recognizes a constant of any numeric or boolean type by reading all of it; nullopt if it has no
+/// such form, more than three bands or more than 2^24 elements.
 std::optional<ConstantTable> recognizeTable(const ir::TensorData& tensor);
 
 } // namespace kvopt::analysis

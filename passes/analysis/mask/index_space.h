@@ -1,4 +1,4 @@
-// The index variables of an attention mask, [B,H,S,T], with what is known of their ranges.
+// The index variables of an attention mask, [B,H,S,T], and the known bounds of their ranges.
 #pragma once
 
 #include "ir/dims/dim.h"
@@ -19,52 +19,53 @@ constexpr IndexSet indexBit(IndexVariable variable) {
   return 1u << static_cast<unsigned>(variable);
 }
 
-/// Integers over the index variables b, h, i, j (with 0 <= b < B, 0 <= h < H, 0 <= i < S and
-/// 0 <= j < T) and the symbols of the model are `Dim` polynomials: the variables are symbols of
-/// reserved names. Every proof below may use the ranges, and that B, H, S and T are at least 1,
-/// since there is no index otherwise.
+/// Integers over the index variables b, h, i, j (with 0 <= b < B, 0 <= h < H, 0 <= i < S and 0 <= j
+/// < T) and the symbols of the model are `Dim` polynomials: the variables are symbols with reserved
+/// names. Every proof below may use the ranges, and that B, H, S and T are at least 1, because
+/// there is no index otherwise.
 class IndexSpace {
 public:
   IndexSpace(ir::Dim batch, ir::Dim heads, ir::Dim rows, ir::Dim keys);
 
   static const ir::Dim& variable(IndexVariable variable);
-  /// The polynomial, or unknown where a model's symbol has a reserved name.
+  /// The polynomial; unknown if a model's symbol has a reserved name.
   static ir::Dim fromModel(const ir::Dim& dim);
   static IndexSet variablesOf(const ir::Dim& dim);
-  /// With plain names b, h, i, j.
+  /// Text with the plain names b, h, i, j.
   static std::string print(const ir::Dim& dim);
 
   const ir::Dim& extent(IndexVariable variable) const {
     return extents[static_cast<unsigned>(variable)];
   }
-  /// The frontier of causal attention is j <= i + past(): T - S, unless batch rows have lengths of
-  /// their own.
+  /// The offset in the frontier of causal attention, j <= i + past(): T - S, unless batch rows have
+  /// different lengths.
   ir::Dim past() const;
-  /// The length of a batch row, as a symbol of a reserved name. Not an index variable, though it
-  /// may differ by b.
+  /// The length of a batch row, as a symbol with a reserved name. It is not an index variable,
+  /// although it may depend on b.
   static const ir::Dim& rowLength();
   /// Makes past() the batch row's length.
   void countFromRowLengths() { hasRowLengths = true; }
 
-  /// Adds what holds in every execution of the graph: `dim`, without index variables, is >= 0.
+  /// Adds a fact that holds in every execution of the graph: `dim`, without index variables, is >=
+  /// 0.
   void learnNonNegative(const ir::Dim& dim);
 
-  /// Sound and incomplete, as `Dim`'s predicates.
+  /// Sound and incomplete, like `Dim`'s predicates.
   bool isNonNegative(const ir::Dim& dim) const;
-  /// The largest value over all indices, where every factor's sign is known.
+  /// The largest value over all indices, if every factor's sign is known.
   std::optional<ir::Dim> largest(const ir::Dim& dim) const;
 
   struct Division {
     ir::Dim quotient;
     ir::Dim remainder;
   };
-  /// dim == quotient * divisor + remainder with 0 <= remainder < divisor, where that can be proved.
+  /// dim == quotient * divisor + remainder with 0 <= remainder < divisor, if that can be proved.
   std::optional<Division> divide(const ir::Dim& dim, const ir::Dim& divisor) const;
 
   /// The space of those executions in which the symbol has that value.
   IndexSpace where(llvm::StringRef symbol, const ir::Dim& value) const;
 
-  /// The same extents.
+  /// Whether the extents are equal.
   friend bool operator==(const IndexSpace& a, const IndexSpace& b);
 
 private:
@@ -76,10 +77,10 @@ private:
   llvm::SmallVector<ir::Dim, 4> learned;
 };
 
-/// The name of a dim that is one symbol.
+/// Name of a dim that is a single symbol.
 std::optional<std::string> symbolOf(const ir::Dim& dim);
 
-/// The factor of `variable` where `dim` is linear in it; the factor does not depend on it.
+/// The factor of `variable` if `dim` is linear in it; the factor does not depend on the variable.
 std::optional<ir::Dim> linearFactor(const ir::Dim& dim, IndexVariable variable);
 
 } // namespace kvopt::analysis

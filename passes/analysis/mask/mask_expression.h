@@ -1,4 +1,4 @@
-// Expressions over index variables: what one element of a mask is, as a function of its index.
+// Expressions over index variables: one element of a mask as a function of its index.
 #pragma once
 
 #include "ir/value.h"
@@ -11,14 +11,14 @@
 
 namespace kvopt::analysis {
 
-/// One scalar, boolean or numeric. Expressions are unique: equal ones have one address, and one
-/// address is one value at one index.
+/// A scalar, boolean or numeric. Expressions are unique: equal expressions have one address, and
+/// one address is one value at one index.
 struct MaskExpression {
   enum class Kind : uint8_t {
     // Numeric.
     Integer, ///< `dim`; also a float that holds an integer
-    Number,  ///< `number`: no integer, or an infinite or huge one
-    Sum,     ///< of `operands`
+    Number,  ///< `number`: not an integer, or infinite or huge
+    Sum,     ///< sum of `operands`
     Select,  ///< operands[0] ? operands[1] : operands[2]
     // Boolean.
     False,
@@ -26,21 +26,21 @@ struct MaskExpression {
     AtLeastZero, ///< dim >= 0
     IsZero,      ///< dim == 0
     IsNotZero,   ///< dim != 0
-    Not,         ///< of a Leaf or an Apply
+    Not,         ///< negation of a Leaf or an Apply
     And,
     Or,
     // Either.
     Leaf,  ///< the element of tensor `value` at index `operands`
     Apply, ///< function `name` of `operands`
-    Opaque ///< not interpreted, and equal to nothing else; depends on `value` if that is set
+    Opaque ///< not interpreted, and equal to no other expression; depends on `value` if that is set
   };
 
   Kind kind = Kind::Opaque;
   bool isBoolean = false;
   IndexSet variables = noIndices; ///< the index variables it may depend on
-  unsigned id = 0;                ///< in order of creation
+  unsigned id = 0;                ///< number in order of creation
   unsigned depth = 0;
-  unsigned leaves = 1; ///< of a tree of Selects
+  unsigned leaves = 1; ///< leaves of a tree of Selects
   ir::Dim dim;
   double number = 0;
   const ir::Value* value = nullptr;
@@ -48,7 +48,7 @@ struct MaskExpression {
   llvm::SmallVector<const MaskExpression*, 3> operands;
 
   bool is(Kind other) const { return kind == other; }
-  /// The value of a numeric constant.
+  /// Value of a numeric constant.
   std::optional<double> constant() const;
 };
 
@@ -56,8 +56,9 @@ using ExprRef = const MaskExpression*;
 using ExprList = llvm::ArrayRef<ExprRef>;
 using ExprVector = llvm::SmallVector<ExprRef, 4>;
 
-/// Creates expressions, in simple forms: what it can prove within `space` to be constant is
-/// constant, conjunctions hold nothing that their other parts imply, negations stand at atoms.
+/// Creates expressions in simplified form: expressions that are provably constant within `space`
+/// become constants, conjunctions omit parts that other parts imply, and negations are applied to
+/// atoms only.
 class MaskExpressions {
 public:
   explicit MaskExpressions(IndexSpace indexSpace) : range(std::move(indexSpace)) {}
@@ -65,17 +66,17 @@ public:
   MaskExpressions& operator=(const MaskExpressions&) = delete;
 
   const IndexSpace& space() const { return range; }
-  /// See IndexSpace. Expressions made before stay as they are.
+  /// See IndexSpace. Existing expressions do not change.
   void learnNonNegative(const ir::Dim& dim) { range.learnNonNegative(dim); }
   size_t size() const { return storage.size(); }
   unsigned comparisons() const { return effort; }
 
   ExprRef integer(const ir::Dim& dim);
   ExprRef number(double value);
-  /// The number as a value of `type` holds it.
+  /// The number, rounded to `type`.
   ExprRef number(double value, ir::ElementType type);
   ExprRef leaf(const ir::Value& value, ExprList index);
-  /// Something unknown that depends on `value`, if any.
+  /// An unknown expression that depends on `value`, if given.
   ExprRef opaque(const ir::Value* value, bool isBoolean, IndexSet variables = allIndices);
   ExprRef apply(llvm::StringRef name, ExprList operands, bool isBoolean);
 
@@ -87,14 +88,14 @@ public:
   ExprRef either(ExprRef a, ExprRef b) { return disjunction({a, b}); }
   ExprRef conjunction(ExprList parts);
   ExprRef disjunction(ExprList parts);
-  /// a implies b, where that can be proved.
+  /// Whether a implies b, if that can be proved.
   bool implies(ExprRef a, ExprRef b) const;
 
-  /// `condition` ? a : b, boolean or numeric as a and b are.
+  /// `condition` ? a : b, for a and b both boolean or both numeric.
   ExprRef select(ExprRef condition, ExprRef a, ExprRef b);
 
-  /// Arithmetic in `type`. Division and remainder are ONNX's: integers divide towards zero, the
-  /// remainder has the divisor's sign.
+  /// Arithmetic in `type`. Division and remainder follow ONNX: integer division rounds towards
+  /// zero, and the remainder has the divisor's sign.
   ExprRef add(ExprRef a, ExprRef b, ir::ElementType type);
   ExprRef subtract(ExprRef a, ExprRef b, ir::ElementType type);
   ExprRef multiply(ExprRef a, ExprRef b, ir::ElementType type);
@@ -105,7 +106,7 @@ public:
 
   /// -1, 0 or 1.
   ExprRef sign(ExprRef a, ir::ElementType type);
-  /// The function of each end of the tree of selects `a`; null where f gives null for one.
+  /// f applied to each end of the tree of selects `a`; null if f returns null for one.
   ExprRef ofEnds(ExprRef a, llvm::function_ref<ExprRef(ExprRef)> f);
 
   ExprRef less(ExprRef a, ExprRef b);
@@ -117,7 +118,7 @@ private:
   ExprRef unique(MaskExpression expression);
   ExprRef rawList(MaskExpression::Kind kind, llvm::SmallVectorImpl<ExprRef>& parts);
   ExprRef isNotZero(const ir::Dim& dim);
-  /// a >= b for two numbers, where that can be proved.
+  /// Whether a >= b for two numbers, if that can be proved.
   bool isAtLeast(ExprRef a, ExprRef b) const;
   bool impliesAt(ExprRef a, ExprRef b, unsigned depth) const;
   /// Whether a and b exclude each other.
@@ -125,22 +126,24 @@ private:
   bool excludesAt(ExprRef a, ExprRef b, unsigned depth) const;
   bool simplify(llvm::SmallVectorImpl<ExprRef>& parts);
   ExprRef under(ExprList given, ExprRef predicate, unsigned depth);
-  /// A sum of selects as a select of sums.
+  /// Expands a sum of selects into a select of sums.
   ExprRef expanded(ExprRef sum, ir::ElementType type);
   ExprRef sumOfTrees(ExprRef a, ExprRef b, ir::ElementType type);
-  /// f of every end of the Select trees a and b, if that stays small; null otherwise.
+  /// f applied to every pair of ends of the Select trees a and b if the result stays small; null
+  /// otherwise.
   ExprRef distribute(ExprRef a, ExprRef b, llvm::function_ref<ExprRef(ExprRef, ExprRef)> f);
   ExprRef nonZero(ExprRef a);
   ExprRef compare(llvm::StringRef name, ExprRef a, ExprRef b);
 
   IndexSpace range;
-  mutable unsigned effort = 0; ///< comparisons of predicates so far: simplification is bounded
+  mutable unsigned effort = 0; ///< number of predicate comparisons so far, which bounds
+                               ///< simplification
   std::deque<MaskExpression> storage;
   llvm::DenseMap<unsigned, llvm::SmallVector<unsigned, 1>> byHash;
   llvm::DenseMap<ExprRef, ExprRef> negations; ///< of conjunctions and disjunctions
 };
 
-/// Whether a numeric value is an extent-sized integer in every element type that holds it.
+/// Whether the type represents indices exactly: 32- and 64-bit integers and floats.
 bool holdsIndices(ir::ElementType type);
 
 } // namespace kvopt::analysis

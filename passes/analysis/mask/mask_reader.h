@@ -1,4 +1,4 @@
-// Reads a graph backwards: what is the element of this tensor at this index?
+// Backward evaluation of a graph: the element of a tensor at an index.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,37 +13,37 @@ namespace kvopt::analysis {
 inline bool isOne(const ir::Dim& extent) { return extent.value() == 1; }
 
 /// Evaluates tensors of a graph at symbolic indices. Every answer holds for each index within the
-/// tensor's extents in every execution that the graph's operators admit; what is not understood is
-/// a leaf. Answers are kept, so that masks that share values share the work; work and nesting are
-/// bounded, and what lies beyond the bounds is a leaf, too.
+/// tensor's extents in every execution that the graph's operators allow; unsupported values are
+/// leaves. Answers are kept, so masks that share values share the work. Work and nesting are
+/// bounded, and values beyond the bounds are leaves, too.
 ///
-/// Extents that a Slice of a constant may clamp are taken not to be clamped; `assumptionsHold` says
-/// whether the graph would fail otherwise.
+/// Extents that a Slice of a constant may clamp are assumed not to be clamped; `assumptionsHold`
+/// says whether the graph would fail otherwise.
 class MaskReader {
 public:
-  /// With `assuming` false nothing is assumed of extents.
+  /// With `assuming` false, nothing is assumed about extents.
   explicit MaskReader(IndexSpace space, bool assuming = true)
       : made(std::move(space)), mayAssume(assuming) {}
 
-  /// Makes this a reader of those executions only in which the symbol has that value; the space
-  /// must have it, too. Before anything is read.
+  /// Restricts the reader to executions in which the symbol has that value; the space must have it,
+  /// too. Must be called before anything is read.
   void fix(std::string symbol, ir::Dim value) {
     fixedSymbol = std::move(symbol);
     fixedValue = std::move(value);
   }
 
-  /// Makes this a reader of those executions only in which each row of the graph input counts up:
-  /// its element at index k of the last axis is `first` + k. Before anything is read.
+  /// Restricts the reader to executions in which each row of the graph input counts up: its element
+  /// at index k of the last axis is `first` + k. Must be called before anything is read.
   void count(const ir::Value& input, ir::Dim first) {
     counting = &input;
     countingFrom = std::move(first);
   }
 
-  /// The elements of the tensor are the lengths of batch rows (IndexSpace::rowLength), where it is
-  /// asked for that of a mask's own row. Before anything is read.
+  /// Declares the elements of the tensor as the lengths of batch rows (IndexSpace::rowLength),
+  /// where the element for a mask's own row is read. Must be called before anything is read.
   void measure(const ir::Value& lengths) { measured = &lengths; }
 
-  /// In every execution `from` is 1 or `to`: extents that were broadcast.
+  /// Extents that were broadcast: in every execution `from` is 1 or `to`.
   struct Choice {
     ir::Dim from;
     ir::Dim to;
@@ -57,17 +57,17 @@ public:
   /// `key` must be within [0, T).
   ExprRef readMask(const ir::Value& mask,
                    const ir::Dim& key = IndexSpace::variable(IndexVariable::Key));
-  /// The element at `index`, one integer expression an axis.
+  /// The element at `index`, which has one integer expression per axis.
   ExprRef read(const ir::Value& value, ExprList index);
 
-  /// Whether every extent assumed so far is as assumed in every execution.
+  /// Whether every assumed extent has its assumed value in every execution.
   bool assumptionsHold() const;
 
 private:
-  struct Place; // a value, its producer and the index that is asked for
+  struct Place; // a value, its producer and the requested index
 
   ExprRef compute(const Place& place);
-  /// Whether a list is asked for the element of the mask's own batch row.
+  /// Whether the request is for a list's element of the mask's own batch row.
   bool isOwnRow(const Place& place);
   ExprRef readConstant(const Place& place, const ir::TensorData& data);
   ExprRef fromTable(const Place& place, const ConstantTable& table, ir::ElementType type);
@@ -77,7 +77,7 @@ private:
   ExprRef elementwise(const Place& place);
   ExprRef unary(const Place& place, llvm::StringRef op);
   ExprRef binary(const Place& place, llvm::StringRef op);
-  /// The operand's element that an elementwise operator reads for the place's.
+  /// The operand's element that an elementwise operator reads for an element of its result.
   ExprRef operand(const Place& place, unsigned number);
 
   ExprRef moved(const Place& place);
@@ -101,9 +101,9 @@ private:
   ExprRef triangle(const Place& place);
   ExprRef cumulative(const Place& place);
 
-  /// IndexSpace::fromModel, in the executions that are read.
+  /// IndexSpace::fromModel, restricted to the reader's executions.
   ir::Dim modelDim(const ir::Dim& dim) const;
-  /// An axis of more than one element, or of an unknown number.
+  /// An axis of more than one element, or of unknown extent.
   struct LiveAxis {
     unsigned axis;
     ir::Dim extent;
@@ -114,12 +114,12 @@ private:
   std::optional<ir::Dim> integerAt(const ir::Value* value, int64_t position);
   std::optional<llvm::SmallVector<int64_t, 8>> constants(const ir::Value* value);
   ExprRef broadcast(ExprRef index, const ir::Dim& from, const ir::Dim& to);
-  /// An index that ONNX counts from the end when it is negative.
+  /// Converts an index that ONNX counts from the end if it is negative.
   ExprRef wrapped(ExprRef index, const ir::Dim& extent);
   void learnFrom(ExprRef index, const ir::Dim& extent);
-  /// The extent of an axis, also where only assumptions give it.
+  /// The extent of an axis, also if it follows from assumptions only.
   ir::Dim extentOf(const ir::Value& value, unsigned axis, unsigned depth = 0);
-  /// The extent of a result of data movement; nullopt where the movement does not give it.
+  /// The extent of a result of data movement; nullopt if the movement does not determine it.
   std::optional<ir::Dim> movedExtent(const ir::Value& value, unsigned axis, unsigned depth);
   ir::Dim slicedExtent(const ir::Movement& movement, const ir::Value& data, unsigned axis,
                        unsigned depth);
@@ -129,13 +129,13 @@ private:
     int64_t step = 1;
     bool isWhole = false; ///< the axis is not sliced
   };
-  /// What a Slice takes of an axis; a step of 0 where that is not known.
+  /// The part of an axis that a Slice takes; a step of 0 if that is unknown.
   Window windowOf(const ir::Movement& movement, const ir::Value& data, unsigned axis);
   std::optional<ir::Dim> numberOf(const ir::MovementNumber& number);
   bool isRepeatedOnce(const ir::Movement& movement, unsigned axis);
 
   MaskExpressions made;
-  llvm::DenseMap<ExprRef, ExprRef> answers; ///< by the leaf of value and index
+  llvm::DenseMap<ExprRef, ExprRef> answers; ///< keyed by the leaf of value and index
   llvm::DenseMap<const ir::TensorData*, std::optional<ConstantTable>> tables;
   struct Bound {
     ir::Dim smaller;
@@ -150,7 +150,7 @@ private:
   ir::Dim countingFrom;
   const ir::Value* measured = nullptr;
   bool mayAssume = true;
-  /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
+  /// Greater than 0 if the index may be outside the tensor, or does not use all of b, h, i, j.
   unsigned shifts = 0;
   unsigned nesting = 0;
   unsigned work = 0;

@@ -1,4 +1,4 @@
-// Numbers that stand for truth values: tensors of zeros and ones.
+// Truth values as numbers: tensors of zeros and ones.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,11 +9,11 @@ namespace kvopt::analysis {
 /// and data movement of either.
 bool isZeroOrOne(const ir::Value& value);
 
-/// A tensor of the same shape, for which Where chooses as `value` is 1 or 0: the boolean that is
+/// A tensor of the same shape with which Where chooses as `value` is 1 or 0: the boolean that is
 /// cast to `value`, or else `value` itself. Requires isZeroOrOne(value).
 ir::Value& truthOf(ir::Value& value);
 
-/// Scores that a tensor of zeros and ones `kept` passes or overwrites:
+/// Scores that pass or are overwritten depending on a tensor of zeros and ones, `kept`:
 ///   scores * kept + fill * (1 - kept)
 struct GatedScores {
   ir::Node* product = nullptr; ///< scores * kept

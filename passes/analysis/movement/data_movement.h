@@ -1,4 +1,4 @@
-// What operators that move data without computing do to an AxisMap.
+// Effects of operators that only move data on an AxisMap.
 #pragma once
 
 #include "ir/graph.h"
@@ -6,33 +6,34 @@
 
 namespace kvopt::analysis {
 
-/// Whether a conversion keeps every number that the first type holds, codes of eight bits included.
+/// Whether a conversion preserves every number that the first type holds; codes of eight bits
+/// count.
 bool keepsNumbers(ir::ElementType from, ir::ElementType to);
 
-/// Whether the node's results hold elements of its moved operand, rearranged, converted without
-/// loss, repeated or left out, and nothing else.
+/// Whether the node's results consist only of elements of its moved operand: rearranged, converted
+/// without loss, repeated or left out.
 bool onlyMovesData(const ir::Node& node);
 
-/// Whether all elements come from one input of the model, only moved.
+/// Whether all elements come from one input of the model through data movement.
 bool isMovedFromInput(const ir::Value& value);
 
-/// The map of the node's moved operand, where `map` is that of `result`. nullopt where the node
-/// moves data in a way that extents do not prove, or that a map cannot tell.
+/// Map of the node's moved operand, given the map of `result`. nullopt if extents do not prove the
+/// movement, or a map cannot express it.
 std::optional<AxisMap> mapBefore(const ir::Value& result, AxisMap map);
 
-/// The map of the node's result, where `map` is that of its moved operand; nullopt where the
-/// operator does not keep every element once.
+/// Map of the node's result, given the map of its moved operand; nullopt unless the operator keeps
+/// every element exactly once.
 std::optional<AxisMap> mapAfter(const ir::Node& node, AxisMap map);
 
 /// A range of one axis.
 struct SlicedRange {
   unsigned axis = 0;
-  int64_t start = 0;  ///< negative: from the end, where the extent is not fixed
+  int64_t start = 0;  ///< negative: from the end, if the extent is not fixed
   bool toEnd = false; ///< provably up to the last element
 };
 
 /// The single axis of which the node's `result` keeps a contiguous range; nullopt for other nodes,
-/// several axes, and starts that are not constant.
+/// for several axes, and if the start is not constant.
 std::optional<SlicedRange> slicedRange(const ir::Value& result);
 
 } // namespace kvopt::analysis

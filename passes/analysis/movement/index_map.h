@@ -1,5 +1,5 @@
-// IndexMap: which element of one tensor an element of another is, when only data movement lies
-// between the two (Transpose, Reshape, Expand, Tile, Slice, Gather with fixed indices, …).
+// IndexMap: the element of one tensor that an element of another equals, if only data movement
+// connects the two (Transpose, Reshape, Expand, Tile, Slice, Gather with fixed indices, …).
 #pragma once
 
 #include "ir/movement.h"
@@ -15,65 +15,66 @@ namespace kvopt::analysis {
 ///
 /// Each axis of the target is cut into factors (a mixed radix, outermost first), and each f is an
 /// offset plus a sum of strides times factors. Transposing permutes, reshaping regroups factors,
-/// and repeating leaves factors unread. Extents are Dims; every statement holds for all sizes at
-/// which the target has an element, and what cannot be proved is not said.
+/// and repeating leaves factors unread. Extents are Dims. Every statement is proved and holds for
+/// all sizes at which the target has an element.
 class IndexMap {
 public:
   /// The map of a tensor onto itself.
   static IndexMap identity(llvm::ArrayRef<ir::Dim> shape);
   /// The map of the slice at `index` of `axis`, which keeps that axis with extent one, onto the
-  /// tensor it is cut from.
+  /// whole tensor.
   static IndexMap ofPart(llvm::ArrayRef<ir::Dim> shape, unsigned axis, int64_t index);
 
-  /// Extents of the source that the map has reached so far.
+  /// Extents of the source that the map has reached.
   llvm::ArrayRef<ir::Dim> source() const { return sourceShape; }
   llvm::ArrayRef<ir::Dim> target() const { return targetShape; }
 
-  /// Makes the moved operand of `node` the source, which up to now is the node's result `result`.
-  /// False, and the map is as it was, if the node is no data movement or its map cannot be proved.
+  /// Makes the moved operand of `node` the source; the current source is the node's result
+  /// `result`. Returns false, with the map unchanged, if the node is not a data movement or its map
+  /// cannot be proved.
   bool through(const ir::Node& node, unsigned result = 0);
-  /// Makes the source a tensor of the same elements in the same order, of shape `shape`.
+  /// Makes a tensor with the same elements in the same order, of shape `shape`, the source.
   bool throughReshape(llvm::ArrayRef<ir::Dim> shape);
-  /// Makes the operand of a Concat that holds the target the source, and returns which one that is.
-  /// nullopt, and the map is as it was, if the elements may come from several.
+  /// Makes the operand of a Concat that holds the target the source, and returns its index. Returns
+  /// nullopt, with the map unchanged, if the elements may come from several operands.
   std::optional<unsigned> throughPartOf(const ir::Node& concat);
 
-  /// Every element is itself, and the shapes are provably the same.
+  /// Whether every element maps to itself, and the shapes are provably equal.
   bool isIdentity() const;
-  /// `perm` of the Transpose that makes the target of the source, if one does.
+  /// `perm` of the Transpose that turns the source into the target, if there is one.
   std::optional<llvm::SmallVector<unsigned, 4>> transposition() const;
   /// Whether the target is a Reshape of the source: equal in row-major order.
   bool isReshape() const;
 
-  /// What `repetition` found.
+  /// Result of `repetition`.
   struct Repetition {
     /// The target's shape before the repetition.
     llvm::SmallVector<ir::Dim, 4> shape;
-    /// How the source becomes a tensor of that shape: by Transpose<perm> (the identity included) …
+    /// Movement from the source to a tensor of that shape: by Transpose<perm> (the identity
+    /// included) …
     std::optional<llvm::SmallVector<unsigned, 4>> perm;
-    /// … or by Reshape. At least one of the two.
+    /// … or by Reshape. At least one of the two is set.
     bool byReshape = false;
   };
   enum class Repeat {
     Entries, ///< each entry N times: index i reads entry floor(i / N)
-    Whole,   ///< all entries N times over: index i reads entry i mod G
+    Whole,   ///< all entries N times in sequence: index i reads entry i mod G
   };
-  /// The target as a repetition along `axis` of something that shape[axis] says the length of;
-  /// every other axis is read one to one. There may be one repetition only. nullopt where that
-  /// cannot be proved.
+  /// The target as a repetition along `axis` of an axis with shape[axis] entries; every other axis
+  /// is read one to one. Only one repetition is allowed. nullopt if that cannot be proved.
   std::optional<Repetition> repetition(unsigned axis, Repeat order) const;
 
-  /// What `part` found.
+  /// Result of `part`.
   struct Part {
     llvm::SmallVector<unsigned, 4> perm;
     int64_t index;
   };
   /// The target, of extent one along `axis`, as the slice at `index` of that axis of
-  /// Transpose<perm> of the source; nullopt where that cannot be proved.
+  /// Transpose<perm> of the source; nullopt if that cannot be proved.
   std::optional<Part> part(unsigned axis) const;
 
   using SymbolLookup = llvm::function_ref<std::optional<int64_t>(llvm::StringRef)>;
-  /// The source's index of one target index; nullopt where `lookup` lacks a symbol, or on overflow.
+  /// The source's index for one target index; nullopt if `lookup` lacks a symbol, or on overflow.
   std::optional<llvm::SmallVector<int64_t, 4>> evaluate(llvm::ArrayRef<int64_t> index,
                                                         SymbolLookup lookup) const;
 
@@ -105,16 +106,17 @@ private:
                      llvm::ArrayRef<ir::Dim> shape);
   /// Gather along `axis` of entries that are in range.
   bool throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries);
-  /// A range with a negative step, of an axis of which one index is read.
+  /// A range with a negative step, if one index of the axis is read.
   bool throughReversed(unsigned axis, const ir::MovementRange& range, const ir::Dim& extent);
   bool throughAny(const ir::Movement& movement, const ir::Value& result);
 
   void setSource(llvm::ArrayRef<ir::Dim> shape) { sourceShape.assign(shape.begin(), shape.end()); }
   bool isUnit(unsigned factor) const { return factors[factor].value() == 1; }
-  /// Cuts `factor` into one of extent factors[factor] / inner, outside, and one of extent `inner`.
+  /// Cuts `factor` into an outer factor of extent factors[factor] / inner and an inner one of
+  /// extent `inner`.
   void split(unsigned factor, const ir::Dim& outer, const ir::Dim& inner);
   /// form = quotient * divisor + remainder with 0 <= remainder < divisor. May cut a factor instead;
-  /// forms taken from the map before are stale then.
+  /// coordinates taken from the map before are then invalid.
   Division divide(const Coordinate& form, const ir::Dim& divisor, Coordinate& quotient,
                   Coordinate& remainder);
   /// Replaces the coordinate of `axis` by its remainder (or quotient).
@@ -122,44 +124,46 @@ private:
   bool reduceQuotient(unsigned axis, const ir::Dim& divisor);
   static Coordinate scaled(const Coordinate& form, const ir::Dim& by);
   static void add(Coordinate& sum, const Coordinate& form);
-  /// Row-major position of coordinates in a shape; nullopt when an extent it needs is unknown.
+  /// Row-major position of coordinates in a shape; nullopt if a required extent is unknown.
   static std::optional<Coordinate> linear(llvm::ArrayRef<Coordinate> coordinates,
                                           llvm::ArrayRef<ir::Dim> shape);
-  /// The coordinate that the listed factors, outermost first, make up.
+  /// The coordinate that the listed factors form, outermost first.
   std::optional<Coordinate> formOf(llvm::ArrayRef<unsigned> list) const;
-  /// Equal for all indices; terms of extent one do not count.
+  /// Whether the coordinates are equal for all indices; terms of extent one are ignored.
   bool isSame(const Coordinate& a, const Coordinate& b) const;
   bool isZero(const Coordinate& form) const;
-  /// The number that a coordinate is for all indices.
+  /// The number that a coordinate equals for all indices.
   std::optional<int64_t> fixedIndex(const Coordinate& form) const;
-  /// Matches the coordinates of the source with `forms` one to one; extents of one may move freely.
+  /// Matches the coordinates of the source with `forms` one to one; extents of one may match any
+  /// position.
   std::optional<llvm::SmallVector<unsigned, 4>> matchAxes(llvm::ArrayRef<Coordinate> forms,
                                                           llvm::ArrayRef<ir::Dim> extents) const;
 
-  /// `repetition`, or with no axis the demand that nothing is repeated.
+  /// `repetition`; without an axis, requires that nothing is repeated.
   std::optional<Repetition> repetitionOf(std::optional<unsigned> repeatedAxis, Repeat order) const;
-  /// The factors that are read, if they come before (or after) those that are not.
+  /// The factors that are read, if they come before (or after) all others.
   static std::optional<llvm::SmallVector<unsigned, 4>>
   readFactors(llvm::ArrayRef<unsigned> axis, const std::vector<bool>& isRead, Repeat order);
 
   llvm::SmallVector<ir::Dim, 4> targetShape, sourceShape;
-  /// Only whole axes were moved so far: matched axes have equal extents, also unknown ones.
+  /// Whether only whole axes were moved so far: matched axes have equal extents, even unknown ones.
   bool keepsExtents = true;
   std::vector<ir::Dim> factors;                              // extents
-  llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // of the target: its factors
+  llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // the factors of each axis of the
+                                                             // target
   Coordinates coordinates;                                   // of the source
 };
 
-/// A value from which another one is made by data movement alone.
+/// A value from which data movement alone produces another value.
 struct MovementStop {
   ir::Value* value;
   IndexMap map;
-  unsigned nodes; ///< how many lie between
+  unsigned nodes; ///< number of nodes in between
 };
 
-/// The values that `end` is made from by data movement, nearest first, `end` itself (with the
-/// identity) being the first; in a branch also values of the graphs around it. At most `limit`
-/// nodes are passed. Empty if the rank of `end` is unknown.
+/// Values from which data movement produces `end`, nearest first, starting with `end` itself (with
+/// the identity); in a branch also values of the enclosing graphs. At most `limit` nodes are
+/// passed. Empty if the rank of `end` is unknown.
 std::vector<MovementStop> movementChain(ir::Value& end, unsigned limit = 12);
 
 } // namespace kvopt::analysis

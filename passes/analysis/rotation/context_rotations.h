@@ -1,5 +1,4 @@
-// Whether positions come into a decoder by their differences only, and which rotations its cached
-// rows hold.
+// Whether only differences of positions affect a decoder, and the rotations of its cached rows.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
@@ -13,20 +12,19 @@
 
 namespace kvopt::analysis {
 
-/// What has to be done to cached rows so that they are those of other positions.
+/// Rotations that move cached rows to other positions.
 struct ContextRotations {
-  /// Each once.
+  /// Distinct rotations.
   std::vector<RowRotation> distinct;
-  /// By the input of a cache, the index of the rotation that its rows hold. Other caches hold rows
-  /// that do not depend on positions.
+  /// Index of the rotation of the rows in a cache, by the cache's input. Rows of other caches do
+  /// not depend on positions.
   std::map<std::string, size_t> byPast;
 };
 
 /// The rotations of a graph in which attention was raised. Keys and queries of each site must be
-/// rotated alike, by multiples of the position; masks must see positions as differences; and
-/// nothing else may depend on positions. Otherwise the first reason why that is not so:
-/// `position-absolute`, or `rotation-unknown` where rows depend on positions in another way than a
-/// rotation.
+/// rotated alike, by multiples of the position; masks must depend on differences of positions;
+/// nothing else may depend on positions. Otherwise the first violation: `position-absolute`, or
+/// `rotation-unknown` if rows depend on positions in another way than a rotation.
 std::variant<ContextRotations, pattern::MatchFailure>
 findContextRotations(const ir::Graph& graph, llvm::ArrayRef<AttentionSite> sites);
 

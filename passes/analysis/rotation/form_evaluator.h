@@ -1,4 +1,4 @@
-// FormEvaluator: what the elements of a value are as functions of positions.
+// FormEvaluator: the elements of a value as functions of positions.
 #pragma once
 
 #include "ir/movement.h"
@@ -14,27 +14,27 @@
 namespace kvopt::analysis {
 
 /// Computes values symbolically for one batch row, two new tokens, and a few earlier ones: each
-/// element as a PositionForm. Values that no position has a part in are raw elements, whatever
-/// computes them. Integers that an input gives for each token count on from the first one's, as
-/// they do wherever a session drives the model.
+/// element as a PositionForm. Values that do not depend on positions are raw elements, whatever
+/// computes them. Integers that an input gives for each token count up from the first one's, as in
+/// every session.
 class FormEvaluator {
 public:
-  /// `sites` give the symbols of the extents. All of them must outlive the evaluator.
+  /// `sites` determine the symbols of the extents. All arguments must outlive the evaluator.
   FormEvaluator(const PositionFlow& positions, llvm::ArrayRef<AttentionSite> sites);
 
-  /// Null where an operator is not understood; `obstacle` and `where` then say why.
+  /// Null if an operator is not supported; `obstacle` and `where` then hold the reason.
   const FormTensor* evaluate(const ir::Value& value);
 
-  /// Gives back the memory of all that tokens have a part in: what positions alone make is read by
-  /// other layers, too.
+  /// Frees the memory of all values that depend on tokens. Values that depend on positions alone
+  /// are kept, because other layers read them, too.
   void forgetRows();
 
-  /// Tokens of the instance.
+  /// Number of new tokens.
   static constexpr int64_t tokens = 2;
 
   const std::string& obstacle() const { return why; }
   const ir::Node* where() const { return place; }
-  /// Whether the obstacle is an operator that takes rows in which positions already have a part.
+  /// Whether the obstacle is an operator on rows that already depend on positions.
   bool mixesPositions() const { return isMixed; }
 
 private:
@@ -74,14 +74,14 @@ private:
 
   const PositionFlow& flow;
   std::string pastSymbol;
-  llvm::StringMap<int64_t> extents; ///< of symbols
+  llvm::StringMap<int64_t> extents; ///< values of symbols
   llvm::DenseMap<const ir::Value*, Tensor> known;
   llvm::DenseMap<const ir::Value*, int64_t> firstAtoms;
   std::map<std::pair<const void*, int64_t>, unsigned> sources;
-  /// For each table and axis, the first column that is equal to each column.
+  /// For each table and axis, the first column that equals each column.
   std::map<std::pair<const FormTensor*, unsigned>, std::vector<int64_t>> firstColumns;
   int64_t atoms = 0;
-  int64_t budget = int64_t{1} << 28; ///< elements that may still be computed
+  int64_t budget = int64_t{1} << 28; ///< number of elements that may still be computed
   unsigned depth = 0;
   std::string why;
   const ir::Node* place = nullptr;

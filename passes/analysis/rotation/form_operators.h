@@ -11,11 +11,11 @@
 
 namespace kvopt::analysis {
 
-/// Null where the result is not a tensor of position forms; `why` then says so.
+/// Null if the result is not a tensor of position forms; `why` then holds the reason.
 using MadeForms = std::shared_ptr<FormTensor>;
 
-/// Add, Sub, Mul, Div, Pow, Max, or Min with broadcasting. A position is never negative, so that
-/// its maximum with a number that is not positive is itself.
+/// Add, Sub, Mul, Div, Pow, Max, or Min with broadcasting. A position is never negative, so its
+/// maximum with a number <= 0 is the position itself.
 MadeForms combinedForms(llvm::StringRef type, const FormTensor& a, const FormTensor& b,
                         bool isInteger, std::string& why);
 /// Neg, Cos, Sin, Sqrt, Reciprocal, Exp, or Log of each element.
@@ -26,12 +26,12 @@ MadeForms multipliedForms(const FormTensor& a, const FormTensor& b, std::string&
 MadeForms einsumForms(llvm::StringRef equation, const FormTensor& a, const FormTensor& b,
                       std::string& why);
 
-/// How an operator rotates rows.
+/// Operands of a rotary operator.
 struct RotaryForms {
-  /// Of x: heads [B,H,S,D], or rows [B,S,H*D] of heads of this width.
+  /// Width of the heads of x: heads [B,H,S,D], or rows [B,S,H*D].
   int64_t width = 0;
   bool interleaved = false;
-  /// For each token of a batch row and each pair.
+  /// One form for each token of a batch row and each pair.
   std::vector<PositionForm> cosines;
   std::vector<PositionForm> sines;
 };
@@ -41,7 +41,7 @@ struct RotaryForms {
 ///   y[first]  = cos * x[first] - sin * x[second]
 ///   y[second] = sin * x[first] + cos * x[second]
 ///
-/// where pair i is (i, i + pairs), or (2i, 2i + 1) when interleaved.
+/// where pair i is (i, i + pairs), or (2i, 2i + 1) if interleaved.
 MadeForms rotatedForms(const FormTensor& x, const RotaryForms& rotary, std::string& why);
 
 } // namespace kvopt::analysis

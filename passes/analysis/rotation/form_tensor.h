@@ -7,7 +7,7 @@
 
 namespace kvopt::analysis {
 
-/// The elements in row-major order: numbers, or forms where one of them is not a number.
+/// Elements in row-major order: numbers, or forms if one of them is not a number.
 struct FormTensor {
   llvm::SmallVector<int64_t, 4> shape;
   std::vector<double> numbers;
@@ -21,22 +21,22 @@ struct FormTensor {
     return isNumeric() ? PositionForm::number(numbers[static_cast<size_t>(index)])
                        : forms[static_cast<size_t>(index)];
   }
-  /// Gives the tensor forms, as numbers where all of them are.
+  /// Stores the forms, as numbers if all of them are.
   void take(std::vector<PositionForm> elements);
 };
 
-/// The most elements of a tensor that is computed.
+/// Maximum number of elements of a computed tensor.
 inline constexpr int64_t mostForms = 1 << 20;
 
-/// The number of elements; nullopt where an extent is negative or there are more than fit.
+/// The number of elements; nullopt if an extent is negative or the number is too large.
 std::optional<int64_t> elementsOf(llvm::ArrayRef<int64_t> shape);
-/// Elements from one entry of each axis to the next, in row-major order.
+/// Distance between consecutive entries of each axis in row-major order, in elements.
 llvm::SmallVector<int64_t, 4> stridesOf(llvm::ArrayRef<int64_t> shape);
-/// The shape of two operands of an elementwise operator; nullopt where they do not fit, and where
+/// The broadcast shape of an elementwise operator; nullopt if the shapes do not broadcast, or if
 /// there are more elements than mostForms.
 std::optional<llvm::SmallVector<int64_t, 4>> broadcastShape(llvm::ArrayRef<int64_t> a,
                                                             llvm::ArrayRef<int64_t> b);
-/// For each element of `result` the element of a tensor of shape `from` that is broadcast to it.
+/// For each element of `result`, the element of a tensor of shape `from` that is broadcast to it.
 std::vector<int64_t> broadcastIndices(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> result);
 
 } // namespace kvopt::analysis

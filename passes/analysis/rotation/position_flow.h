@@ -1,4 +1,4 @@
-// PositionFlow: which values of a decoder depend on positions.
+// PositionFlow: the values of a decoder that depend on positions.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
@@ -8,13 +8,14 @@
 
 namespace kvopt::analysis {
 
-/// Follows positions forward from where they come in: inputs that are not tokens or floating-point
-/// rows, the number of earlier rows, and cached rows. What attention gives counts as free of them;
-/// whether that is so is to be shown of its operands. Branches of which one ignores the past are
-/// followed, too; which of the two is taken says nothing of positions.
+/// Follows positions forward from their sources: inputs that are not tokens or floating-point rows,
+/// the number of earlier rows, and cached rows. Results of attention count as independent of
+/// positions; that must be proved for its operands. An If whose branches differ in whether they
+/// read the past is followed, too; its condition does not depend on positions.
 class PositionFlow {
 public:
-  /// A value depends on nothing, on tokens and floating-point inputs, on positions, or on both.
+  /// Dependence of a value: on nothing, on tokens and floating-point inputs, on positions, or on
+  /// both.
   enum class State { Constant = 0, Data = 1, Position = 2, Both = 3 };
 
   PositionFlow(const ir::Graph& graph, llvm::ArrayRef<AttentionSite> sites);
@@ -23,11 +24,11 @@ public:
   bool isFree(const ir::Value& value) const {
     return of(value) == State::Constant || of(value) == State::Data;
   }
-  /// Whether the graph is the main one, or a branch that is followed.
+  /// Whether the graph is the main graph or a followed branch.
   bool follows(const ir::Graph& graph) const {
     return !graph.parentNode() || choices.contains(graph.parentNode());
   }
-  /// The node at which positions come into data, of a value that depends on both.
+  /// For a value that depends on both: the node at which positions enter the data.
   const ir::Node* entry(const ir::Value& value) const;
 
 private:
@@ -41,8 +42,8 @@ private:
   llvm::DenseMap<const ir::Value*, State> states;
   llvm::DenseSet<const ir::Node*> attentions;
   llvm::DenseSet<const ir::Node*> writers;
-  llvm::DenseSet<const ir::Node*> choices;       ///< between reading a past and ignoring it
-  llvm::SmallVector<std::string, 2> stepSymbols; ///< of the batch and the new tokens
+  llvm::DenseSet<const ir::Node*> choices;       ///< between reading the past and ignoring it
+  llvm::SmallVector<std::string, 2> stepSymbols; ///< symbols of the batch and of the new tokens
 };
 
 } // namespace kvopt::analysis

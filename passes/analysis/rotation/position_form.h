@@ -11,7 +11,7 @@ namespace kvopt::analysis {
 
 struct FormTensor;
 
-/// A function of a position x. Positions of different sources (two inputs, say) are different
+/// A function of a position x. Positions from different sources, such as two inputs, are different
 /// variables.
 struct PositionFunction {
   enum class Kind {
@@ -25,8 +25,8 @@ struct PositionFunction {
   unsigned source = 0;
   double slope = 0;
   double offset = 0;
-  /// A table of numbers, its axis of positions, and the place of the column among the table's other
-  /// axes in row-major order. Equal columns of one table have the place of the first.
+  /// Table of numbers, its axis of positions, and the index of the column over the table's other
+  /// axes in row-major order. Equal columns of one table share the index of the first.
   const FormTensor* table = nullptr;
   unsigned axis = 0;
   int64_t column = 0;
@@ -34,7 +34,7 @@ struct PositionFunction {
   bool operator==(const PositionFunction&) const = default;
 };
 
-/// A term without a raw element.
+/// Marks a term without a raw element.
 inline constexpr int64_t noAtom = -1;
 
 /// factor * function(x) * raw element `atom`.
@@ -44,7 +44,7 @@ struct FormTerm {
   int64_t atom = noAtom;
 };
 
-/// What one element of a tensor is. No two terms have the same function and raw element, and no
+/// The form of one element of a tensor. Terms differ in their function or raw element, and no
 /// factor is 0.
 class PositionForm {
 public:
@@ -54,22 +54,22 @@ public:
   static PositionForm function(const PositionFunction& function, double factor = 1);
 
   llvm::ArrayRef<FormTerm> terms() const { return sum; }
-  /// The value of a form that has neither functions nor raw elements.
+  /// Value of a form without functions and raw elements.
   std::optional<double> asNumber() const;
-  /// factor, x's source and offset of `factor * x + offset`.
+  /// factor, source of x and offset of `factor * x + offset`.
   struct Line {
     double slope = 0;
     double offset = 0;
     unsigned source = 0;
   };
-  /// The form as a line that is not constant; nullopt if it is something else.
+  /// The form as a line that is not constant; nullopt for other forms.
   std::optional<Line> asLine() const;
-  /// No function but 1.
+  /// Whether 1 is the only function.
   bool isPositionFree() const;
 
   void add(const PositionForm& other, double factor = 1);
   void scale(double factor);
-  /// The product, where it is again such a sum: nullopt for products of two functions, or of two
+  /// The product if it is a position form again; nullopt for products of two functions, or of two
   /// raw elements.
   static std::optional<PositionForm> product(const PositionForm& a, const PositionForm& b);
   /// cos or sin of a number or of a line.

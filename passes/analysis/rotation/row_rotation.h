@@ -1,4 +1,4 @@
-// RowRotation: how the position of a row rotates pairs of its columns.
+// RowRotation: rotation of pairs of a row's columns by the row's position.
 #pragma once
 
 #include "passes/analysis/rotation/form_tensor.h"
@@ -20,22 +20,23 @@ struct RowRotation {
   int64_t width = 0; ///< columns of a row
   int64_t first = 0; ///< the first rotated column
   bool interleaved = false;
-  /// In radians for each position, one for each pair: pair i is (first + i, first + i + pairs), or
-  /// (first + 2 i, first + 2 i + 1) when interleaved. Empty where nothing is rotated.
+  /// Radians per position for each pair: pair i is (first + i, first + i + pairs), or (first + 2 i,
+  /// first + 2 i + 1) if interleaved. Empty if nothing is rotated.
   std::vector<double> theta;
-  /// Which count of positions rotates.
+  /// Source of the positions that rotate.
   unsigned source = 0;
 
-  /// Whether the products of rows of both depend on the difference of their positions only.
+  /// Whether the products of rows of both depend only on the difference of their positions.
   bool isRelativeTo(const RowRotation& other) const;
 };
 
-/// Finds rotations, and keeps what was found of tables.
+/// Finds rotations, and caches results for tables.
 class RotationFinder {
 public:
   /// The rotation of the rows of `rows`, whose axes are `order` = batch, heads, tokens, columns.
-  /// Otherwise why they are not rotations by a multiple of the position, the same for each head.
-  /// A table that is read must hold cosines and sines of multiples of the position in all its rows.
+  /// Otherwise the reason why they are not rotations by a multiple of the position that is the same
+  /// for each head. A table must hold cosines and sines of multiples of the position in all its
+  /// rows.
   std::variant<RowRotation, std::string> find(const FormTensor& rows,
                                               llvm::ArrayRef<unsigned> order);
 
@@ -53,7 +54,7 @@ private:
   std::string readColumn(const PositionForm& form, Column& column);
   const TableAngle& angleOf(const PositionFunction& cosine, const PositionFunction& sine);
 
-  /// Of a table, an axis and a column, for cosines and sines.
+  /// Key of a table, an axis and a column, for cosines and sines.
   using TableColumn = std::tuple<const FormTensor*, unsigned, int64_t>;
   std::map<std::pair<TableColumn, TableColumn>, TableAngle> angles;
 };

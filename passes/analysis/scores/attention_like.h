@@ -1,15 +1,15 @@
-// Attention that no rule raised, recognized roughly enough to be reported as missed.
+// Rough recognition of attention that no rule raised, in order to report it as missed.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace kvopt::analysis {
 
-/// Whichever way its probabilities are written.
+/// Whether the node computes a softmax, in any form.
 bool isSoftmax(const ir::Node& node);
 
-/// Whether a softmax normalizes scores that come from a product of two computed matrices and go
-/// into another. Routers and samplers do not.
+/// Whether a softmax normalizes scores from a product of two computed matrices and its result goes
+/// into another product. This excludes routers and samplers.
 bool isAttentionLike(const ir::Node& softmax);
 
 } // namespace kvopt::analysis

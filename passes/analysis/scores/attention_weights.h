@@ -1,4 +1,4 @@
-// How values are weighed where that is not one softmax for each head.
+// Weights of values that are not one softmax per head.
 #pragma once
 
 #include "ir/graph.h"
@@ -8,24 +8,24 @@
 
 namespace kvopt::analysis {
 
-/// What is done to the probabilities of a softmax before they weigh the values that no attention
-/// operator does: softmaxes that are added or subtracted, heads that a constant matrix mixes,
-/// factors that differ from key to key.
-/// nullopt if there is nothing of the kind.
+/// A change of the probabilities between a softmax and the values that no attention operator
+/// supports: softmaxes that are added or subtracted, heads that a constant matrix mixes, factors
+/// that differ between keys. nullopt if there is none.
 std::optional<pattern::MatchFailure> combinedProbabilities(const ir::Node& softmax);
 
-/// Whether a constant matrix mixes the scores of several heads before the softmax; nullopt if not.
+/// A failure if a constant matrix mixes the scores of several heads before the softmax; nullopt
+/// otherwise.
 std::optional<pattern::MatchFailure> mixedScores(const ir::Node& softmax);
 
-/// The second operand of the product of two computed tensors that the scores of a softmax are;
-/// null if none is found.
+/// The second operand of the product of two computed tensors that yields the scores of a softmax;
+/// null if there is none.
 const ir::Value* keysOfScores(const ir::Node& softmax);
 
-/// Attention without a softmax: f(q x kt) x v, where f is elementwise, may mask, and may divide by
-/// sums, or q x f(kt x v), where f may add it to a state; q, kt and v are computed from the model's
-/// inputs. `weighing` is the second product.
-/// Says what f is; that no rule raised it where it is a softmax in several operators. nullopt if
-/// the node is another product, among them one that a Softmax weighs.
+/// A failure for attention without a softmax: f(q x kt) x v, where f is elementwise, may mask, and
+/// may divide by sums, or q x f(kt x v), where f may add to a state; q, kt and v are computed from
+/// the model's inputs. `weighing` is the second product. The failure describes f, or says that no
+/// rule raised a softmax written in several operators. nullopt if the node is another product, also
+/// if a Softmax weighs it.
 std::optional<pattern::MatchFailure> weighedWithoutSoftmax(const ir::Node& weighing);
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Attention whose keys come in several sets, such as a cache and the new rows.
+// Attention over several sets of keys, such as a cache and the new rows.
 #pragma once
 
 #include "ir/graph.h"
@@ -8,8 +8,8 @@
 
 namespace kvopt::analysis {
 
-/// Whether the softmax runs over the joined scores of several sets of keys, each a product of its
-/// own; nullopt if not.
+/// A failure if the softmax spans the joined scores of several sets of keys, each from a separate
+/// product; nullopt otherwise.
 std::optional<pattern::MatchFailure> keysInParts(const ir::Node& softmax);
 
 } // namespace kvopt::analysis

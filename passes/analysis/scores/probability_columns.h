@@ -1,4 +1,4 @@
-// Parts of the probabilities that attention gives keys.
+// Column ranges of attention probabilities.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,14 +7,14 @@
 
 namespace kvopt::analysis {
 
-/// Columns [start, end) of a tensor, counted from its first one.
+/// Columns [start, end) of a tensor, counted from its first.
 struct ColumnRange {
   ir::Dim start;
   ir::Dim end;
 };
 
-/// The columns that `columns` are of what its node cuts; nullopt where that is not a range of the
-/// last axis, or where its ends are not known.
+/// The range of columns that `columns` selects from the operand of its node; nullopt if it is not a
+/// range of the last axis, or if its ends are unknown.
 std::optional<ColumnRange> columnRange(const ir::Value& columns);
 
 } // namespace kvopt::analysis

@@ -5,11 +5,11 @@
 
 namespace kvopt::analysis {
 
-/// Whether a node makes codes of numbers, numbers of codes, or computes with codes.
+/// Whether a node quantizes, dequantizes, or computes with codes.
 bool worksOnCodes(const ir::Node& node);
 
-/// The second factor of a matrix product, be it of numbers or of codes; null for other nodes. The
-/// first factor is operand 0.
+/// The second factor of a matrix product of numbers or codes; null for other nodes. The first
+/// factor is operand 0.
 const ir::Value* secondFactor(const ir::Node& node);
 
 } // namespace kvopt::analysis

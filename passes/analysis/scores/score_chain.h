@@ -1,4 +1,4 @@
-// What a spelled-out attention does between the product of queries and keys and the softmax.
+// The steps of decomposed attention between the product of queries and keys and the softmax.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,14 +10,14 @@
 
 namespace kvopt::analysis {
 
-/// One step of a mask, as it acts on scores x.
+/// One step of a mask, applied to scores x.
 struct MaskStep {
   enum class Kind {
     Add,      ///< x + operand
     Subtract, ///< x - operand
     Fill,     ///< operand ? x : number (keepsTrue), or operand ? number : x; the operand is
               ///< boolean, or holds zeros and ones
-    Clamp,    ///< max(x, number), with a number that only masked entries are below
+    Clamp,    ///< max(x, number), with a number that exceeds masked entries only
     Scale,    ///< x * number
     Divide,   ///< x / number
   };
@@ -28,8 +28,8 @@ struct MaskStep {
   bool keepsTrue = true;
 };
 
-/// A factor that is one number per row of the scores, [B,H,S,1] or broadcast to it: what it does to
-/// the scores it may as well do to the queries.
+/// A factor with one number per row of the scores, [B,H,S,1] or broadcast to it. It can be applied
+/// to the queries instead.
 struct RowFactor {
   ir::Value* value = nullptr;
   bool divides = false;

@@ -7,7 +7,7 @@
 
 namespace kvopt::analysis {
 
-/// Gives operand 0 another shape and keeps the order of its elements.
+/// Whether the node gives operand 0 another shape and keeps the order of its elements.
 bool isReshaping(const ir::Node& node);
 
 /// Scores = MatMul(q, k), then elementwise operators, changes of shape and one softmax, then
@@ -16,12 +16,12 @@ struct ScoreRegion {
   ir::Node* scores;
   ir::Node* softmax;
   ir::Node* context; ///< reads the probabilities as its operand 0
-  /// What lies on a way from `scores` to `context`, `softmax` included, in execution order.
+  /// Nodes on a path from `scores` to `context`, `softmax` included, in execution order.
   llvm::SmallVector<ir::Node*, 16> inner;
 };
 
-/// The region that ends in the matrix product `context`; nullopt if there is no softmax or no first
-/// product within a fixed number of nodes, or if it is not clear which one it is.
+/// The region that ends in the matrix product `context`; nullopt if there is no softmax or first
+/// product within a fixed number of nodes, or if the choice is ambiguous.
 std::optional<ScoreRegion> scoreRegion(ir::Node& context);
 
 } // namespace kvopt::analysis

@@ -10,7 +10,7 @@
 
 namespace kvopt::analysis {
 
-/// One operator on the way, with the operand that the scores come in by.
+/// One operator on the path, with the operand that receives the scores.
 struct ScoreStep {
   enum class Kind {
     Multiply,
@@ -31,15 +31,15 @@ struct ScoreStep {
   bool keepsTrue = true;
 };
 
-/// The way from a softmax back to the product.
+/// The path from a softmax back to the product.
 struct ScoreSteps {
   ir::Node* product = nullptr;
   /// The step next to the softmax comes first.
   llvm::SmallVector<ScoreStep, 8> steps;
 };
 
-/// Reads backwards from the operand of the softmax. The product is a MatMul of rank 4. Linear in
-/// the length of the way; gives up with `step-budget` on one that branches too much.
+/// Reads backwards from the operand of the softmax. The product is a MatMul of rank 4. The cost is
+/// linear in the length of the path; gives up with `step-budget` on a path with too many branches.
 std::optional<ScoreSteps> readScoreSteps(ir::Value& scores, pattern::MatchFailure& failure);
 
 } // namespace kvopt::analysis

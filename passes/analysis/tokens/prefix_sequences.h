@@ -1,4 +1,4 @@
-// What a graph computes along all tokens from inputs that are as long as all keys.
+// Sequences of all tokens that a graph computes from inputs with one element per key.
 #pragma once
 
 #include "ir/graph.h"
@@ -9,23 +9,22 @@
 
 namespace kvopt::analysis {
 
-/// A value with an element for each token, which depends on that token and on those before it.
+/// A value with one element per token, which depends on that token and on earlier ones.
 struct PrefixSequence {
-  unsigned axis = 0;      ///< the tokens'
-  bool isCounted = false; ///< sums over earlier tokens are in it
+  unsigned axis = 0;      ///< axis of the tokens
+  bool isCounted = false; ///< includes sums over earlier tokens
 };
 
 using PrefixSequences = llvm::DenseMap<const ir::Value*, PrefixSequence>;
 
-/// The inputs themselves, and what is computed from them and from constants by operators that keep
-/// tokens in their places: elementwise ones, sums over earlier tokens, and movements of other axes.
-/// Where each input has more tokens in front, the last elements of these values are what they are
-/// for a sequence of all tokens. `tokens` is the extent of the tokens' axes.
+/// The inputs themselves, and values computed from them and from constants by operators that keep
+/// tokens in their places: elementwise operators, sums over earlier tokens, and movements of other
+/// axes. If each input gets more tokens at the front, the last elements of these values are those
+/// for the whole sequence. `tokens` is the extent of the tokens' axes.
 PrefixSequences findPrefixSequences(const ir::Graph& graph, llvm::ArrayRef<const ir::Value*> inputs,
                                     const ir::Dim& tokens);
 
-/// The graph inputs that a value is computed from by such operators; nullopt where something else
-/// is among its operands.
+/// The graph inputs from which such operators compute a value; nullopt if it has other operands.
 std::optional<llvm::SmallVector<const ir::Value*, 2>> prefixInputs(const ir::Value& value);
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Which elements of a tensor belong to which token's row.
+// RowAxes: the elements of a tensor that belong to each token's row.
 #pragma once
 
 #include "ir/type.h"
@@ -11,7 +11,7 @@
 
 namespace kvopt::analysis {
 
-/// The axes of a tensor, each as the product of the extents that it was made of. Elements that
+/// The axes of a tensor, each as the product of the extents that it was formed from. Elements that
 /// differ in the index of a row factor belong to different rows: those of other tokens, or of other
 /// batch rows. An extent of one has no factor.
 class RowAxes {
@@ -27,25 +27,25 @@ public:
   using Axis = llvm::SmallVector<Factor, 2>;
 
   RowAxes() = default;
-  /// The axes of a shape; `rowAxes` are those that count rows.
+  /// Axes of a shape; `rowAxes` are the axes that count rows.
   RowAxes(llvm::ArrayRef<ir::Dim> shape, llvm::ArrayRef<unsigned> rowAxes);
 
   unsigned rank() const { return static_cast<unsigned>(axes.size()); }
   bool hasRows(unsigned axis) const;
   bool isOne(unsigned axis) const { return axes[axis].empty(); }
-  /// Whether the two have rows on the same axes, counted from the last one.
+  /// Whether both have rows on the same axes, counted from the last.
   bool hasRowsOf(const RowAxes& other) const;
 
   void insert(unsigned axis, const ir::Dim& extent, bool isRow = false);
   void remove(unsigned axis) { axes.erase(axes.begin() + axis); }
   void replace(unsigned axis, const ir::Dim& extent, bool isRow = false);
-  /// Puts the axes of `other` in the place of one axis.
+  /// Replaces one axis by the axes of `other`.
   void replace(unsigned axis, const RowAxes& other);
   RowAxes permuted(llvm::ArrayRef<unsigned> order) const;
-  /// The same elements, in row-major order, in another shape; nullopt where extents do not say
-  /// which factors become which axes.
+  /// The same elements, in row-major order, in another shape; nullopt if extents do not determine
+  /// the mapping of factors to axes.
   std::optional<RowAxes> reshaped(llvm::ArrayRef<ir::Dim> shape) const;
-  /// Broadcast to a shape of at least as many axes; what is new on an axis has no rows.
+  /// Broadcast to a shape of at least the same rank; new axes have no rows.
   RowAxes broadcast(llvm::ArrayRef<ir::Dim> shape) const;
 
 private:

@@ -1,4 +1,4 @@
-// What a model computes of each row of a cache before attention reads it.
+// Functions that a model applies to each row of a cache before attention reads it.
 #pragma once
 
 #include "ir/model.h"
@@ -14,31 +14,31 @@
 
 namespace kvopt::analysis {
 
-/// A function of single rows, in a graph of its own.
+/// A function of single rows, as a separate graph.
 struct RowFunction {
-  /// The input `rows`, with the model's extents but for any number of rows and any batch, and one
-  /// output.
+  /// A model with the input `rows`, which has the model's extents but any number of rows and any
+  /// batch, and one output.
   std::unique_ptr<ir::Model> body;
-  /// Nodes of the body, Range(0, n, 1), that count the rows.
+  /// Nodes of the body, Range(0, n, 1), that enumerate the rows.
   std::vector<ir::Node*> places;
-  /// Values of the body that are one extent of `rows`, with the axis that it is along.
+  /// Values of the body that equal one extent of `rows`, with the axis of that extent.
   llvm::DenseMap<const ir::Value*, unsigned> extents;
-  /// For other values of the body, those of the model that they are copies of.
+  /// For other values of the body, the values of the model that they copy.
   llvm::DenseMap<const ir::Value*, ir::Value*> origins;
-  /// The nodes that were copied.
+  /// Nodes that were copied.
   llvm::DenseSet<const ir::Node*> region;
 };
 
-/// The function that makes `result` of `rows`, which lie along `axis`. Of their other extents, one,
-/// the batch's, need not be a number. Each row of the result is a
-/// function of the same row, of its index and of constants, and no row of the batch has a part in
-/// another's. Otherwise, why that is not so.
+/// The function that computes `result` from `rows`, whose row axis is `axis`. Of the other extents,
+/// only the batch may be symbolic. Each row of the result is a function of the same row, of its
+/// index and of constants; batch rows are independent. Otherwise the reason why there is no such
+/// function.
 std::variant<RowFunction, std::string> findRowFunction(ir::Value& rows, unsigned axis,
                                                        ir::Value& result);
 
-/// Gives the function an output of the type of its input. Axis i of that is axis result[i] of what
-/// it was; empty: of the same axis. nullopt, and nothing changed, where the two are no orders of
-/// one shape.
+/// Gives the output of the function the type of its input. Axis i of the new output is axis
+/// result[i] of the former one; an empty list keeps the order. nullopt, with no change, unless the
+/// two are permutations of one shape.
 std::optional<std::vector<int64_t>> orderLikeRows(RowFunction& function);
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Which values of a decoder are functions of single tokens, or of single rows of a batch.
+// Values of a decoder that are functions of single tokens, or of single rows of a batch.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,16 +12,16 @@
 
 namespace kvopt::analysis {
 
-/// What a graph takes from the place of a token in its sequence. All else that it computes outside
-/// of attention is a function of single tokens: run on the last tokens of a sequence only, it gives
-/// their results, once these places start at the number of earlier ones. P is how many rows its
-/// caches hold, 0 for a graph that computes whole sequences.
+/// The nodes that depend on a token's position in its sequence. Everything else that the graph
+/// computes outside attention is a function of single tokens: run on only the last tokens of a
+/// sequence, it gives their results, once these positions start at the number of earlier tokens. P
+/// is the number of rows in the caches, 0 for a graph that computes whole sequences.
 struct TokenFunctions {
   /// Range(P, P + S, 1): the positions of S tokens.
   std::vector<ir::Node*> positions;
-  /// Slice(table, P, P + S) along one axis of a constant: its entries by position.
+  /// Slice(table, P, P + S) along one axis of a constant: entries by position.
   std::vector<ir::Node*> tables;
-  /// Operands that are sequences of all tokens, of which the node takes the S last ones.
+  /// Operands that are sequences of all tokens, of which the node takes the last S.
   struct LastRows {
     ir::Node* node;
     unsigned operand;
@@ -30,23 +30,23 @@ struct TokenFunctions {
   std::vector<LastRows> lastRows;
 };
 
-/// What makes a token's result depend on other tokens, or on how many there are, outside of the
+/// The reason why a token's result depends on other tokens, or on their number, outside the
 /// attention of `sites`.
 struct TokenMixing {
   const ir::Node* node;
   std::string why;
 };
 
-/// Follows the tokens from the inputs to the outputs. `tokens` is the symbol of their number, the
-/// extent of every axis that they lie along. Masks of attention among the tokens are not followed,
-/// and of caches only that their rows go nowhere but to attention. What is not known to treat
-/// tokens apart mixes them. `sequences` are known for all tokens, also for earlier ones.
+/// Follows the tokens from the inputs to the outputs. `tokens` is the symbol of their number, which
+/// is the extent of every token axis. Masks of attention among the tokens are not followed; for
+/// caches, the rows must go to attention only. An operator that is not known to treat tokens
+/// separately mixes them. `sequences` are known for all tokens, including earlier ones.
 std::variant<TokenFunctions, TokenMixing>
 findTokenFunctions(const ir::Graph& graph, llvm::ArrayRef<AttentionSite> sites,
                    llvm::StringRef tokens, const PrefixSequences& sequences = PrefixSequences());
 
-/// The same of the rows of a batch, masks included: what makes a row's result depend on other rows,
-/// or on how many there are; nullopt if nothing does. `batch` is the symbol of their number.
+/// The same for the rows of a batch, masks included: the reason why a row's result depends on other
+/// rows, or on their number; nullopt if it does not. `batch` is the symbol of their number.
 std::optional<TokenMixing>
 findBatchMixing(const ir::Graph& graph, llvm::ArrayRef<AttentionSite> sites, llvm::StringRef batch);
 

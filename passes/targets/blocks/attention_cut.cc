@@ -1,4 +1,4 @@
-// Stages of values, and what crosses from one to another.
+// Stages of values, and the values that cross from one stage to another.
 #include "passes/targets/blocks/attention_cut.h"
 
 #include "ir/manifest/tile_names.h"
@@ -19,7 +19,7 @@ enum TileOperand : unsigned { Query, Key, Values, Mask, Output, Maximum, Sum };
 
 bool isTile(const Node* node) { return node && node->op() == OpName(kvoptDomain, "AttentionTile"); }
 
-/// The tile after this one; null for the last.
+/// The next tile in the chain; null for the last.
 const Node* nextTile(const Node& tile) {
   for (const Use& use : tile.result(0).uses())
     if (isTile(&use.user()) && use.operandIndex() == Output)
@@ -27,7 +27,7 @@ const Node* nextTile(const Node& tile) {
   return nullptr;
 }
 
-/// Everything that a node reads.
+/// All values that a node reads, captures of subgraphs included.
 llvm::SmallVector<const Value*, 8> readBy(const Node& node) {
   llvm::SmallVector<const Value*, 8> values;
   for (const Use& use : node.operands())
@@ -38,8 +38,8 @@ llvm::SmallVector<const Value*, 8> readBy(const Node& node) {
   return values;
 }
 
-/// The nodes that only move data between a graph input and `value`, last to first; nullopt where
-/// something else computes it.
+/// Nodes that only move data between a graph input and `value`, last to first; nullopt if something
+/// else computes it.
 struct MovedInput {
   const Value* input;
   llvm::SmallVector<const Node*, 4> nodes;
@@ -65,7 +65,8 @@ std::string typeText(const Value& value) {
   return text;
 }
 
-/// What the attribute says; a text that no other node has where this cannot tell.
+/// Text of the attribute; a text that differs from every other node's if the attribute has no text
+/// form.
 std::string attributeText(const Node& node, const NamedAttribute& attribute) {
   const Attribute& value = attribute.value;
   std::string text = attribute.name + "=";
@@ -100,7 +101,7 @@ std::string nodeText(const Node& node) {
   return text;
 }
 
-/// What two tiles have in common that compute the same of what they are given.
+/// Key of a tile: tiles with the same key compute the same function of their operands.
 std::string signatureOf(const Node& tile, bool takesBlocks) {
   std::string text;
   for (const NamedAttribute& attribute : tile.attributes())
@@ -114,7 +115,7 @@ std::string signatureOf(const Node& tile, bool takesBlocks) {
         text += nodeText(*node) + ";";
     text += typeText(moved ? *moved->input : *tile.operand(operand)) + ";";
   }
-  // One cache may hold both.
+  // One cache may hold both keys and values.
   const auto keys = movedInput(*tile.operand(Key));
   const auto values = movedInput(*tile.operand(Values));
   const bool isShared = takesBlocks ? keys && values && keys->input == values->input
@@ -212,7 +213,7 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
   attention.key = last.operand(Key)->name().str();
   attention.value = last.operand(Values)->name().str();
   attention.result = last.result(0).name().str();
-  // Tiles see slices of one mask.
+  // The masks of tiles are slices of one mask.
   const Node* slice = first.operand(Mask)->producer();
   if (!slice || !slice->is("Slice"))
     return broken();
@@ -245,7 +246,7 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
   return llvm::Error::success();
 }
 
-/// Adds what the part's outputs are computed of and other parts or attentions give.
+/// Adds the inputs of the part's outputs that other parts or attentions compute.
 void AttentionCut::collectInputs(size_t part) {
   llvm::SmallVector<const Value*, 32> pending(parts[part].outputs.begin(),
                                               parts[part].outputs.end());

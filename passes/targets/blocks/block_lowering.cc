@@ -1,4 +1,4 @@
-// From growing caches to blocks.
+// Conversion of growing caches to blocks.
 #include "passes/targets/blocks/block_lowering.h"
 
 #include "ir/movement.h"
@@ -18,10 +18,10 @@ using namespace pattern;
 
 namespace {
 
-/// More inputs than this for one cache are a mistake.
+/// Maximum number of blocks, which are inputs, of one cache; a larger number is a mistake.
 constexpr int64_t mostBlocks = 4096;
 
-/// Whether every block can go through the movement by itself.
+/// Whether the movement can be applied to every block separately.
 bool takesPartsApart(MovementKind kind) {
   switch (kind) {
   case MovementKind::Same:
@@ -42,8 +42,8 @@ bool takesPartsApart(MovementKind kind) {
   return false;
 }
 
-/// The nodes between a past and the operator that joins new rows to it, first to last; nullopt
-/// where one of them needs all rows at once.
+/// Nodes between a past and the operator that joins new rows to it, first to last; nullopt if one
+/// of them needs all rows at once.
 std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const SiteCache& update) {
   llvm::SmallVector<Node*, 4> nodes;
   for (Value* value = update.writer->operand(0); value != update.past;) {
@@ -189,7 +189,7 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Site
     TensorType type(whole.elementType(), std::move(shape));
     const std::string name = graph.freshName(i < full ? fmt::format("{}_block_{}", cache.past, i)
                                                       : cache.past + "_block_tail");
-    // What else reads the past's extents finds them in the first block.
+    // Other readers of the past's extents read them from the first block.
     if (i == 0) {
       graph.rename(*update.past, name);
       update.past->setType(std::move(type));
@@ -209,7 +209,7 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Site
   return entry->second = std::move(blocks);
 }
 
-/// The operator that joined past and new rows joins all blocks and the new rows.
+/// Makes the operator that joined past and new rows join all blocks and the new rows.
 void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Rewriter& rewriter) {
   Node& concat = *update.writer;
   llvm::SmallVector<Value*, 8> parts;
@@ -241,11 +241,12 @@ void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Re
   concat.setOperands(parts);
 }
 
-/// The output that was the present gives the new rows, laid out as the cache.
+/// Makes the output that was the present return the new rows, in the layout of the cache.
 void BlockLowering::handOutNewRows(SiteCache& update, ManifestCache& cache, Rewriter& rewriter) {
   auto order = update.layout.orderFrom(update.freshLayout);
   assert(order && "blocksObstacle ensures it");
-  // Another attention's result, where that is what is cached, has been replaced since it was found.
+  // If the cached rows are another attention's result, that value has been replaced since it was
+  // found.
   update.fresh = update.writer->operand(update.writer->operands().size() - 1);
   Value* rows = &transposed(*update.fresh, *order, rewriter);
   if (!rows->producer() || rows->isGraphOutput())

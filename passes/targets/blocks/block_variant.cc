@@ -24,7 +24,7 @@ llvm::StringSet<> blockNames(const Manifest& manifest) {
   return names;
 }
 
-/// Takes inputs out of a graph with everything that was only moved from them.
+/// Removes inputs from a graph, with all values that were only moved from them.
 class BlockRemoval {
 public:
   BlockRemoval(Graph& edited, llvm::StringSet<> names)
@@ -36,7 +36,7 @@ public:
       if (removed.contains(input->name()))
         inputs.push_back(input.get());
     pending.insert(inputs.begin(), inputs.end());
-    // Of a Concat that all operands are taken from nothing is left either.
+    // A Concat that loses all operands disappears, too.
     while (!pending.empty()) {
       while (!pending.empty())
         if (llvm::Error error = dropReads(*pending.pop_back_val()))
@@ -102,7 +102,7 @@ private:
     return false;
   }
 
-  /// Takes what is gone out of every Concat that reads some of it.
+  /// Removes the erased values from every Concat that reads some of them.
   void shortenJoins() {
     for (Node* join : joins) {
       llvm::SmallVector<Value*, 8> left;
@@ -120,7 +120,7 @@ private:
     joins.clear();
   }
 
-  /// Extents other than that of the rows are those of inputs that stay.
+  /// Extents other than the number of rows are taken from inputs that remain.
   llvm::Error replaceExtents(Node& shape) {
     if (extentsRead(shape).empty())
       return invalid("an extent of the block is not known").node(shape.name(), shape.op().str());
@@ -140,7 +140,7 @@ private:
   llvm::DenseSet<const Value*> gone;
 };
 
-/// The constant that says how many rows there are says another number.
+/// Updates the constant that holds the number of rows.
 llvm::Error setPastRows(Model& model, int64_t rows) {
   const std::string* name = model.findMetadata(pastRowsKey);
   Value* before = name ? model.graph().findValue(*name) : nullptr;

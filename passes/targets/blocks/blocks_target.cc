@@ -1,5 +1,5 @@
-// The targets that keep each cache in blocks of SIZE tokens, which are inputs of their own, for
-// kvopt's operators: `blocks[:SIZE]`, and `int8-blocks[:SIZE]` with rows as int8 codes.
+// Targets that keep each cache in blocks of SIZE tokens, which are separate inputs, for kvopt's
+// operators: `blocks[:SIZE]`, and `int8-blocks[:SIZE]` with rows as int8 codes.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
@@ -7,9 +7,9 @@
 //                                     past_value_block_0, …, past_value_block_tail)
 //            present_key = k   present_value = v
 //
-// A block holds 0 to SIZE rows. Outputs that were presents give the new rows, which whoever drives
-// the model appends to its blocks. Nothing is ever joined, but in the body of BlockKvSdpa, and for
-// layouts that it does not take: those get one Concat, and ai.kvopt.Sdpa. With codes:
+// A block holds 0 to SIZE rows. Outputs that were presents return the new rows, which the caller
+// appends to its blocks. Rows are joined only in the body of BlockKvSdpa, and for layouts that it
+// does not support: those get one Concat, and ai.kvopt.Sdpa. With codes:
 //
 //   after    present_key, present_key_scale = ai.kvopt.QuantizeRows(k)   …value likewise
 //            o = ai.kvopt.BlockQuantizedKvSdpa(
@@ -17,7 +17,7 @@
 //                past_key_block_0, …, past_value_block_0, …,
 //                past_key_scale_block_0, …, past_value_scale_block_0, …)
 //
-// Blocks of scales are fed as blocks of codes are: each of both is a cache.
+// Codes and scales are separate caches, each fed in blocks.
 #include "ir/ops/kvopt/cache_function_body.h"
 #include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/shapes/shape_rules.h"
@@ -35,17 +35,17 @@ using namespace pattern;
 
 namespace {
 
-/// What the cache of one side has become.
+/// The blocks that replace the cache of keys or of values.
 struct SideBlocks {
   SiteCache* update;
   std::vector<Value*> rows;
-  // Where rows are codes:
+  // For quantized rows:
   std::vector<Value*> scales;
   Value* newCodes = nullptr;  ///< [B,G,S,D]
   Value* newScales = nullptr; ///< [B,G,S,1]
 };
 
-/// An attention over blocks or, where the operator does not take the layout, ai.kvopt::Sdpa over
+/// Attention over blocks or, for layouts that the operator does not support, ai.kvopt::Sdpa over
 /// one Concat of all blocks and the new rows.
 class KvoptBlocks final : public BlockLowering {
 public:
@@ -60,7 +60,7 @@ private:
             site.isLatent() ? CacheSharing::Latent : CacheSharing::KeysAndValues};
   }
 
-  /// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
+  /// Whether the kernel supports the layout of all blocks, and the body is written for it.
   bool canFuse(const AttentionSite& site) {
     if (supportsKvoptSite(site) || !site.addsQueryRows() || isSplit(*site.key) ||
         isSplit(*site.value) || unflattened(site.key->layout) || unflattened(site.value->layout))
@@ -81,7 +81,7 @@ private:
   }
 
   llvm::Error attendToBlocks(AttentionSite& site) override {
-    // Decided by what the graph is like before its caches are taken apart.
+    // Must be decided before the graph's caches are split.
     const bool isFused = canFuse(site);
     assert((isFused || !hasCodes()) && "codes are not joined");
     Rewriter rewriter(graph, ruleName, journal);
@@ -184,7 +184,7 @@ private:
     return made;
   }
 
-  /// [B,G,S,·] laid out as the cache, as a value of its own.
+  /// [B,G,S,·] in the layout of the cache, as a new value.
   static Value& outputRows(Value& rows, const CacheLayout& layout, Rewriter& rewriter) {
     Value& ordered = transposed(rows, layout.cacheOrder(), rewriter);
     return &ordered == &rows ? rewriter.create("Identity", {&rows}, {}, 1, "new_rows").result()
@@ -193,17 +193,17 @@ private:
 
   void prepareModel() override {
     model.opsets.try_emplace(kvoptDomain, 1);
-    // Model-local functions exist since IR version 8.
+    // Model-local functions require IR version 8.
     model.irVersion = std::max<int64_t>(model.irVersion, 8);
   }
 
   CacheRows rowForm;
-  /// The layouts that the function bodies are written for.
+  /// Layouts that the function bodies are written for.
   std::optional<std::pair<CacheLayout, CacheLayout>> fusedLayouts;
   std::optional<std::pair<CacheLayout, CacheLayout>> latentLayouts;
 };
 
-/// Why the caches of a site cannot be blocks of codes, although they could be blocks.
+/// Reason why the caches of a site cannot be quantized blocks, although they could be blocks.
 std::optional<MatchFailure> codeBlocksObstacle(const AttentionSite& site) {
   if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
     return failure;

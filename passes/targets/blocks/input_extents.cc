@@ -1,4 +1,4 @@
-// One axis of an input for each extent.
+// The axis of an input that provides each extent.
 #include "passes/targets/blocks/input_extents.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,4 @@
-// The target `pyramid[:SIZE]`: caches in blocks whose extents are fixed, in a variant of the model
+// The target `pyramid[:SIZE]`: caches in blocks with fixed extents, and one variant of the model
 // for each number of blocks that may hold tokens.
 //
 //   before   present_key = Concat<2>(past_key, k)
@@ -7,8 +7,8 @@
 //            o = MatMul(Softmax(Where(visible, MatMul(q, Transpose(joined)), -inf)), …)
 //
 // `visible` is rebuilt from `past_length`: rows of blocks that hold no tokens are hidden. For
-// engines that compile graphs for fixed extents. What is lowered is the largest variant;
-// specialize-blocks makes the others of it.
+// engines that compile graphs for fixed extents. The lowered model is the largest variant;
+// specialize-blocks creates the others from it.
 #include "passes/targets/blocks/block_variant.h"
 #include "passes/targets/blocks/fixed_blocks.h"
 #include "support/diagnostic.h"
@@ -20,7 +20,7 @@ using namespace pattern;
 
 namespace {
 
-/// More files than this for one model are a mistake.
+/// Maximum number of variants, each a file; a larger number is a mistake.
 constexpr int64_t mostVariants = 256;
 
 class PyramidBlocks final : public FixedBlocks {
@@ -38,12 +38,13 @@ private:
 
   std::vector<Dim> rowsOfBlocks() override {
     std::vector<Dim> rows = FixedBlocks::rowsOfBlocks();
-    pastRows->setReplaceable(); // by other variants
+    pastRows->setReplaceable(); // replaced in other variants
     model.setMetadata(pastRowsKey, pastRows->name().str());
     return rows;
   }
 
-  /// One for each number of blocks that hold tokens; without any where the model can do without.
+  /// One variant for each number of blocks that hold tokens; none if the model does not need the
+  /// number.
   llvm::Error describeVariants() override {
     if (!pastRows)
       return llvm::Error::success();

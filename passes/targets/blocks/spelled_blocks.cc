@@ -1,4 +1,4 @@
-// Spelled attention in the place of ai.kvopt's.
+// Replacement of ai.kvopt's attention by decomposed attention.
 #include "passes/targets/blocks/spelled_blocks.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"

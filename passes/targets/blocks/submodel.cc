@@ -1,4 +1,4 @@
-// A copy, cut at its boundary.
+// A copy that ends at its boundary.
 #include "passes/targets/blocks/submodel.h"
 
 #include "ir/manifest/manifest.h"
@@ -13,13 +13,13 @@ using namespace ir;
 
 namespace {
 
-/// Values of the copy that are to have a name in the end.
+/// Final names of values of the copy.
 struct Named {
   Value* value;
   std::string name;
 };
 
-/// Gives each value its name; another value that has it now is renamed.
+/// Gives each value its name; any other value with that name is renamed.
 void giveNames(Graph& graph, llvm::ArrayRef<Named> named) {
   for (const Named& each : named)
     if (each.value->name() != each.name)
@@ -33,7 +33,8 @@ void giveNames(Graph& graph, llvm::ArrayRef<Named> named) {
   }
 }
 
-/// Makes a copy of the part between the boundary's values a graph of those inputs and outputs.
+/// Turns a copy of the part between the boundary's values into a graph with those inputs and
+/// outputs.
 void setBoundary(Graph& graph, const SubmodelBoundary& boundary) {
   while (!graph.outputs().empty())
     graph.removeOutput(static_cast<unsigned>(graph.outputs().size()) - 1);
@@ -43,7 +44,7 @@ void setBoundary(Graph& graph, const SubmodelBoundary& boundary) {
   for (const BoundaryValue& input : boundary.inputs) {
     Value* value = graph.findValue(input.value->name());
     if (!value)
-      continue; // an input of the model that nothing in the part reads
+      continue; // an input of the model that is unused in the part
     if (!input.value->isGraphInput()) {
       value->setType(input.value->type());
       value->setSource(nullptr);

@@ -16,7 +16,7 @@ constexpr double hiddenScore = -std::numeric_limits<double>::infinity();
 /// The largest finite float16.
 constexpr double largestHalf = 65504;
 
-/// What stands between two tiles.
+/// State between two tiles.
 struct TileState {
   Value* output;  ///< [B,H,S,Dv]
   Value* maximum; ///< [B,H,S,1], in float16 [B,H,S,2]
@@ -45,7 +45,7 @@ public:
   }
 
 private:
-  /// Float [1|B,1|H,1|S,R+S] or [R+S]: a column for each row of the blocks and each new one.
+  /// Float [1|B,1|H,1|S,R+S] or [R+S]: one column for each row of the blocks and each new row.
   Value& additiveMask() {
     Value* visible = &gappedKeyMask(gapped, sdpa.intAttr("causal", 0) != 0,
                                     sdpa.intAttr("window", 0), query, build);
@@ -68,10 +68,10 @@ private:
         outer, build.concat(build.value(build.extent(query, 2)), build.value(width), 0), 0);
   }
 
-  /// The maximum as the state stores it: in float16 as two numbers, of which the first is rounded.
+  /// The maximum in the form of the state: in float16 two numbers, the first of which is rounded.
   struct StoredMaximum {
     Value* stored; ///< [..., 1 or 2]
-    Value* exact;  ///< float: what they are together
+    Value* exact;  ///< float: their sum
   };
   StoredMaximum storedMaximum(Value& number) {
     if (element == ElementType::Float)
@@ -85,7 +85,7 @@ private:
             &build.node("Add", {roundedNumber, restNumber}, {}, "stored_maximum")};
   }
 
-  /// `numbers` in all rows of the state; without any, `number` is in all its columns.
+  /// Repeats `numbers` in all rows of the state; without them, `number` is in all its columns.
   Value& inAllRows(Value* numbers, double number, const BuilderOperand& columns,
                    llvm::StringRef hint) {
     Value& shape = shapeOfRows(columns);
@@ -94,7 +94,7 @@ private:
     return build.node("Expand", {floatScalar(element, number), shape}, {}, hint);
   }
 
-  /// A sink is a logit that takes weight and has no value.
+  /// A sink is a logit that takes weight and has no value row.
   TileState firstState(Value& values) {
     const bool isHalf = element == ElementType::Float16;
     Value& output = inAllRows(nullptr, 0, build.extent(values, 3), "first_output");

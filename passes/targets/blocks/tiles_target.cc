@@ -3,12 +3,12 @@
 //
 //   before   present_key = Concat<2>(past_key, k)
 //            o = ai.kvopt::Sdpa<causal = 1>(q, present_key, …)
-//   after    o1, m1, s1 = ai.kvopt::AttentionTile(q, past_key_block_0, …, mask[0:SIZE], 0, lowest,
-//   0)
+//   after    o1, m1, s1 =
+//                ai.kvopt::AttentionTile(q, past_key_block_0, …, mask[0:SIZE], 0, lowest, 0)
 //            o2, m2, s2 = ai.kvopt::AttentionTile(q, k, …, mask[capacity:], o1, m1, s1)
 //            o = Cast(o2)                                             present_key = k
 //
-// What is lowered is the whole model, which every engine runs. AttentionCut says where it is cut.
+// The lowered model is the whole model, which every engine runs. AttentionCut determines the cuts.
 #include "ir/movement.h"
 #include "ir/ops/kvopt/attention_tile_body.h"
 #include "ir/shapes/shape_inference.h"
@@ -25,7 +25,7 @@ using namespace pattern;
 
 namespace {
 
-/// The nodes between the joined rows and an operand of attention, first to last.
+/// Nodes between the joined rows and an operand of attention, first to last.
 llvm::SmallVector<Node*, 4> nodesBehind(const Value& joined, const Value& operand) {
   llvm::SmallVector<Node*, 4> nodes;
   for (const Value* value = &operand; value != &joined; value = movedOperand(*nodes.back())) {
@@ -43,7 +43,7 @@ public:
       : FixedBlocks(lowered, options, editJournal, std::move(targetName)), state(options.state) {}
 
 private:
-  /// What the operand is of each block and of the new rows, by themselves.
+  /// The operand for each block and for the new rows, separately.
   static std::vector<Value*> rowsOf(const SiteCache& update, const Value& operand,
                                     Rewriter& rewriter) {
     const Node& concat = *update.writer;
@@ -81,12 +81,11 @@ private:
 
   void prepareModel() override {
     model.opsets.try_emplace(kvoptDomain, 1);
-    // Model-local functions exist since IR version 8.
+    // Model-local functions require IR version 8.
     model.irVersion = std::max<int64_t>(model.irVersion, 8);
   }
 
-  /// Shapes of what is computed are spelled with extents of inputs, so that parts need not be given
-  /// them.
+  /// Computes shapes from extents of inputs, so that parts need not receive them.
   void takeExtentsFromInputs() {
     llvm::StringSet<> blocks;
     for (const ManifestCache& cache : manifest.caches)

@@ -31,19 +31,19 @@ struct HeadExtents {
   int64_t width;
 };
 
-/// The caches that the site appends to.
+/// Caches that the site appends to.
 llvm::SmallVector<SiteCache*, 2> cachesOf(AttentionSite& site) {
   if (site.isLatent())
     return {&*site.key};
   return {&*site.key, &*site.value};
 }
 
-/// Whether the rows of the cache are codes, which stand for themselves here.
+/// Whether the rows of the cache are codes; they are not dequantized here.
 bool holdsCodes(const SiteCache& cache) {
   return cache.past->type().elementType() == ElementType::Int8;
 }
 
-/// Of the heads in a cache; supportsKvoptSite requires them to be fixed.
+/// Extents of the heads in a cache; supportsKvoptSite requires them to be fixed.
 HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
   const TensorType& rows = site.node->operand(&update == &*site.key ? 1 : 2)->type();
   const Dim heads = rows.dim(1).dividedBy(update.repeats).value_or(rows.dim(1));
@@ -58,10 +58,10 @@ KvoptLowering::KvoptLowering(Model& lowered, const LowerOptions& options, Journa
       form(cacheForm), operands(lowered) {}
 
 llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
-  // The definitions of kvopt's operators are found only where their domain is imported.
+  // The definitions of kvopt's operators are found only if their domain is imported.
   model.opsets.try_emplace(kvoptDomain, 1);
   model.markEdited();
-  // Model-local functions exist since IR version 8.
+  // Model-local functions require IR version 8.
   model.irVersion = std::max<int64_t>(model.irVersion, 8);
   for (const AttentionSite* site : sites) {
     operands.see(*site);
@@ -113,7 +113,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
 }
 
 void KvoptLowering::rewireShapeReaders(const AttentionSite& site) {
-  // In the main graph, where readers in every branch see what they get.
+  // Created in the main graph, so that readers in every branch see the result.
   Rewriter rewriter(graph, ruleName, journal);
   for (const auto* cache : {&site.key, &site.value}) {
     std::optional<int64_t> most;
@@ -175,7 +175,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
 llvm::Error KvoptLowering::lowerReader(AttentionSite& site) {
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  // The owner's presents, and their scales behind them.
+  // The owner's presents, and their scales, which are the results after them.
   const auto behind = [](Value& codes) {
     return &codes.producer()->result(codes.resultIndex() + 1);
   };
@@ -247,7 +247,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused, const
   const int64_t slots = slotsOf(site);
   if (slots != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey)
     manifest.hiddenRowsUndefined = true;
-  // Not earlier than the attention: shapes of the past are read before it is overwritten.
+  // Not before the attention: shapes of the past are read before it is overwritten.
   sdpa.graph().moveBefore(fused, &sdpa);
   recordSiteOrigin(fused, site, rewriter);
   llvm::SmallVector<Rewriter::Replacement, 3> replacements{
@@ -278,7 +278,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused, const
     if (isQuantized())
       handOutScale(*cache, *fused.operand(op.pastScale(i)), fused.result(op.presentScale(i)));
   }
-  // What the site pointed to is erased when every site is done.
+  // The nodes that the site refers to are erased after all sites are lowered.
   site.node = &fused;
   for (SiteCache* update : {&*site.key, &*site.value}) {
     bool isFirst = update == &*site.key || site.isLatent();
@@ -291,7 +291,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused, const
   return llvm::Error::success();
 }
 
-/// The branch gives `present` instead of the new rows, which others go on reading.
+/// Makes the branch return `present` instead of the new rows; other readers keep the new rows.
 void KvoptLowering::handOut(const Value& rows, Value& present) {
   Graph& branch = present.graph();
   for (unsigned slot = 0; slot < branch.outputs().size(); ++slot)
@@ -379,7 +379,7 @@ const ManifestCache* KvoptLowering::describe(const SiteCache& update,
                                              const std::string& presentName, unsigned layer,
                                              CacheRole role, int64_t slots) {
   if (!described.insert(update.past).second)
-    return nullptr; // in another branch
+    return nullptr; // described for another branch
   ManifestCache cache = describeCache(update, layer, role);
   cache.present = presentName;
   cache.oneBuffer = true;

@@ -52,7 +52,7 @@ Value* KvoptOperands::sinks(const Node& sdpa) {
     return given;
   if (!sinksSeen)
     return nullptr;
-  // -inf takes no weight.
+  // -inf has no weight.
   std::vector<float> none(static_cast<size_t>(*sdpa.operand(0)->type().dim(1).value()),
                           -std::numeric_limits<float>::infinity());
   return &model.graph().addConstant("no_sinks", floatTensor(none));
@@ -64,7 +64,7 @@ BodyForm KvoptOperands::bodyForm(const Node& sdpa) const {
 
 namespace {
 
-/// The int8 rows that the operand has as numbers; null for other operands.
+/// The int8 rows from which the operand is cast; null for other operands.
 Value* codesOf(const Node& sdpa, unsigned operand) {
   const Node* cast = sdpa.operand(operand)->producer();
   Value* rows = cast && cast->is("Cast") ? cast->operand(0) : nullptr;
@@ -97,7 +97,7 @@ llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter, Value* pastL
   return addFunction("ai.kvopt::Sdpa", [&] { return sdpaFunctionText(form); });
 }
 
-/// Where any attention outside of caches has lengths, all bodies take them.
+/// If any attention outside caches has lengths, all bodies take lengths.
 Value& KvoptOperands::lengths(Node& sdpa, Rewriter& rewriter) {
   if (Value* given = sdpa.operand(5))
     return *given;
@@ -130,7 +130,7 @@ llvm::Error KvoptOperands::addFunction(OpName op, llvm::function_ref<std::string
     return llvm::Error::success();
   const std::string body = text();
   if (const Function* there = model.findFunction(op)) {
-    // It may be one that nothing calls any more, in another form.
+    // The existing function may be an unused one in another form.
     Model scratch(model.context().ops());
     auto wanted = readFunctionText(body, scratch);
     if (!wanted)

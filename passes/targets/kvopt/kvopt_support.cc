@@ -18,7 +18,7 @@ using namespace pattern;
 
 namespace {
 
-/// Joined rows are as wide as the new ones, whatever a past's type says.
+/// Joined rows have the width of the new ones, whatever a past's type says.
 bool readsAllColumns(const AttentionSite& site, const SiteCache& update) {
   const std::optional<unsigned> axis = update.freshLayout.axisOf('D');
   if (!axis || update.firstColumn != 0)
@@ -30,8 +30,8 @@ bool readsAllColumns(const AttentionSite& site, const SiteCache& update) {
   return (update.columns * heads).isKnownEqual(columns * update.repeats);
 }
 
-/// The fused node produces both presents: none of its operands may depend on them, and whoever
-/// reads their shape would see the capacity.
+/// The fused node produces both presents: none of its operands may depend on them, and readers of
+/// their shape would see the capacity.
 std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
   if (site.key->fromStart)
     return std::nullopt;
@@ -90,7 +90,7 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
     if ((update->freshLayout.rank() == 3 || unflattened(update->layout)) &&
         (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
       return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str());
-    // Reading 16-bit rows, or codes, as wider ones is exact; the other way round is not.
+    // Reading 16-bit rows, or codes, as wider ones is exact; narrowing is not.
     ElementType cached = update->past->type().elementType();
     ElementType attended = site.node->operand(0)->type().elementType();
     bool widens = attended == ElementType::Float &&
@@ -116,7 +116,7 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
   return dependsOnPresent(site);
 }
 
-/// Why a site's caches would be copied at every step, although nothing is wrong with the site.
+/// Reason why a site's caches would be copied at every step, although the site itself is supported.
 std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
   for (const auto* cache : {&site.key, &site.value}) {
     if (!*cache || (*cache)->update != CacheUpdate::Static || (*cache)->isOverwritten())
@@ -134,7 +134,7 @@ std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
   return doesNotGrow(site);
 }
 
-/// Attention over what another site's operator gives, as it gives it.
+/// Checks attention that reads the unchanged result of another site's operator.
 std::optional<MatchFailure> supportsReader(const AttentionSite& site) {
   if (site.node->operand(5) != site.key->pastLength)
     return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
@@ -146,7 +146,7 @@ std::optional<MatchFailure> supportsReader(const AttentionSite& site) {
                       site.key->layout.text() + " and " + site.value->layout.text(), ""};
 }
 
-/// All that read a cache know that it is a buffer, or none does.
+/// Either all readers of a cache support its buffer form, or none uses it.
 llvm::Error checkReaders(llvm::ArrayRef<AttentionSite*> sites) {
   llvm::DenseSet<unsigned> chosen;
   for (const AttentionSite* site : sites)
@@ -175,7 +175,7 @@ llvm::Error checkBranches(llvm::ArrayRef<AttentionSite*> sites) {
   return llvm::Error::success();
 }
 
-/// A model has one function body for each operator, which is written for one form of its nodes.
+/// A model has one function body per operator, which is written for one form of its nodes.
 llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites, bool asRings) {
   const AttentionSite* attended = nullptr;
   const AttentionSite* cached = nullptr;

@@ -1,4 +1,4 @@
-// The targets that write kvopt's own operators into one buffer or ring for each cache.
+// The targets that write kvopt's own operators with one buffer or ring for each cache.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
@@ -6,18 +6,18 @@
 //                ai.kvopt.InPlaceKvSdpa(q, k, v, past_key, past_value, past_length, mask)
 //
 // Past inputs and present outputs get the extent `capacity` on the sequence axis; readers of a
-// past's shape get `past_length` in that place. A latent cache becomes InPlaceLatentKvSdpa. Other
+// past's shape get `past_length` instead. A latent cache becomes InPlaceLatentKvSdpa. Other
 // attention that reads the same cache becomes ai.kvopt.Sdpa over the present, with past_length.
 //
-// Caches of int8 stay int8, where attention reads a Cast of them.
+// Caches of int8 stay int8 if attention reads a Cast of them.
 //
-// Caches of fixed extents that a ScatterElements, ScatterND, or TensorScatter writes stay as they
-// are: where past and present are one buffer, these operators write the new rows and no more.
-// Attention over them, and attention without a cache, stays ai.kvopt.Sdpa.
+// Caches with fixed extents that a ScatterElements, ScatterND, or TensorScatter writes do not
+// change: if past and present are one buffer, these operators write only the new rows. Attention
+// over them, and attention without a cache, stays ai.kvopt.Sdpa.
 //
-// With rows of codes (InPlaceQuantizedKvSdpa), scales are inputs and outputs of their own. What is
-// computed is no longer the same: each element of a key or value is off by up to half a step of its
-// code. Attention that only reads another one's cache becomes ai.kvopt::QuantizedSdpa.
+// With quantized rows (InPlaceQuantizedKvSdpa), scales are separate inputs and outputs. Results
+// differ from the model's: each element of a key or value is off by up to half a step of its code.
+// Attention that only reads another layer's cache becomes ai.kvopt::QuantizedSdpa.
 //
 // With rings (RingKvSdpa<window = W>), past and present are one buffer of W slots, where W is the
 // proved window of the attention, or one more than the rows that the model itself keeps:
@@ -26,13 +26,13 @@
 //            o = ai.kvopt.Sdpa(q, joined, ...)
 //   after    the same with K + 1 slots; readers of the past's rows get Min(past_length, K)
 //
-// Layers without a window, and caches that a ring cannot hold (shared, in branches), become
-// what the same target without rings makes of them.
+// Layers without a window, and caches that a ring cannot hold (shared, in branches), get the form
+// of the same target without rings.
 //
-// `latent` has one compressed row for each token in the place of the keys and values of every head:
-// keys and values that are products of one row of fewer columns with constant weights, as in
-// multi-head latent attention, are not cached but computed from; their weights move to the query
-// and to what is attended to (passes/rows/latent_caches.h).
+// `latent` replaces the keys and values of every head by one compressed row per token. Keys and
+// values that are products of one row of fewer columns with constant weights, as in multi-head
+// latent attention, are not cached; their weights move to the query and to the result of attention
+// (passes/rows/latent_caches.h).
 #include "passes/rows/latent_rows.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"

@@ -1,4 +1,4 @@
-// Two operators like the one that writes the rows.
+// Replaces the operator that writes the rows by two: one for codes, one for scales.
 #include "passes/targets/kvopt/overwritten_codes.h"
 
 #include "ir/movement.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned columnAxis = 3;
 
-/// The operand that holds the new rows; nullopt for operators that place other things than rows.
+/// Operand number of the new rows; nullopt for operators that place other things than rows.
 std::optional<unsigned> rowsOperand(const Node& writer) {
   if (writer.is("TensorScatter"))
     return 1;
@@ -21,7 +21,7 @@ std::optional<unsigned> rowsOperand(const Node& writer) {
   return std::nullopt;
 }
 
-/// Whether each new row goes to one place, all of its columns alike.
+/// Whether each new row goes to one place, with all of its columns.
 bool placesRows(const Node& writer) {
   const std::optional<unsigned> rows = rowsOperand(writer);
   if (!rows || !writer.operand(*rows)->type().hasRank() ||

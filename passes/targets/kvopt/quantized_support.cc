@@ -1,4 +1,4 @@
-// Which sites can have rows of codes.
+// Conditions on sites with quantized rows.
 #include "passes/targets/kvopt/quantized_support.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"
@@ -14,7 +14,7 @@ using namespace pattern;
 
 namespace {
 
-/// Why the rows of a cache cannot be four-bit codes.
+/// Reason why the rows of a cache cannot be four-bit codes.
 std::optional<MatchFailure> fourBitObstacle(const AttentionSite& site, const SiteCache& cache) {
   auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
     return MatchFailure{code, cache.past->name().str(), std::move(expected), std::move(found),
@@ -30,7 +30,7 @@ std::optional<MatchFailure> fourBitObstacle(const AttentionSite& site, const Sit
   return std::nullopt;
 }
 
-/// Whether the values of a latent cache begin and end where groups of four-bit codes do.
+/// Whether the values of a latent cache begin and end at boundaries of four-bit groups.
 bool hasWholeValueGroups(const AttentionSite& site) {
   const std::optional<int64_t> columns = site.node->operand(1)->type().dim(3).value();
   const std::optional<int64_t> width = site.value->columns.value();

@@ -1,4 +1,4 @@
-// Which sites become rings, and what the others lack.
+// Sites that become rings, and the reasons for the others.
 #include "passes/targets/kvopt/window_sites.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"

@@ -1,11 +1,11 @@
-// The target `onnx23`: caches that grow, in ONNX's own Attention of opset 23.
+// The target `onnx23`: growing caches, in ONNX's own Attention of opset 23.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value)
 //   after    o, present_key, present_value =
 //                Attention<is_causal = 1>(q, k, v,, past_key, past_value)
 //
-// Inputs and outputs stay what they are. The rest of the model is brought to opset 23.
+// Inputs and outputs do not change. The rest of the model is converted to opset 23.
 #include "passes/targets/onnx/past_attention_lowering.h"
 #include "passes/targets/target.h"
 
@@ -23,7 +23,7 @@ public:
     return "Attention of opset 23 with past and present: caches that grow";
   }
 
-  /// The operators are of use without a cache too.
+  /// The operators are useful without a cache, too.
   bool isForCaches() const override { return false; }
 
   int64_t opset() const override { return 23; }

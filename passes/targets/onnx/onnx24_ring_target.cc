@@ -1,4 +1,5 @@
-// The target `onnx24-ring`: the target `onnx24` with no more rows in a cache than attention reads.
+// The target `onnx24-ring`: the target `onnx24` with caches that hold only the rows that attention
+// reads.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa<window = W>(q, present_key, present_value[, mask])
@@ -6,9 +7,9 @@
 //            …value likewise
 //            o = Attention(q, present_key, present_value, visible)
 //
-// Past and present are one buffer of W + N - 1 slots, where N is the most tokens of a step: new
-// rows are written before attention reads, and must not take the slots of rows that are still seen.
-// Layers without a window become what the target `onnx24` makes of them.
+// Past and present are one buffer of W + N - 1 slots, where N is the maximum number of tokens in a
+// step: new rows are written before attention reads, and must not overwrite rows that are still
+// visible. Layers without a window get the form of the target `onnx24`.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/kvopt/window_sites.h"
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
@@ -21,7 +22,7 @@ using namespace pattern;
 
 namespace {
 
-/// The model has a table as long.
+/// The model contains a table of this length.
 constexpr int64_t mostStepTokens = 65536;
 
 class Onnx24RingTarget final : public Target {

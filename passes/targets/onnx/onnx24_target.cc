@@ -5,9 +5,9 @@
 //   after    present_key = TensorScatter<axis = 2>(past_key, k, write_indices)   …value likewise
 //            o = Attention<is_causal = 1>(q, present_key, present_value,,,, nonpad_kv_seqlen)
 //
-// Past inputs and present outputs get the extent `capacity` on the sequence axis. Caches of fixed
-// extents that a ScatterElements, ScatterND, or TensorScatter writes keep it. The rest of the model
-// is brought to opset 24.
+// Past inputs and present outputs get the extent `capacity` on the sequence axis. Caches with fixed
+// extents that a ScatterElements, ScatterND, or TensorScatter writes keep theirs. The rest of the
+// model is converted to opset 24.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
 #include "passes/targets/target.h"
@@ -26,7 +26,7 @@ public:
     return "TensorScatter and Attention of opset 24: past and present in one buffer";
   }
 
-  /// The operators are of use without a cache too.
+  /// The operators are useful without a cache, too.
   bool isForCaches() const override { return false; }
   bool takesSharedCaches() const override { return true; }
 

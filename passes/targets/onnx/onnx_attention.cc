@@ -14,14 +14,14 @@ using namespace pattern;
 
 namespace {
 
-/// A mask that is 0 or one other number: Where(condition, 0, hidden), or the other way round.
+/// A mask whose elements are 0 or one other number: Where(condition, 0, hidden), or the reverse.
 struct FilledMask {
   Value* condition = nullptr;
   bool hidesWhereTrue = false;
   double hidden = 0;
 };
 
-/// Only numbers beside which every score vanishes, so that rows that see no key average over all.
+/// Only numbers that absorb every score, so that rows that see no key average over all keys.
 constexpr double vanishing = -1e31;
 
 std::optional<FilledMask> readFill(const Value& mask) {
@@ -38,8 +38,9 @@ std::optional<FilledMask> readFill(const Value& mask) {
   return std::nullopt;
 }
 
-/// The lowest finite number of a type. Engines give rows zeros whose scores are all no larger, as
-/// if every key were hidden by -inf, and use it for the keys that they hide themselves.
+/// The lowest finite number of a type. Engines use it for the keys that they hide themselves. They
+/// return zeros for rows whose scores are all at most this number, as if every key were hidden by
+/// -inf.
 double lowestNumber(ElementType element) {
   switch (element) {
   case ElementType::Float16:
@@ -51,7 +52,7 @@ double lowestNumber(ElementType element) {
   }
 }
 
-/// A mask of more bits than the query has cannot be its operand as it is.
+/// A mask with more bits than the query needs a conversion before it can be the node's operand.
 bool isTooWide(const Value& mask, const Value& query) {
   return mask.type().elementType() == ElementType::Float &&
          query.type().elementType() != ElementType::Float;
@@ -77,7 +78,7 @@ private:
   const Value& rows() const { return *attention.query; }
   BuilderOperand rowCount(bool scalar = false) { return build.extent(*attention.query, 2, scalar); }
   unsigned keyAxis() const { return attention.heads == 0 ? 2 : 1; }
-  /// All keys that the node sees, the past's included.
+  /// Number of keys that the node sees, the past's included.
   Dim keys() const {
     Dim count = attention.key->type().dim(keyAxis());
     return attention.pastKey ? attention.pastKey->type().dim(2) + count : count;
@@ -91,7 +92,7 @@ private:
     return build.node("Add", {build.extent(*attention.pastKey, 2, scalar), fresh}, {}, "keys");
   }
 
-  /// The square root of a factor that is not positive is no number; engines take it.
+  /// A factor that is not positive has no square root, which engines compute.
   bool isScaledBefore() const { return !(attention.scale > 0); }
 
   Value& query() {
@@ -140,8 +141,8 @@ private:
     return visible ? &withHiddenKeys(mask, *visible, build) : mask;
   }
 
-  /// The mask with four axes, a row for every row and a column for every key: engines differ in
-  /// what else they take.
+  /// The mask with four axes, one row per query row and one column per key: engines differ in the
+  /// other shapes that they accept.
   Value& completeMask() {
     Value* mask = attention.mask;
     if (isTooWide(*mask, rows()))
@@ -162,13 +163,13 @@ private:
     return build.paddedMask(*mask, keyTotal());
   }
 
-  /// The mask m without numbers at the lowest one of its type, for rows that see no key: those
-  /// average their keys as m says. With h, half the lowest number, max(m, m / 2 + h / 2) is m down
-  /// to h and rises more slowly below, up to 3/2 h: the order of numbers stays, -inf stays, and
-  /// scores vanish next to both.
+  /// Raises the mask m above the lowest number of its type, for rows that see no key: those average
+  /// their keys as m says. With h, half the lowest number, max(m, m / 2 + h / 2) is m down to h and
+  /// rises more slowly below, up to 3/2 h: the order of numbers is preserved, -inf is preserved,
+  /// and both absorb scores.
   Value& raisedMask(Value& mask) {
     const ElementType element = mask.type().elementType();
-    // The lowest number of a narrower type is an ordinary one of the query's.
+    // The lowest number of a narrower type is an ordinary number of the query's type.
     if (attention.everyRowSeesAKey || element != rows().type().elementType())
       return mask;
     const double half = lowestNumber(element) / 2;
@@ -188,7 +189,7 @@ private:
   }
 
   /// A filled mask as a boolean one. A row that hides every key with a finite number averages over
-  /// all of them: it sees all keys, and its query is made 0.
+  /// all of them: it sees all keys, and its query becomes 0.
   Value& booleanMask(const FilledMask& fill) {
     Value* visible = fill.hidesWhereTrue ? &build.node("Not", {*fill.condition}) : fill.condition;
     if (std::isinf(fill.hidden))
@@ -202,7 +203,7 @@ private:
   const OnnxAttention& attention;
   Rewriter& rewriter;
   AttentionBuilder build;
-  /// bool, of four axes with the query's: rows whose query stays; null: all.
+  /// bool, with the query's four axes: rows whose query is kept; null: all rows.
   Value* seesAKey = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// From ai.kvopt::Sdpa to Attention with past and present.
+// Conversion of ai.kvopt::Sdpa to Attention with past and present.
 #include "passes/targets/onnx/past_attention_lowering.h"
 
 #include "ir/shapes/shape_inference.h"
@@ -36,21 +36,21 @@ bool readsAllColumns(const SiteCache& update) {
   return update.firstColumn == 0 && update.columns.isKnownEqual(update.fresh->type().dim(3));
 }
 
-/// Whether positions count from the length of the past, as the node counts them.
+/// Whether positions count from the length of the past, as in the node.
 bool countsFromPast(const AttentionSite& site) {
   const Node& sdpa = *site.node;
   const bool isCausal = sdpa.intAttr("causal", 0) != 0;
   const Value* start = sdpa.operand(5);
   if (!start)
     return site.addsQueryRows() || (!isCausal && sdpa.intAttr("window", 0) == 0);
-  // A length hides the keys after the query's rows as well, which causality does anyway.
+  // A length also hides the keys after the query's rows, which causality hides anyway.
   auto known = start->knownIntegers();
   const Dim& past = site.key->past->type().dim(site.key->axis);
   return isCausal && !site.key->pastLength && known && known->size() == 1 &&
          known->front().isKnownEqual(past);
 }
 
-/// Whether the node can join past and new rows, and nothing that it reads depends on that.
+/// Whether the node can join past and new rows, and none of its operands depends on the result.
 bool canJoin(const AttentionSite& site) {
   if (!site.grows() || site.isLatent() || !countsFromPast(site))
     return false;

@@ -1,4 +1,4 @@
-// Positions of slots, counted back from the last token.
+// Positions of slots, counted backwards from the last token.
 #include "passes/targets/onnx/ring_slots.h"
 
 #include "passes/targets/support/key_visibility.h"
@@ -27,7 +27,7 @@ Value& RingSlots::visible(bool causal, int64_t window) {
       build.node("Max", {build.node("Sub", {past, ints({kept})}), ints({0})}, {}, "oldest_row");
   Value* seen = &build.node("GreaterOrEqual", {*positions, oldest}, {}, "visible");
   if (!causal && window == 0) {
-    // Engines want a row for every query.
+    // Engines require a row for every query.
     Value& shape = build.concat(build.value(build.extent(rows, 2)), build.value(ints({slots})), 0);
     return build.unsqueeze(build.unsqueeze(build.node("Expand", {*seen, shape}), 0), 0);
   }
@@ -57,7 +57,7 @@ Value& RingSlots::maskColumns(Value& mask) {
   const unsigned rank = mask.type().rank();
   if (mask.type().dim(-1).value() == 1)
     return mask;
-  // A condition and two numbers stay that: what is hidden can then be told.
+  // A condition and two numbers remain in that form, so that the hidden keys stay recognizable.
   const Node* where = mask.producer();
   const bool isFill = where && where->is("Where") && where->operand(1)->constant() &&
                       where->operand(2)->constant() &&

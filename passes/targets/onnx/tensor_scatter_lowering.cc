@@ -1,4 +1,4 @@
-// From ai.kvopt's in-place operators to TensorScatter and Attention.
+// Conversion of ai.kvopt's in-place operators to TensorScatter and Attention.
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
 
 #include "ir/cache_layout.h"
@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* tensorScatterRule = "lower-onnx24";
 
-/// One of ai.kvopt's in-place operators, by the places of its operands.
+/// One of ai.kvopt's in-place operators, by the positions of its operands.
 class FusedView {
 public:
   explicit FusedView(Node& fused) : node(fused), op(*CacheOperator::of(fused)) {}
@@ -34,7 +34,7 @@ public:
   bool isRing() const { return op.isRing(); }
   unsigned cacheCount() const { return op.sides(); }
   Value& query() const { return *node.operand(CacheOperator::query); }
-  /// Of cache 0, the keys' or the latent one, or 1: [B,G,S,·].
+  /// New rows of cache 0 (keys or latent) or 1: [B,G,S,·].
   Value& rows(unsigned cache) const { return *node.operand(CacheOperator::fresh(cache)); }
   Value& past(unsigned cache) const { return *node.operand(op.past(cache)); }
   Value& present(unsigned cache) const { return node.result(op.present(cache)); }
@@ -52,13 +52,13 @@ private:
   CacheOperator op;
 };
 
-/// Whether the only cache of a branch starts here: KvoptLowering's constant.
+/// Whether the only cache of a branch starts at row 0: KvoptLowering's constant.
 bool isZero(const Value& lengths) {
   auto known = lengths.knownIntegers();
   return known && llvm::all_of(*known, [](const Dim& length) { return length.value() == 0; });
 }
 
-/// A constant that adds nothing to any score stands for no mask.
+/// A constant that adds nothing to any score means that there is no mask.
 Value* realMask(Value* mask) {
   if (!mask)
     return nullptr;
@@ -85,7 +85,7 @@ void recordOrigin(Node& attention, const Node& fused) {
   attention.setMetadata(std::move(metadata));
 }
 
-/// New rows [B,G,S,D] as they lie in the cache.
+/// New rows [B,G,S,D] in the layout of the cache.
 Value& rowsLikeCache(Value& rows, const CacheLayout& layout, Rewriter& rewriter) {
   if (!layout.hasFoldedHeads())
     return transposed(rows, layout.cacheOrder(), rewriter);
@@ -181,7 +181,7 @@ llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite
   return std::move(manifest);
 }
 
-/// Lowering to ai.kvopt's operators removes attention whose result only what it replaces has read.
+/// Lowering to ai.kvopt's operators removes attention whose result had only replaced readers.
 llvm::SmallVector<AttentionSite*, 32>
 TensorScatterLowering::sitesLeft(llvm::ArrayRef<AttentionSite*> sites) const {
   llvm::DenseSet<const Node*> nodes;
@@ -216,7 +216,7 @@ TensorScatterLowering::Lengths TensorScatterLowering::lengthsOf(Value& before, V
                                                                 AttentionBuilder& build) const {
   if (&before == pastLength)
     return {writeIndices, keyLengths};
-  // In a branch without a past what is fed for the other one holds too.
+  // In a branch without a past, the length that is fed for the other branch applies, too.
   if (isZero(before) && keyLengths)
     return {nullptr, keyLengths};
   Value& perRow = lengthsPerRow(before, query, build);
@@ -233,7 +233,7 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
   AttentionBuilder build(rewriter);
   llvm::SmallVector<Value*, 3> operands{&view.past(cache), &rowsLikeCache(rows, layout, rewriter)};
   if (Value* places = lengths.before) {
-    // The first axis is that of heads, too.
+    // The first axis also counts heads.
     if (int64_t heads = *rows.type().dim(1).value(); layout.hasFoldedHeads() && heads != 1) {
       Value& column = build.node("Reshape", {*places, ints({-1, 1})});
       Value& perHead = build.node("Expand", {column, ints({1, heads})}, {}, "per_head");
@@ -243,10 +243,10 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
   }
   AttributeList attributes =
       attrs({{"axis", view.sequenceAxis(cache)}, {"mode", view.isRing() ? "circular" : "linear"}});
-  // Named after the past: the result will take the name of an output, and leave its own to others.
+  // Named after the past: the result will get the name of an output, and its own name will be free.
   const std::string hint = (view.past(cache).name() + "_scattered").str();
   Node& scatter = rewriter.create("TensorScatter", operands, attributes, 1, hint);
-  // Not earlier than the attention: shapes of the past are read before it is overwritten.
+  // Not before the attention: shapes of the past are read before it is overwritten.
   fused.graph().moveBefore(scatter, &fused);
   recordOrigin(scatter, fused);
   return scatter.result();
@@ -295,7 +295,7 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
     attendToRing(fused, parts, build);
   else
     attendToBuffer(lengths, view.pastLength(), view.mask(), parts, build);
-  // Rows of all heads side by side are three axes of attention; nothing is moved.
+  // Concatenated rows of all heads are a three-axis operand of attention; no data is moved.
   const auto isTokenMajor = [&](unsigned cache) {
     return !view.layout(cache).hasFoldedHeads() && view.sequenceAxis(cache) == 1;
   };
@@ -341,7 +341,7 @@ llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
   parts.key = &key;
   parts.value = sdpa.operand(2);
   if (site.owner && site.update == CacheUpdate::Grows) {
-    // What another layer's attention has written into.
+    // The buffer that another layer's attention has written to.
     Value& before = *sdpa.operand(5);
     attendToBuffer(lengthsOf(before, query, build), before, sdpa.operand(3), parts, build);
     return writeUncached(site, parts, rewriter);
@@ -377,7 +377,7 @@ llvm::Error TensorScatterLowering::writeUncached(AttentionSite& site, const Onnx
   return llvm::Error::success();
 }
 
-/// The graph's own length input goes; who still computes with it gets the longest row's.
+/// Removes the graph's own length input; remaining readers get the length of the longest row.
 void TensorScatterLowering::finishLengths() {
   graph.eraseDeadNodes();
   if (!pastLength)
@@ -396,7 +396,7 @@ void TensorScatterLowering::finishLengths() {
     }
     const Dim& batch = writeIndices->type().dim(0);
     for (Value* input : {writeIndices, keyLengths}) {
-      // Rings need no number of keys.
+      // Rings do not need the number of keys.
       if (!input->hasUses()) {
         graph.removeInput(*input);
         continue;

@@ -1,4 +1,4 @@
-// From caches of numbers to caches of codes.
+// Conversion of caches to quantized caches.
 #include "passes/targets/ort_gqa/code_caches.h"
 
 #include "ir/shapes/shape_inference.h"
@@ -33,7 +33,7 @@ public:
         if (llvm::Error error = edit(node))
           return error;
     }
-    // Codes with the scales of columns are not rotated as the rows that they stand for are.
+    // Codes with column scales cannot be rotated like the rows that they represent.
     manifest.rotations.reset();
     for (ManifestCache& cache : manifest.caches)
       cache.rotation = std::nullopt;

@@ -1,4 +1,4 @@
-// From ai.kvopt::InPlaceKvSdpa to com.microsoft::GroupQueryAttention.
+// Conversion of ai.kvopt::InPlaceKvSdpa to com.microsoft::GroupQueryAttention.
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
@@ -29,7 +29,7 @@ Value& asInt32(Value& value, AttentionBuilder& build) {
   return build.castTo(value, ElementType::Int32);
 }
 
-/// Whether every element is provably one of two finite numbers that `element` can hold.
+/// Whether every element is provably one of two finite numbers that `element` can represent.
 bool isFinite(const Value& mask, ElementType element) {
   const Node* where = mask.producer();
   if (mask.type().elementType() != element || !where || !where->is("Where"))
@@ -79,7 +79,7 @@ llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) 
   return std::move(manifest);
 }
 
-/// A mask that hides key j where the input's column j says so has a column for every key.
+/// A mask that hides key j depending on the input's column j has a column for every key.
 void GqaLowering::findPadding(llvm::ArrayRef<AttentionSite*> sites) {
   for (const AttentionSite* site : sites) {
     if (padding || !site->grows() || !site->mask)
@@ -95,7 +95,7 @@ void GqaLowering::findPadding(llvm::ArrayRef<AttentionSite*> sites) {
   }
 }
 
-/// Decides where the lengths come from: the padding, inputs of their own, or `past_length`.
+/// Chooses the source of the lengths: the padding mask, separate inputs, or `past_length`.
 void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
   for (const ManifestLength& length : manifest.lengths)
     if (length.feed == LengthFeed::PastLength)
@@ -113,8 +113,8 @@ void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
   bool others = llvm::any_of(pastLength->uses(), [](const Use& use) {
     return CacheOperator::of(use.user()) != BufferOperand::op;
   });
-  // Positions follow from the past's length, which follows from the total and the new tokens: their
-  // number must be known without the positions.
+  // Positions follow from the past's length, which follows from the total and the number of new
+  // tokens. That number must be known without the positions.
   std::optional<BuilderOperand> fresh;
   if (others && !(fresh = newTokens(*first->operand(BufferOperand::query), build)))
     return;
@@ -129,7 +129,7 @@ void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
   computedPast->setKnownIntegers(pastLength->knownIntegers());
 }
 
-/// The number of new tokens, int64 [1], as a constant or from a graph input.
+/// Number of new tokens, int64 [1], as a constant or from a graph input.
 std::optional<BuilderOperand> GqaLowering::newTokens(const Value& query,
                                                      AttentionBuilder& build) const {
   const Dim& wanted = query.type().dim(2);
@@ -178,7 +178,7 @@ void GqaLowering::addLengthInputs(const Value& query) {
   manifest.lengths.push_back(std::move(total));
 }
 
-/// Removes the input `past_length` where the lengths replace it.
+/// Removes the input `past_length` if the lengths replace it.
 llvm::Error GqaLowering::dropPastLength() {
   if (!pastLength || !totalLength)
     return llvm::Error::success();
@@ -186,7 +186,7 @@ llvm::Error GqaLowering::dropPastLength() {
   if (computedPast)
     if (auto failure = rewriter.replace(*pastLength, *computedPast))
       return unsupported("the past's length cannot be computed: {}", failure->str());
-  // What was read by nodes that are dead now.
+  // Values that only dead nodes read.
   graph.eraseDeadNodes();
   assert(pastLength->isUnused());
   llvm::erase_if(manifest.lengths,
@@ -241,7 +241,7 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
     attributes.add("local_window_size", window);
   Node& grouped = rewriter.create(OpName(contribDomain, "GroupQueryAttention"), operands,
                                   attributes, 3, "attention");
-  // Not earlier than before: shapes of the past are read before it is overwritten.
+  // Not before the attention: shapes of the past are read before it is overwritten.
   fused.graph().moveBefore(grouped, &fused);
   Metadata metadata = fused.metadata();
   for (auto& [key, text] : metadata)
@@ -269,13 +269,14 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   return llvm::Error::success();
 }
 
-/// The mask as it is added to the scores: [B or 1, H or 1, S, T]. Keys that it hides get a finite
-/// number, so that rows that see no key come out finite: later rows multiply theirs by 0.
+/// The mask in the form that is added to the scores: [B or 1, H or 1, S, T]. Hidden keys get a
+/// finite number, so that rows that see no key have finite results: later rows multiply theirs by
+/// 0.
 Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) const {
   Value& query = *fused.operand(BufferOperand::query);
   Value& mask = *fused.operand(BufferOperand::mask);
   ElementType element = query.type().elementType();
-  // Half the lowest number of the type: no score takes the sum beyond that.
+  // Half the lowest number of the type: adding a score cannot exceed the range.
   const double hidden = element == ElementType::Float16
                             ? -32752.0
                             : static_cast<double>(std::numeric_limits<float>::lowest()) / 2;
@@ -297,9 +298,9 @@ Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) c
   return &build.node("Expand", {added, extents}, {}, "attention_bias");
 }
 
-// Caches of other orders of axes in the one that GroupQueryAttention takes.
+// Caches with other orders of axes become [B,G,C,D], which GroupQueryAttention requires.
 
-/// A cache of another order of axes becomes [B,G,C,D].
+/// Converts a cache with another order of axes to [B,G,C,D].
 llvm::Error GqaLowering::normaliseLayout(const SiteCache& update, Value& present) {
   const llvm::SmallVector<int64_t, 4> order = update.layout.rowOrder();
   assert(order.size() == 4);
@@ -316,7 +317,7 @@ llvm::Error GqaLowering::normaliseLayout(const SiteCache& update, Value& present
   };
   present.setType(permuted(present.type()));
   if (!cache->permutation.empty())
-    return llvm::Error::success(); // done for another branch
+    return llvm::Error::success(); // converted for another branch
   Rewriter rewriter(graph, "lower-ort-gqa", journal, update.past->name());
   AttentionBuilder build(rewriter);
   llvm::SmallVector<Node*, 4> readers;

@@ -1,5 +1,5 @@
-// What sites com.microsoft::GroupQueryAttention can take, by what ONNX Runtime's CPU kernel
-// accepts.
+// Conditions on sites for com.microsoft::GroupQueryAttention, from the forms that ONNX Runtime's
+// CPU kernel accepts.
 #include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/handled.h"
 #include "passes/targets/kvopt/kvopt_support.h"
@@ -27,8 +27,8 @@ constexpr llvm::StringLiteral handledOperands[] = {"query", "key",   "value",
 
 constexpr const char* keptByKvopt = "--to kvopt can take it";
 
-/// No row may see a later key: the operator hides them all, and its bias the rest. A row that sees
-/// no key at all gets other numbers from the operator, and must be one of padding.
+/// No row may see a later key: the operator hides all of them, and its bias hides the rest. For a
+/// row that sees no key the operator has other results, so it must be padding.
 std::optional<MatchFailure> checkCausal(const AttentionSite& site) {
   if (site.node->intAttr("causal", 0) != 0)
     return std::nullopt;

@@ -1,15 +1,15 @@
-// The target `ort-gqa`: cached attention in ONNX Runtime's own operator, past and present one
-// buffer.
+// The target `ort-gqa`: cached attention in ONNX Runtime's own operator, with past and present in
+// one buffer.
 //
 //   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
 //   after    rows, present_key, present_value = com.microsoft.GroupQueryAttention(
 //                q, k, v, past_key, past_value, seqlens_k, total_sequence_length, , , , bias)
 //
-// Rotary embedding stays in front of the operator. Its lengths are computed once, from the extents
-// of the padding mask where the model has one, or else are inputs. Padding, and whatever else a
-// mask says within the causal frontier, is the bias: batch rows are as long as the batch, so
-// padding may stand on either side.
+// Rotary embedding remains before the operator. Its lengths are computed once, from the extents of
+// the padding mask if the model has one; otherwise they are inputs. Padding, and all other
+// conditions of the mask within the causal frontier, become the bias: all batch rows have the
+// length of the batch, so padding may be on either side.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 #include "passes/targets/target.h"

@@ -1,4 +1,4 @@
-// From ai.kvopt::InPlaceKvSdpa to com.microsoft::PagedAttention.
+// Conversion of ai.kvopt::InPlaceKvSdpa to com.microsoft::PagedAttention.
 #include "passes/targets/paged/paged_lowering.h"
 
 #include "ir/shapes/shape_inference.h"
@@ -43,7 +43,7 @@ llvm::Expected<Manifest> PagedLowering::run(llvm::ArrayRef<AttentionSite*> sites
   if (options.size < leastSize || (options.size & (options.size - 1)) != 0)
     return usageError("blocks of {} tokens: ONNX Runtime takes powers of two from {} on",
                       options.size, leastSize);
-  // A capacity fills its blocks.
+  // A capacity is a whole number of blocks.
   if (options.capacity) {
     if (*options.capacity > INT64_MAX - options.size)
       return usageError("a capacity of {} tokens is too large", *options.capacity);
@@ -94,7 +94,7 @@ std::string PagedLowering::freshSymbol(const std::string& base) const {
   return candidate;
 }
 
-/// The inputs that say where each batch row's tokens are.
+/// Adds the inputs that locate each batch row's tokens.
 void PagedLowering::addInputs(const Node& fused) {
   const Dim& batch = fused.operand(BufferOperand::query)->type().dim(0);
   const Dim perRow = options.capacity ? Dim::fixed(*options.capacity / options.size)
@@ -119,7 +119,7 @@ void PagedLowering::addInputs(const Node& fused) {
   manifest.lengths.push_back(std::move(table));
 }
 
-/// Where the packed tokens of each batch row begin: int32 0, S, 2S, …, B*S.
+/// Start of each batch row in the packed tokens: int32 0, S, 2S, …, B*S.
 void PagedLowering::addRowStarts(Value& query) {
   Rewriter rewriter(graph, pagedRuleName, journal, "cumulative_sequence_length");
   AttentionBuilder build(rewriter);
@@ -131,7 +131,7 @@ void PagedLowering::addRowStarts(Value& query) {
                   "cumulative_sequence_length");
 }
 
-/// past_seqlens for attention whose pasts are `before`, int64 [1] or [B].
+/// past_seqlens for attention with the past lengths `before`, int64 [1] or [B].
 Value& PagedLowering::pastLengths(Value& before, Value& query, AttentionBuilder& build) const {
   if (&before == pastLength)
     return *pastSeqlens;
@@ -173,7 +173,7 @@ llvm::Error PagedLowering::lowerCached(AttentionSite& site) {
     attributes.add("local_window_size", window);
   Node& paged =
       rewriter.create(OpName(pagedDomain, "PagedAttention"), operands, attributes, 3, "attention");
-  // Not earlier than before: shapes of the past are read before it is overwritten.
+  // Not before the attention: shapes of the past are read before it is overwritten.
   graph.moveBefore(paged, &fused);
   Metadata metadata = fused.metadata();
   for (auto& [key, text] : metadata)
@@ -227,17 +227,17 @@ llvm::Error PagedLowering::makePool(const SiteCache& update, Value& present) {
   return llvm::Error::success();
 }
 
-/// Readers of the former extents get those of the block table and of the pool.
+/// Replaces readers of the former extents by extents of the block table and the pool.
 void PagedLowering::rewireShapeReaders(Value& past, llvm::ArrayRef<int64_t> order,
                                        llvm::ArrayRef<Node*> readers) {
   if (readers.empty())
     return;
   Rewriter rewriter(graph, pagedRuleName, journal, past.name());
   AttentionBuilder build(rewriter);
-  // Blocks of a row, times the tokens of each, are its capacity.
+  // The capacity is the number of blocks of a row times the tokens in each.
   Value& table = build.node("Shape", {*blockTable}, {}, "table_shape");
   Value& held = build.node("Mul", {table, ints({1, options.size})}, {}, "row_extents");
-  // Not one of the readers, which are about to be replaced.
+  // A new node, not one of the readers that will be replaced.
   Value& pool = rewriter.create("Shape", {&past}, {}, 1, "pool_shape").result();
   Value& heads = build.slice(pool, 0, 2, 4);
   Value& extents = build.concat(held, heads, 0);

@@ -1,4 +1,4 @@
-// What sites com.microsoft::PagedAttention can take.
+// Conditions on sites for com.microsoft::PagedAttention.
 #include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/handled.h"
 #include "passes/targets/kvopt/kvopt_support.h"
@@ -23,7 +23,7 @@ MatchFailure pagedRefusal(ReasonCode code, const AttentionSite& site, std::strin
   return {code, site.node->name().str(), std::move(expected), std::move(found), std::move(hint)};
 }
 
-/// Sequences have no padding: all that hides keys is the frontier and the window.
+/// Sequences have no padding: only the frontier and the window hide keys.
 std::optional<MatchFailure> checkFrontier(const AttentionSite& site) {
   const bool isCausal = site.node->intAttr("causal", 0) != 0;
   if (isCausal && !site.node->operand(3))

@@ -8,9 +8,9 @@
 //                past_value, cumulative_sequence_length, past_seqlens, block_table)
 //            o = Reshape(rows, [B,S,H*D])
 //
-// past_key and past_value are pools [blocks,SIZE,G,D]. Each batch row is a sequence, all of which
-// have S new tokens: cumulative_sequence_length is 0, S, 2S, …, computed in the graph. past_seqlens
-// and block_table are inputs. Rotary embedding stays in front of the operator.
+// past_key and past_value are pools [blocks,SIZE,G,D]. Each batch row is a sequence, and all
+// sequences have S new tokens: cumulative_sequence_length is 0, S, 2S, …, computed in the graph.
+// past_seqlens and block_table are inputs. Rotary embedding remains before the operator.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/paged/paged_lowering.h"
 #include "passes/targets/target.h"

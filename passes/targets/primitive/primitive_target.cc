@@ -1,11 +1,11 @@
-// The target `primitive`: attention in plain matrix products and a softmax, caches that grow.
+// The target `primitive`: attention as matrix products and a softmax, with growing caches.
 //
 //   before   o = ai.kvopt.Sdpa<scale, causal = 1>(q, present_key, present_value[, mask])
 //   after    s = Where(visible, scale * MatMul(q, Transpose(present_key)) [+ mask], -inf)
 //            o = MatMul(Softmax(s), present_value)
 //
-// Runs everywhere, and takes apart models that came with fused attention. Inputs and outputs stay
-// what they are, and so does the opset from 13 on.
+// Runs in every engine, and decomposes models that contain fused attention. Inputs and outputs do
+// not change, nor does the opset from 13 on.
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/primitive/spelled_attention.h"
 #include "passes/targets/support/kvopt_domain.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* ruleName = "lower-primitive";
 
-/// Puts what `spell` writes in the place of the node's result, and returns the last node of it.
+/// Replaces the node's result by the result of `spell`, and returns the last node of the latter.
 llvm::Expected<Node*> replaced(Node& node, Value& (*spell)(Node&, Rewriter&), Journal& journal) {
   Rewriter rewriter(node.graph(), ruleName, journal);
   Value& spelled = spell(node, rewriter);
@@ -38,7 +38,7 @@ public:
     return "MatMul and Softmax: caches that grow, for every engine";
   }
 
-  /// The operators are of use without a cache too.
+  /// The operators are useful without a cache, too.
   bool takesSharedCaches() const override { return true; }
   bool isForCaches() const override { return false; }
   bool takesCodes() const override { return true; }
@@ -55,7 +55,7 @@ public:
     manifest.target = name().str();
     manifest.contract = CacheUpdate::Grows;
     for (AttentionSite* site : sites) {
-      // The caches stay as they are: whoever lowers describes them.
+      // The caches do not change, so the caller of the lowering describes them.
       if (site->pastFlag)
         addFlag(*site->pastFlag, manifest);
       auto attention = replaced(*site->node, spellAttention, journal);

@@ -1,4 +1,4 @@
-// From ai.kvopt::Sdpa and ai.kvopt::AppendRows to operators that every engine has.
+// Conversion of ai.kvopt::Sdpa and ai.kvopt::AppendRows to operators that every engine supports.
 #include "passes/targets/primitive/spelled_attention.h"
 
 #include "passes/pattern/handled.h"
@@ -43,19 +43,19 @@ private:
   int64_t heads() const { return *query.type().dim(1).value(); }
   int64_t groups() const { return *key.type().dim(1).value(); }
 
-  /// [B,H,S,W] → [B,G,N,S,W], with the query heads of one key head beside each other.
+  /// [B,H,S,W] → [B,G,N,S,W], with the query heads of one key head next to each other.
   Value& split(Value& value) {
     Value& outer = build.value(ints({0, groups(), heads() / groups()}));
     return build.node("Reshape", {value, shapeOf(outer)}, {}, "grouped");
   }
 
-  /// The inverse.
+  /// The inverse of `split`.
   Value& merge(Value& value) {
     Value& outer = build.value(ints({0, heads()}));
     return build.node("Reshape", {value, shapeOf(outer)}, {}, "heads");
   }
 
-  /// int64: the elements of `outer`, then S, then whatever is left.
+  /// int64: the elements of `outer`, then S, then the inferred rest.
   Value& shapeOf(Value& outer) {
     Value& rows = build.value(build.extent(query, 2));
     return build.concat(build.concat(outer, rows, 0), build.value(ints({-1})), 0);
@@ -84,7 +84,7 @@ private:
     return build.node("Mul", {build.node("Tanh", {ratio}), scalar(cap)}, {}, "capped");
   }
 
-  /// Keys that causality, a window and lengths leave; null where they hide none.
+  /// Keys that causality, a window and lengths leave visible; null if they hide none.
   Value* positionMask() {
     if (gapped)
       return &gappedKeyMask(*gapped, sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0),
@@ -105,7 +105,7 @@ private:
     return visibilityMask(hidden, build.extent(query, 2, true), build.extent(key, 2, true), build);
   }
 
-  /// The mask with a column for each key; null without one.
+  /// The mask with a column for each key; null if there is none.
   Value* explicitMask() {
     Value* mask = sdpa.operand(Mask);
     return mask && gapped ? &spreadMask(*gapped, *mask, key.type().dim(2), query, build) : mask;
@@ -126,13 +126,13 @@ private:
     return build.node("Where", {*visible, *masked, scalar(hidden)}, {}, "masked");
   }
 
-  /// Whether that is known. Lengths may be negative, and rows more than keys: the first rows then
-  /// see none.
+  /// Whether every row provably sees a key. Lengths may be negative, and there may be more rows
+  /// than keys: the first rows then see none.
   bool everyRowSeesAKey() const {
     if (sdpa.operand(Mask))
       return false;
     if (gapped)
-      return true; // its own
+      return true; // the key of its own token
     if (const Value* lengths = sdpa.operand(PastLength)) {
       const auto known = lengths->knownIntegers();
       return known && llvm::all_of(*known, [](const Dim& length) {
@@ -207,11 +207,11 @@ Value& spellAppendRows(Node& append, Rewriter& rewriter) {
   Value& past = *append.operand(0);
   Value& fresh = *append.operand(1);
   Value& joined = build.concat(past, fresh, 2);
-  // From extents of inputs, so that all layers share one index.
+  // Computed from extents of inputs, so that all layers share one index.
   Value& total =
       build.node("Add", {build.extent(past, 2), build.extent(fresh, 2)}, {}, "joined_rows");
-  // The row of `joined` that comes to lie in each slot: the past's up to its length, then the
-  // fresh ones, then none.
+  // The row of `joined` for each slot: the past's up to its length, then the fresh ones, then any
+  // other.
   Value& count = build.node("Reshape", {total, int64Tensor({})}, {}, "joined_rows");
   Value& slot = build.range(count);
   Value& lengths = build.node("Reshape", {*append.operand(2), ints({-1, 1})}, {}, "lengths");

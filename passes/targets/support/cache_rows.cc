@@ -24,7 +24,7 @@ Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewrite
     return value;
   std::vector<int64_t> composed(order.begin(), order.end());
   Value* source = &value;
-  // Two transpositions in a row are one or none.
+  // Two consecutive transpositions are one or none.
   Node* before = value.producer();
   auto inner = before && before->op() == "Transpose" ? before->intsAttr("perm") : std::nullopt;
   if (inner && inner->size() == order.size()) {
@@ -44,7 +44,8 @@ std::optional<CacheLayout> inPlaceLayout(const CacheLayout& layout, bool transpo
     return std::nullopt;
   std::optional<CacheLayout> told = CacheLayout::bySequenceAxis(layout.rank(), *sequence);
   std::string text = layout.text();
-  // Of a single head, or a single batch row, only the other one gives the axis its letter.
+  // If there is a single head or a single batch row, the other one determines the letter of the
+  // axis.
   if (layout.rank() == 3 && (text.front() == 'B' || text.front() == 'H'))
     text.replace(0, 1, "(BH)");
   if (!told || told->text() != text || (told->isTransposed() && !transposable))

@@ -1,4 +1,4 @@
-// Whether an attention can do with rows that nobody sees.
+// Checks whether an attention can have hidden rows in its keys.
 #include "passes/targets/support/gap_support.h"
 
 #include "ir/movement.h"
@@ -13,8 +13,8 @@ using namespace pattern;
 
 namespace {
 
-/// Whether the operands other than the moved one are the same whatever the number of rows is, which
-/// is an expression in `pastRows`.
+/// Whether the operands other than the moved one are independent of the number of rows, an
+/// expression in `pastRows`.
 bool isDirectedWithout(const Node& node, const Dim& pastRows) {
   for (const Use& use : node.operands()) {
     if (!use.value() || isMoved(use))
@@ -30,7 +30,7 @@ bool isDirectedWithout(const Node& node, const Dim& pastRows) {
   return true;
 }
 
-/// Whether the node does to rows what it does whatever their number is.
+/// Whether the node treats each row the same for any number of rows.
 bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
   const std::optional<MovementKind> kind = movementKind(node);
   if (!kind)
@@ -55,7 +55,8 @@ bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
   return false;
 }
 
-/// The first node on the way from `from` on to `to`, backwards along moved operands, that does not.
+/// The first node on the path from `from` back to `to`, along moved operands, that depends on the
+/// number of rows.
 const Node* nodeOfFixedRows(const Value& from, const Value& to, const Dim& pastRows) {
   for (const Value* value = &from; value != &to;) {
     const Node* producer = value->producer();

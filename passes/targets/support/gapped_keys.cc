@@ -1,4 +1,4 @@
-// Columns of keys with a gap, shared by all layers through the builder.
+// Columns of keys with a gap; the builder shares them between layers.
 #include "passes/targets/support/gapped_keys.h"
 
 #include "passes/targets/support/key_visibility.h"
@@ -9,10 +9,10 @@ using namespace ir;
 
 namespace {
 
-/// What stands in each column: all [past_rows+S].
+/// Contents of each column: all [past_rows+S].
 struct Columns {
   Value* isKey;    ///< bool
-  Value* position; ///< int64: of the key, where there is one
+  Value* position; ///< int64: position of the key, if there is one
 };
 
 Columns columnsOf(const GappedKeys& keys, Value& query, AttentionBuilder& build) {
@@ -57,13 +57,13 @@ Value& spreadMask(const GappedKeys& keys, Value& mask, const Dim& columns, Value
     return mask;
   Value* full = &mask;
   if (!width.isKnownEqual(columns)) {
-    // One column or all: what broadcasting makes of it has all.
+    // Broadcasts one column or all columns to all columns.
     Value& total =
         build.node("Add", {*keys.pastLength, build.extent(query, 2)}, {}, "past_and_new_tokens");
     full = &build.node("Expand", {mask, total}, {}, "mask_columns");
   }
   const Columns all = columnsOf(keys, query, build);
-  // Any column will do in the gap; the first is always there.
+  // The gap may repeat any column; the first one always exists.
   Value& source = build.node("Where", {*all.isKey, *all.position, ints({0})}, {}, "mask_column");
   return build.node("Gather", {*full, source}, attrs({{"axis", last}}), "spread_mask");
 }

@@ -1,4 +1,4 @@
-// Comparisons of positions, shared by all layers through the builder.
+// Comparisons of positions; the builder shares them between layers.
 #include "passes/targets/support/key_visibility.h"
 
 #include <limits>

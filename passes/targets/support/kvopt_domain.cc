@@ -1,4 +1,4 @@
-// Functions and imports of ai.kvopt that nobody needs.
+// Unused functions and imports of ai.kvopt.
 #include "passes/targets/support/kvopt_domain.h"
 
 #include "llvm/ADT/DenseSet.h"

@@ -76,7 +76,7 @@ void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewri
 TensorType LengthInput::sharedType(const SiteCache& update) const {
   TensorType type = update.past->type();
   Shape shape(type.shape().begin(), type.shape().end());
-  // An extent that only the present declares is the past's too.
+  // An extent that only the present declares applies to the past, too.
   for (unsigned axis = 0; axis < shape.size(); ++axis)
     if (!shape[axis].value() && update.output && update.output->type().dim(axis).value())
       shape[axis] = update.output->type().dim(axis);

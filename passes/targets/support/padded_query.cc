@@ -8,7 +8,7 @@ using namespace ir;
 
 namespace {
 
-/// Whether the attention's first row comes right after the past's rows.
+/// Whether the attention's first row directly follows the past's rows.
 bool startsBehindPast(const AttentionSite& site) {
   const Value* start = site.node->operand(5);
   auto known = start ? start->knownIntegers() : std::nullopt;
@@ -22,7 +22,7 @@ bool canPadQuery(const AttentionSite& site) {
   if (!site.stepRows || site.stepRows->query > site.stepRows->appended || site.key->pastLength ||
       site.key->fromStart)
     return false;
-  // With a length, keys after the query's own rows are hidden; only a causal attention hides those
+  // With a length, keys after the query's own rows are hidden, which only a causal attention does
   // anyway.
   if (site.node->operand(5) && !(startsBehindPast(site) && site.node->intAttr("causal", 0) != 0))
     return false;
@@ -42,7 +42,7 @@ PaddedQuery::PaddedQuery(const AttentionSite& attention, AttentionBuilder& build
   assert(canPadQuery(site));
   own = site.stepRows->query;
   added = site.stepRows->appended - own;
-  // Rows that come last stay last: what masks are proved to be counts from there.
+  // The last rows remain last, because proofs about masks count from there.
   isBefore = !site.node->operand(5);
 }
 

@@ -1,4 +1,4 @@
-// Lengths from positions.
+// Lengths computed from positions.
 #include "passes/targets/support/read_rows.h"
 
 namespace kvopt::targets {
@@ -8,14 +8,14 @@ using namespace ir;
 
 namespace {
 
-/// Earlier rows, and whether that is what they are.
+/// Number of earlier rows, and whether it is valid.
 struct FedLength {
-  Value* count = nullptr;   ///< int64 [1], of a length also [B]
+  Value* count = nullptr;   ///< int64 [1]; for a length also [B]
   Value* isValid = nullptr; ///< bool scalar; null: always
 };
 
-/// The first of positions that count on, [S] or [B,S]. All batch rows begin alike: nothing says
-/// that the mask of one does not depend on the positions of another.
+/// The first of consecutive positions, [S] or [B,S]. All batch rows must have the same first
+/// position, because the mask of one might depend on the positions of another.
 FedLength firstOf(Value& positions, const BuilderOperand& rows, AttentionBuilder& build) {
   Value& given = build.castTo(positions, ElementType::Int64);
   const bool isByBatchRow = positions.type().rank() == 2;
@@ -29,7 +29,7 @@ FedLength firstOf(Value& positions, const BuilderOperand& rows, AttentionBuilder
           &build.castTo(all, ElementType::Bool)};
 }
 
-/// An input that holds a length for all batch rows or each, behind which the mask is causal.
+/// An input with a length, common to all batch rows or one per row, that makes the mask causal.
 Value* findLength(const AttentionSite& site) {
   MaskAnalysis analysis;
   const Dim& batch = site.node->operand(0)->type().dim(0);
@@ -45,7 +45,7 @@ Value* findLength(const AttentionSite& site) {
   return nullptr;
 }
 
-/// What the length is computed from: positions, or a length.
+/// Source of the length: positions, or a length.
 struct LengthSource {
   Value* positions = nullptr;
   Value* length = nullptr;
@@ -56,7 +56,7 @@ LengthSource sourceOf(const AttentionSite& site) {
   if (!site.isOverwritten() || !site.mask || !sdpa.operand(3) || sdpa.operand(5) ||
       sdpa.intAttr("causal", 0) != 0 || sdpa.intAttr("window", 0) != 0 || sdpa.graph().parentNode())
     return {};
-  // A row sees its own key, unless it is padding.
+  // A row sees its own key unless it is padding.
   if (!site.mask->isExact && !site.mask->padding.empty())
     return {};
   if (const auto& counting = site.mask->causalIf; counting && counting->holdsForAnyFirst)

@@ -1,5 +1,5 @@
-// How many rows of a cache of fixed extents attention has to read, where its mask proves that it
-// hides the others.
+// Number of rows that attention must read from a cache of fixed extents, if its mask provably hides
+// the others.
 #pragma once
 
 #include "passes/analysis/cache/site.h"
@@ -8,16 +8,16 @@
 
 namespace kvopt::targets {
 
-/// int64 [1] or [B]: a number of rows P of a cache such that attention over its C rows sees no key
-/// behind the first P + S, for S query rows. Computed from what the model is fed: the positions of
-/// the query rows, where those of every batch row count on from the same first one, or a length. C
-/// - S, so that all rows are read, where they do not, and where rows would lie outside of the
-/// cache. Null where the mask proves nothing, and where padding that sees no key averages over all
-/// of them. For sites whose caches are overwritten.
+/// int64 [1] or [B]: number of earlier rows P such that attention with S query rows over the C rows
+/// of a cache sees only the first P + S. Computed from the model's inputs: from the positions of
+/// the query rows, if those of every batch row count up from the same first one, or from a length.
+/// The result is C - S, which reads all rows, if they do not, and if rows would be outside the
+/// cache. Null if the mask proves nothing, and if padding that sees no key averages over all rows.
+/// For sites whose caches are overwritten.
 ir::Value* provedEarlierRows(const analysis::AttentionSite& site,
                              builders::AttentionBuilder& build);
 
-/// Whether there is such a number.
+/// Whether such a number exists.
 bool provesEarlierRows(const analysis::AttentionSite& site);
 
 } // namespace kvopt::targets

@@ -1,4 +1,4 @@
-// Steps between heads and tokens that are left out where they undo each other.
+// Conversions between heads and tokens, omitted where they cancel each other.
 #include "passes/targets/support/token_rows.h"
 
 namespace kvopt::targets {
@@ -67,7 +67,7 @@ void handOutTokenRows(Node& fused, Value& rows, Rewriter& rewriter) {
   if (others)
     replacements.push_back(
         {&heads, &build.splitHeads(rows, *type.dim(1).value(), *type.dim(3).value())});
-  // The new values depend on the attention's own operands only.
+  // The new values depend only on the attention's own operands.
   std::optional<MatchFailure> failure = rewriter.replace(replacements);
   assert(!failure && "readers of attention are not what it reads");
   (void)failure;
