@@ -15,14 +15,14 @@ using namespace pattern;
 
 namespace {
 
-/// How programs get from the name of a present to that of its past: by these beginnings.
+/// Prefixes by which programs pair the name of a present with that of its past.
 struct Convention {
   llvm::StringLiteral present;
   llvm::StringLiteral past;
 };
 constexpr Convention conventions[] = {{"present.", "past_key_values."}, {"present", "past"}};
 
-/// The past that programs pair with `present`; empty where no convention has such a present.
+/// Name of the past that programs pair with `present`; empty if no convention has such a present.
 std::string pastOf(llvm::StringRef present) {
   for (const Convention& convention : conventions)
     if (present.startswith(convention.present))
@@ -36,7 +36,7 @@ public:
       : graph(namedGraph), all(rowsToCache), named(rowsToCache.size()) {}
 
   std::variant<std::vector<AddedCacheNames>, MatchFailure> run() {
-    // An output with the usual name of a cache is that cache's before it is another one's.
+    // An output with the usual name of a cache is reserved for that cache.
     for (size_t i = 0; i < all.size(); ++i)
       takeOver(i, [&](const Value& output) { return output.name() == usualPresent(all[i]); });
     for (size_t i = 0; i < all.size(); ++i)
@@ -59,7 +59,7 @@ private:
     return fmt::format("present.{}.{}", rows.layer, rows.role);
   }
 
-  /// Makes an output that hands out the rows the cache of them, if there is one that may be.
+  /// Makes an output that already returns the rows their cache, if a suitable one exists.
   void takeOver(size_t cache, llvm::function_ref<bool(const Value&)> mayBe) {
     if (named[cache].output)
       return;
@@ -75,7 +75,7 @@ private:
     }
   }
 
-  /// What else of the interface has a name of this cache; nullopt if nothing has.
+  /// Refusal if another value of the interface has a name of this cache; nullopt otherwise.
   std::optional<MatchFailure> clashOf(size_t cache) {
     const AddedCacheNames& names = named[cache];
     for (const std::string* name : {&names.present, &names.past}) {

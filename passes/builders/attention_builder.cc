@@ -15,9 +15,9 @@ using namespace pattern;
 
 namespace {
 
-/// Readers looked at for a node to use again.
+/// Maximum number of readers searched for a node to reuse.
 constexpr unsigned reuseBudget = 256;
-/// Constants looked at, the latest first.
+/// Maximum number of constants searched, latest first.
 constexpr unsigned constantBudget = 64;
 
 bool sameBytes(const TensorData& a, const TensorData& b) {
@@ -36,7 +36,7 @@ bool sameBytes(const TensorData& a, const TensorData& b) {
   return equal;
 }
 
-/// Whether the value is a constant with these contents, and stays one.
+/// Whether the value is a constant with these contents that will not be replaced.
 bool holds(const Value& value, const TensorData& contents) {
   return value.constant() && !value.isReplaceable() && sameBytes(*value.constant(), contents);
 }
@@ -68,7 +68,7 @@ bool sameAttributes(const Node& node, llvm::ArrayRef<NamedAttribute> wanted) {
          });
 }
 
-/// Whether the node joins something and `second` along `axis`.
+/// Whether the node joins some value and `second` along `axis`.
 bool isConcatOf(const Node& node, const Value& second, int64_t axis) {
   if (movementKind(node) != MovementKind::Concat || node.operands().size() != 2 || !node.operand(1))
     return false;
@@ -179,7 +179,7 @@ Value& AttentionBuilder::mergeHeads(Value& heads) {
 }
 
 Value& AttentionBuilder::concat(Value& first, Value& second, int64_t axis) {
-  // The model may join the same rows itself, with an axis that counts from the end.
+  // The model may join the same rows itself, with a negative axis.
   unsigned seen = 0;
   for (const Use& use : first.uses()) {
     if (++seen > reuseBudget)

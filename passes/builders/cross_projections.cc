@@ -1,4 +1,4 @@
-// Cutting between an encoder's side and the decoder's.
+// The cut between an encoder's side and the decoder's.
 #include "passes/builders/cross_projections.h"
 
 #include "passes/builders/attention_builder.h"
@@ -16,8 +16,8 @@ namespace {
 
 using Inputs = llvm::SetVector<Value*>;
 
-/// The graph inputs that the value is computed from, their extents aside; nullopt where a subgraph
-/// is on the way, which may read anything.
+/// Graph inputs that the value is computed from, except through extents; nullopt if a subgraph is
+/// involved, which may read anything.
 std::optional<Inputs> inputsBehind(Value& value) {
   Inputs inputs;
   llvm::SmallVector<Value*, 32> pending(1, &value);
@@ -38,8 +38,9 @@ std::optional<Inputs> inputsBehind(Value& value) {
   return inputs;
 }
 
-/// Whether a graph input is of the sequence that has so many rows, and not of the decoder's tokens.
-/// What has no place for each row, a number or an order of beams, may be another at every step.
+/// Whether a graph input belongs to the sequence with that number of rows, and not to the decoder's
+/// tokens. An input without a place for each row, such as a number or an order of beams, may change
+/// at every step.
 bool isOfSequence(const Value& input, const Dim& rows, const Dim& tokens) {
   const TensorType& type = input.type();
   if (!type.hasRank() || type.rank() < 2)
@@ -59,7 +60,8 @@ bool hasKnownRows(const Value& rows) {
          !type.dim(0).isUnknown() && !type.dim(2).isUnknown();
 }
 
-/// What tells the extents of [B,T,W] when only those are read: rows [B,G,T,D] made of it.
+/// Whether rows [B,G,T,D] determine the extents of the input [B,T,W] from which they are computed,
+/// if only those extents are read.
 bool tellsExtents(const Value& rows, const Value& input) {
   const TensorType& type = input.type();
   return type.hasRank() && type.rank() == 3 && type.dim(2).value() &&
@@ -91,7 +93,7 @@ struct InputAxis {
   unsigned axis = 0;
 };
 
-/// An input that has an axis of the extent.
+/// An input that has an axis of that extent.
 std::optional<InputAxis> axisWith(const Dim& extent, const Inputs& inputs) {
   for (Value* input : inputs)
     for (unsigned axis = 0; input->type().hasRank() && axis < input->type().rank(); ++axis)
@@ -100,7 +102,7 @@ std::optional<InputAxis> axisWith(const Dim& extent, const Inputs& inputs) {
   return std::nullopt;
 }
 
-/// Whether a computed list of extents, or one, is told by those of the inputs.
+/// Whether the extents of the inputs determine a computed list of extents, or a single one.
 bool isTold(const Value& value, const Inputs& inputs) {
   const TensorType& type = value.type();
   const auto known = value.knownIntegers();
@@ -110,8 +112,9 @@ bool isTold(const Value& value, const Inputs& inputs) {
              *known, [&](const Dim& extent) { return extent.value() || axisWith(extent, inputs); });
 }
 
-/// The extents that the rows are laid out by, or computed from; many exporters take the batch from
-/// whatever is at hand, a decoder's value too. nullopt where the inputs do not tell one of them.
+/// Extents that the layout of the rows, or their computation, uses. Many exporters take the batch
+/// from any available value, even of the decoder. nullopt if the inputs do not determine one of
+/// them.
 std::optional<llvm::SmallVector<Value*, 8>> toldExtents(Value& rows, const Inputs& inputs) {
   llvm::SmallVector<Value*, 8> told;
   llvm::SmallVector<Value*, 32> pending(1, &rows);
@@ -133,7 +136,7 @@ std::optional<llvm::SmallVector<Value*, 8>> toldExtents(Value& rows, const Input
   return told;
 }
 
-/// The same list, or extent, made of the inputs.
+/// The same list, or extent, computed from the inputs.
 Value& retold(const Value& value, const Inputs& inputs, AttentionBuilder& build) {
   llvm::SmallVector<BuilderOperand, 4> entries;
   const auto known = value.knownIntegers();
@@ -153,7 +156,7 @@ Value& retold(const Value& value, const Inputs& inputs, AttentionBuilder& build)
                                   : build.node("Squeeze", {list, ints({0})}, {}, "told_extent");
 }
 
-/// Whether all that the rows are computed from belongs to the other sequence.
+/// Whether the rows are computed from the other sequence only.
 bool isProjection(Value& rows, const Dim& tokens, const llvm::DenseSet<const Value*>& caches) {
   if (rows.isGraphInput() || !hasKnownRows(rows) || tokens.symbols().empty())
     return false;
@@ -234,7 +237,7 @@ void keepProjections(Graph& graph, llvm::ArrayRef<CrossProjection> projections, 
     graph.removeOutput(static_cast<unsigned>(graph.outputs().size() - 1));
   for (const CrossProjection& projection : projections) {
     Value* rows = projection.rows;
-    if (rows->isGraphOutput()) // keys that are values
+    if (rows->isGraphOutput()) // keys that are values, too
       rows = &graph.createFresh("Identity", {rows}, 1).result();
     graph.addOutput(*rows);
     graph.rename(*rows, graph.freshName(projection.name));

@@ -20,7 +20,7 @@ using Kind = MaskExpression::Kind;
 constexpr IndexVariable everyIndex[] = {IndexVariable::Batch, IndexVariable::Head,
                                         IndexVariable::Row, IndexVariable::Key};
 
-/// A polynomial that is linear in the row, the key and the head, with numbers as factors.
+/// A polynomial that is linear in the row, the key and the head, with numeric factors.
 struct LinearPlace {
   int64_t factors[4] = {};
   int64_t offset = 0;
@@ -42,7 +42,7 @@ std::optional<LinearPlace> linearPlace(const Dim& dim) {
   return place;
 }
 
-/// The one variable that an index is, or nullopt.
+/// The variable, if the index is a single variable; nullopt otherwise.
 std::optional<IndexVariable> soleVariable(ExprRef index) {
   if (index->is(Kind::Integer))
     for (IndexVariable variable : everyIndex)
@@ -51,8 +51,8 @@ std::optional<IndexVariable> soleVariable(ExprRef index) {
   return std::nullopt;
 }
 
-/// The type that functions named by Cast, ToFloat and CastFloat convert to, or that a function of
-/// one operand computes in.
+/// Result type of the functions Cast, ToFloat and CastFloat, or the type in which a function of one
+/// operand computes.
 std::optional<ElementType> namedType(ExprRef applied) {
   if (applied->operands.size() != 2 || applied->isBoolean)
     return std::nullopt;
@@ -69,7 +69,7 @@ bool convertsTo(llvm::StringRef name) {
   return name == "Cast" || name == "ToFloat" || name == "CastFloat";
 }
 
-/// The type that a number is computed in; nullopt for one that any type may hold.
+/// Type in which a number is computed; nullopt if any type can represent it.
 std::optional<ElementType> typeOf(ExprRef expression) {
   if (expression->is(Kind::Leaf)) {
     const ElementType type = expression->value->type().elementType();
@@ -88,8 +88,8 @@ std::optional<ElementType> typeOf(ExprRef expression) {
   return std::nullopt;
 }
 
-/// The ONNX operator of a function, empty for one that is not written. Those that the reader leaves
-/// uninterpreted have the operator's name.
+/// ONNX operator of a function; empty if the function is not supported. Functions that the reader
+/// does not interpret have the operator's name.
 llvm::StringRef operatorOf(llvm::StringRef function) {
   return llvm::StringSwitch<llvm::StringRef>(function)
       .Cases("ToFloat", "CastFloat", "NonZero", "Cast")
@@ -106,7 +106,7 @@ bool isTable(const Value& value) {
                       [](const Dim& extent) { return extent.value().has_value(); });
 }
 
-/// What of a leaf's index is the row or the key; nullopt where the index is another one.
+/// Whether a leaf's index uses the row or the key; nullopt for other indices.
 std::optional<IndexVariable> placeOf(ExprRef leaf) {
   std::optional<IndexVariable> place;
   for (unsigned axis = 0; axis < leaf->operands.size(); ++axis) {
@@ -215,7 +215,7 @@ Value& MaskWriter::logical(ExprRef expression) {
   }
 }
 
-/// What is added on one side stands on the other where it is subtracted.
+/// Terms that are subtracted move to the other side.
 Value& MaskWriter::comparison(ExprRef expression) {
   const LinearPlace place = *linearPlace(expression->dim);
   Dim left = Dim::fixed(std::max<int64_t>(place.offset, 0));
@@ -277,7 +277,7 @@ Value& MaskWriter::leaf(ExprRef expression) {
   Value* result = &elements(*expression->value, place);
   if (isInteger(result->type().elementType()))
     result = &build.castTo(*result, ElementType::Int64);
-  // Extents of one go; then [B, S] or [S] is what is left.
+  // Axes of extent 1 are removed; [B, S] or [S] remains.
   llvm::SmallVector<int64_t, 4> ones;
   for (unsigned axis = 0; axis < expression->operands.size(); ++axis)
     if (!soleVariable(expression->operands[axis]))
@@ -291,7 +291,7 @@ Value& MaskWriter::leaf(ExprRef expression) {
   return isRow ? build.unsqueeze(*result, 1) : *result;
 }
 
-/// The entry is found by its number in row-major order.
+/// The entry is found by its row-major index.
 Value& MaskWriter::tableEntry(ExprRef expression) {
   Value& table = const_cast<Value&>(*expression->value);
   Value* entry = &build.value(ints({0}));

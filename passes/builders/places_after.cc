@@ -1,4 +1,4 @@
-// Counting on from a cache's rows.
+// Counting from the number of rows in a cache.
 #include "passes/builders/places_after.h"
 
 namespace kvopt::builders {

@@ -1,4 +1,4 @@
-// Planning replays the chain's mask steps on the mask alone; building makes the nodes.
+// Planning replays the chain's mask steps on the mask alone; building creates the nodes.
 #include "passes/builders/score_mask.h"
 
 #include "ir/movement.h"
@@ -21,12 +21,12 @@ using namespace pattern;
 namespace {
 
 constexpr double absorbing = -1e30;      // absorbs every score below 1e22 in f32
-constexpr double belowAbsorbing = -1e31; // and this stays below it
+constexpr double belowAbsorbing = -1e31; // remains below it after a sum
 constexpr double highestFill = -1e4;
 constexpr double lowestHalf = -65504.0;
 constexpr double lowestFloat = -static_cast<double>(std::numeric_limits<float>::max());
 
-/// The values of a mask that is one of two numbers everywhere.
+/// A mask whose elements are one of two numbers.
 struct TwoLevels {
   Value* condition;
   double whenTrue;
@@ -63,8 +63,9 @@ bool masksCompletely(const Value& value) {
   return false;
 }
 
-/// Whether key `best` of every row passes all fills, and no mask that is added later hides it and
-/// not the whole row. Masks are moderate enough for f32 to keep their distance to a fill.
+/// Whether key `best` of every row passes all fills, and a mask that is added later hides it only
+/// together with the whole row. Mask values are moderate enough for f32 to preserve their distance
+/// to a fill.
 bool isBestKey(MaskReader& reader, const ScoreChain& chain, const Dim& best) {
   constexpr double mostDistance = 1e9;
   MaskExpressions& made = reader.expressions();
@@ -92,7 +93,7 @@ bool isBestKey(MaskReader& reader, const ScoreChain& chain, const Dim& best) {
   return true;
 }
 
-/// Whether that is so for the first key of every row, or for the row's own.
+/// Whether that holds for the first key of every row, or for the row's own key.
 bool everyRowKeepsItsBestKey(const ScoreChain& chain) {
   const TensorType& scores = chain.product->result().type();
   if (!scores.hasRank() || scores.rank() != 4)
@@ -154,7 +155,7 @@ private:
     if (std::isinf(step.number) && step.number < 0)
       return true;
     needsFloat = true;
-    if (step.number < lowestFloat) { // of double: it stays finite
+    if (step.number < lowestFloat) { // for double: it stays finite
       piece.number = lowestFloat;
       return true;
     }
@@ -206,7 +207,7 @@ private:
     needsFloat |= !std::isinf(low);
   }
 
-  /// The product of the factors that a fill is multiplied by afterwards.
+  /// Product of the factors that are applied to a fill afterwards.
   double laterFactor(const MaskStep& from) const {
     double factor = 1.0;
     for (const MaskStep& step : llvm::reverse(chain.mask)) {
@@ -342,7 +343,7 @@ private:
 
   BuilderOperand number(double value) const { return floatScalar(element, value); }
 
-  /// Layers share what they share.
+  /// Layers share equal nodes.
   Value* node(const char* op, llvm::ArrayRef<BuilderOperand> operands) {
     return &builder.node(op, operands, {}, "mask");
   }

@@ -13,7 +13,7 @@ using namespace pattern;
 
 namespace {
 
-/// `value` before a cast to another float type; null when there is none of element type `type`.
+/// `value` before a cast to another float type; null if there is none with element type `type`.
 Value* beforeCast(Value& value, ElementType type) {
   Node* node = value.producer();
   if (!node || !node->is("Cast") || !node->operand(0) ||
@@ -27,7 +27,7 @@ bool isStorageType(ElementType type) {
          type == ElementType::BFloat16;
 }
 
-/// What a value of double is cast from; the value itself where it is of another type.
+/// The operand of the cast to double that produces the value; the value itself for other types.
 Value& beforeDouble(Value& value) {
   if (value.type().elementType() == ElementType::Double)
     for (ElementType type : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
@@ -75,7 +75,7 @@ private:
     ElementType type = operands.elementType();
     ElementType ofKeys = keyOperand()->type().elementType();
     ElementType ofQuery = operands.query->type().elementType();
-    // Factors are applied in the query's type: they must not be rounded to it.
+    // Factors are applied in the query's type and must not be rounded to it.
     bool roundsFactors = false;
     for (const RowFactor& factor : chain.rowFactors)
       roundsFactors |= type != ElementType::Float && factor.value->type().elementType() != type;
@@ -100,8 +100,8 @@ private:
     return a.isUnknown() || b.isUnknown() ? ReasonCode::ShapeUnknown : ReasonCode::ShapeMismatch;
   }
 
-  /// The products themselves demand equal widths D and lengths T; batches and heads they would
-  /// broadcast.
+  /// The products themselves require equal widths D and lengths T; they would broadcast batches and
+  /// heads.
   bool shapesAgree() {
     const TensorType& values = operands.values->type();
     if (!values.hasRank())

@@ -1,4 +1,4 @@
-// Tells extents by the shapes of inputs.
+// Extents computed from the shapes of inputs.
 #include "passes/extents/extent_symbols.h"
 
 #include "support/format.h"

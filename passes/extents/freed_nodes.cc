@@ -1,4 +1,4 @@
-// Frees operators that say extents by numbers: shapes, ranges, broadcast constants.
+// Frees operators that contain extents as numbers: shapes, ranges, broadcast constants.
 #include "passes/extents/freed_nodes.h"
 
 #include "ir/elementwise.h"
@@ -33,7 +33,7 @@ public:
     llvm::SmallVector<Node*, 32> nodes;
     for (Node& node : graph.nodes())
       nodes.push_back(&node);
-    llvm::SmallVector<Value*, 64> constants; // freeing adds some
+    llvm::SmallVector<Value*, 64> constants; // freeing adds constants
     for (const std::unique_ptr<Value>& constant : graph.initializers())
       if (constant->constant())
         constants.push_back(constant.get());
@@ -82,7 +82,7 @@ private:
       infer(node);
   }
 
-  /// Frees what the node itself says of extents.
+  /// Frees extents in the node itself.
   void adapt(Node& node) {
     if (node.is("Range"))
       numbers.freesConstants(node);
@@ -130,8 +130,8 @@ private:
       refuse(node, fmt::format("no input tells the shape {}", listText(*shape)));
   }
 
-  /// Whether a reader repeats the one entry of an axis, as heads that share keys: it is then not
-  /// that of a symbol. Looks at a few readers, and through those that keep the axis.
+  /// Whether a reader repeats the only entry of an axis, as for heads that share keys: the axis
+  /// then does not belong to a symbol. Checks a few readers, and through those that keep the axis.
   static bool isRepeated(const Value& value, unsigned axis) {
     constexpr unsigned mostReaders = 64;
     llvm::SmallVector<std::pair<const Value*, unsigned>, 16> pending(1, {&value, axis});
@@ -168,7 +168,8 @@ private:
     return false;
   }
 
-  /// The operand of a Reshape to `shape`: 0 for what stays, -1 for one extent that does not.
+  /// The shape operand of a Reshape to `shape`: 0 for extents that are kept, -1 for at most one
+  /// other.
   Value* reshapeTarget(const Node& node, const TensorType& from, llvm::ArrayRef<Dim> shape) {
     llvm::SmallVector<int64_t, 6> target;
     bool isInferred = false;
@@ -207,7 +208,7 @@ private:
             !number.isKnownEqual(extent))
           return refuse(node,
                         fmt::format("it repeats {} rows {} times", extent.str(), number.str()));
-        shape.push_back(Dim::fixed(1)); // keeps what is there
+        shape.push_back(Dim::fixed(1)); // keeps the extent
       } else if (isOne && axis == 0 && wanted->size() > 1 &&
                  symbols.exported().batch.value() != 1 &&
                  number.isKnownEqual(symbols.exported().batch)) {
@@ -241,7 +242,7 @@ private:
     }
   }
 
-  /// A range of an axis that became a symbol: all of it, or what is counted from its end.
+  /// A range of an axis that became a symbol: all of it, or a range counted from its end.
   bool adaptRange(Node& node, const Dim& extent, const MovementRange& range) {
     const auto start = range.start.known.value();
     const Dim& end = range.end.known;
@@ -249,11 +250,11 @@ private:
     if (range.step.known.value() != 1)
       return false;
     if (symbols.isFreed(range.start.known) || symbols.isFreed(end))
-      return true; // computed of extents as they are
+      return true; // already computed from extents
     if (!start || !before.isKnownLessEqual(end))
       return false;
     if (*start == 0 && before.value() == 1 && end.value().value_or(0) < toEnd)
-      return false; // the first one, or all
+      return false; // the first entry, or all
     if (*start > 0 && before.value() == *start + 1)
       return setEntry(node, 1, range.start, -1) && setEntry(node, 2, range.end, toEnd);
     return (*start == 0 || *start == -1) && setEntry(node, 2, range.end, toEnd);
@@ -261,7 +262,7 @@ private:
 
   static constexpr int64_t toEnd = std::numeric_limits<int32_t>::max();
 
-  /// Puts a number in the place of one that an operand of a Slice holds.
+  /// Replaces a number in an operand of a Slice.
   bool setEntry(Node& node, unsigned operand, const MovementNumber& number, int64_t value) {
     auto entries = node.operand(operand)->knownIntegers();
     if (!entries || number.list != node.operand(operand) || number.entry >= entries->size())
@@ -274,7 +275,7 @@ private:
     return list != nullptr;
   }
 
-  /// What is joined with rows for each batch row or token has as many.
+  /// Constants that are joined with one row per batch row or token need the same number of rows.
   void adaptConcat(Node& node) {
     const std::optional<Movement> movement = movementOf(node.result());
     if (!movement || !movement->axis() || !node.result().type().hasRank())
@@ -322,9 +323,9 @@ private:
                                                                  indices.type().elementType()));
   }
 
-  /// Where an extent became a symbol, no operand may keep the number.
+  /// If an extent became a symbol, no operand may keep the number.
   void adaptBroadcast(Node& node) {
-    const unsigned last = node.is("MatMul") ? 2 : 0; // axes that are multiplied are compared anyway
+    const unsigned last = node.is("MatMul") ? 2 : 0; // multiplied axes are compared in any case
     size_t rank = 0;
     for (const Use& use : node.operands())
       if (use.value() && use.value()->type().hasRank())
@@ -358,9 +359,9 @@ private:
     return &value->type().shape()[value->type().rank() - fromEnd];
   }
 
-  /// The value with one entry of an axis along which all are the same; null where they are not, and
-  /// where they could say which keys are seen: a mask of a few keys does not say what it would be
-  /// for more.
+  /// The value with one entry of an axis along which all entries are equal; null if they are not,
+  /// and if they could define visible keys: a mask for a few keys does not determine the mask for
+  /// more.
   Value* repeated(Value& value, size_t axis, const Dim& symbol) {
     const std::optional<double> number = uniformValue(value);
     if (!number && !isRepeatedAlong(value, axis))
@@ -372,7 +373,7 @@ private:
     return &symbols.builder().slice(value, static_cast<int64_t>(axis), 0, 1);
   }
 
-  /// Whether an operator repeats one entry of its operand along the axis of its result.
+  /// Whether an operator repeats the only entry of its operand along the axis of its result.
   static bool isRepeatedAlong(const Value& value, size_t axis) {
     const Value* repeated = &value;
     while (repeated->producer() && movementKind(*repeated->producer()) == MovementKind::Convert)
@@ -385,7 +386,7 @@ private:
     return from.hasRank() && (axis < added || from.dim(axis - added).value() == 1);
   }
 
-  /// What was known of the results has to follow again.
+  /// All known extents of the results must be inferred again.
   void infer(Node& node) {
     llvm::SmallVector<TensorType, 2> before;
     for (Value& result : node.results()) {
@@ -402,7 +403,7 @@ private:
         continue;
       }
       if (!before[i].hasRank())
-        continue; // nothing was known
+        continue; // it was unknown before
       if (!result.type().hasRank() || result.type().rank() != before[i].rank())
         return refuse(node, "the shape of its result does not follow from that of its operands");
       for (unsigned axis = 0; axis < before[i].rank(); ++axis) {

@@ -1,4 +1,4 @@
-// Finds numbers that count, and what is made of them.
+// Finds numbers that count, and values computed from them.
 #include "passes/extents/freed_numbers.h"
 
 #include "ir/elementwise.h"
@@ -18,8 +18,8 @@ using namespace ir;
 
 namespace {
 
-/// The first number and how many, of a constant that counts along one axis and has no other. A
-/// single integer counts itself.
+/// First number and length of a constant that counts along one axis and has no other axes. A single
+/// integer counts itself.
 std::optional<std::pair<int64_t, int64_t>> countedBy(const TensorData& tensor) {
   const int64_t count = tensor.elementCount();
   if (count < 1 || tensor.shape().empty() ||
@@ -42,16 +42,16 @@ std::optional<std::pair<int64_t, int64_t>> countedBy(const TensorData& tensor) {
                                                : counts(integerValues(tensor));
 }
 
-/// Whether a reader takes the elements themselves: an operand that says where or how far to move
-/// others is none.
+/// Whether a reader uses the elements themselves. An operand that controls a movement of other
+/// elements does not count.
 bool readsNumbers(const Use& use) {
   const Node& reader = use.user();
   return isMoved(use) || elementFunction(reader) || isRowProduct(reader) ||
          (reader.is("Gather") && use.operandIndex() == 1);
 }
 
-/// Whether a reader of integers, and all that is computed of its result, moves them or adds and
-/// multiplies them, until `ends` says that a use is where they were to go.
+/// Whether a reader of integers, and all values computed from its result, only move them or add and
+/// multiply them until `ends` accepts the use.
 bool leadsOnlyTo(const Use& use, llvm::function_ref<bool(const Use&)> ends) {
   llvm::SmallVector<const Use*, 8> pending(1, &use);
   llvm::DenseSet<const Node*> seen;
@@ -71,12 +71,12 @@ bool leadsOnlyTo(const Use& use, llvm::function_ref<bool(const Use&)> ends) {
   return true;
 }
 
-/// Whether integers say who sees whom: places that are equal do not.
+/// Whether integers are compared to determine visible keys; equality does not count.
 bool isCompared(const Use& use) {
   return elementFunction(use.user()) == ElementFunction::Comparison && !use.user().is("Equal");
 }
 
-/// Whether integers are places in an input.
+/// Whether integers are indices into an input.
 bool isPlaceInInput(const Use& use) { return pickedInput(use) != nullptr; }
 
 } // namespace
@@ -95,8 +95,8 @@ void FreedNumbers::count(Value& constant) {
     countFor(constant, *range, static_cast<unsigned>(axis - shape.begin()), readsNumbers);
 }
 
-/// One number may be the place of the one token, where it is compared with those of keys, or of
-/// the one batch row, where it picks something of it.
+/// A single number may be the position of the only token, if it is compared with those of keys, or
+/// of the only batch row, if it selects an entry of it.
 void FreedNumbers::countOne(Value& constant, int64_t number) {
   const auto rank = static_cast<unsigned>(constant.constant()->shape().size());
   const auto range = symbols.counted(Dim::fixed(number), Dim::fixed(number + 1));
@@ -134,7 +134,7 @@ FreedNumbers::usesOf(const Value& constant, llvm::function_ref<bool(const Use&)>
   return meant;
 }
 
-/// Where `isMeant`, the numbers of a range, along one axis, take the place of the value's.
+/// Replaces the value, where `isMeant`, by the numbers of a range along one axis.
 void FreedNumbers::countFor(Value& counted, const std::pair<Dim, Dim>& range, unsigned axis,
                             llvm::function_ref<bool(const Use&)> isMeant) {
   const llvm::SmallVector<Use*, 4> readers = usesOf(counted, isMeant);
@@ -157,7 +157,7 @@ void FreedNumbers::countFor(Value& counted, const std::pair<Dim, Dim>& range, un
     use->user().setOperand(use->operandIndex(), numbers);
 }
 
-/// What is made of constants may be as long as what the export fixed.
+/// A value computed from constants may have an exported extent.
 bool FreedNumbers::freesConstants(Node& node) {
   if (node.is("Range"))
     return freeRange(node);
@@ -201,7 +201,7 @@ bool FreedNumbers::freeList(Node& node, unsigned operand) {
   return shape != nullptr;
 }
 
-/// The entries of a table for the positions of tokens or keys.
+/// Frees the entries of a table for the positions of tokens or keys.
 bool FreedNumbers::freeTable(Node& node) {
   const std::optional<Movement> movement = movementOf(node.result());
   if (!movement || !movement->axis() || movement->ranges.size() != 1 || !node.operand(1) ||

@@ -1,4 +1,4 @@
-// Finds tables of keys, and writes them as comparisons and grids of places.
+// Finds tables of keys, and rewrites them as comparisons and grids of indices.
 #include "passes/extents/freed_tables.h"
 
 #include "ir/elementwise.h"
@@ -15,8 +15,8 @@ using namespace ir;
 
 namespace {
 
-/// What a table says of the keys that a token sees: those with a difference of key and token below
-/// `end`, and from `begin` on where there are keys that are too early.
+/// The keys that a token sees according to a table: those with a difference of key and token below
+/// `end`, and from `begin` on if earlier keys are hidden.
 struct SeenKeys {
   std::optional<int64_t> begin;
   int64_t end = 0;
@@ -72,8 +72,8 @@ void FreedTables::free(Value& constant) {
     freePlaces(constant);
 }
 
-/// Tables [..., S, keys] of which row i sees the keys up to i + P. A window that is wider than the
-/// table would not be in it.
+/// Frees tables [..., S, keys] whose row i sees the keys up to i + P. Such a table cannot contain a
+/// window that is wider than itself.
 bool FreedTables::freeSeenKeys(Value& constant) {
   const TensorType& type = constant.type();
   const auto rank = type.rank();
@@ -115,7 +115,7 @@ bool FreedTables::freeSeenKeys(Value& constant) {
   return true;
 }
 
-/// The one token of an export, the last one, sees all keys.
+/// Whether the only token of an export, the last one, sees all keys.
 bool FreedTables::showsAllKeys(const Value& table) const {
   const TensorType& type = table.type();
   return symbols.exported().tokens.value() == 1 && type.elementType() == ElementType::Bool &&
@@ -123,8 +123,9 @@ bool FreedTables::showsAllKeys(const Value& table) const {
          type.dim(-1).isKnownEqual(symbols.exported().keys()) && uniformValue(table) == 1.0;
 }
 
-/// Whether no other table shows all keys. Two that show the same to one token were stored because
-/// they differ for others, as where some layers have a window.
+/// Whether no other table shows all keys. If two tables show the same to one token, they were
+/// stored separately because they differ for other tokens, for example if some layers have a
+/// window.
 bool FreedTables::isOnlyMask(const Value& table) const {
   const auto isOther = [&](const Value& value) {
     return &value != &table && value.constant() && value.hasUses() && showsAllKeys(value);
@@ -136,7 +137,7 @@ bool FreedTables::isOnlyMask(const Value& table) const {
          });
 }
 
-/// int64 [keys]: the place of each key.
+/// int64 [keys]: the position of each key.
 Value* FreedTables::rowOfKeys() {
   Value* end = symbols.scalar(symbols.freed().keys(), ElementType::Int64);
   return end ? &symbols.builder().node("Range", {int64Scalar(0), *end, int64Scalar(1)}, {},
@@ -144,7 +145,7 @@ Value* FreedTables::rowOfKeys() {
              : nullptr;
 }
 
-/// int64 [S, 1]: the place of each token.
+/// int64 [S, 1]: the position of each token.
 Value* FreedTables::columnOfTokens() {
   Value* first = symbols.scalar(symbols.freed().past, ElementType::Int64);
   Value* end = symbols.scalar(symbols.freed().keys(), ElementType::Int64);
@@ -155,8 +156,8 @@ Value* FreedTables::columnOfTokens() {
   return &symbols.builder().unsqueeze(places, 1);
 }
 
-/// Places [1, ..., keys] in an input [1, keys] that is read as one list: batch row b begins at b
-/// times the number of keys.
+/// Frees indices [1, ..., keys] into an input [1, keys] that is read as one list: batch row b
+/// begins at b times the number of keys.
 bool FreedTables::freeListedPlaces(Value& constant) {
   const auto rank = constant.type().rank();
   const Dim& keys = symbols.exported().keys();
@@ -192,7 +193,7 @@ bool FreedTables::freeListedPlaces(Value& constant) {
   return true;
 }
 
-/// Tables [..., keys, n] of places of elements in an input: batch rows and keys.
+/// Frees tables [..., keys, n] of indices into an input: batch rows and keys.
 bool FreedTables::freePlaces(Value& constant) {
   const TensorData& places = *constant.constant();
   const llvm::ArrayRef<int64_t> extents = places.shape();
@@ -235,8 +236,8 @@ bool FreedTables::freePlaces(Value& constant) {
   return true;
 }
 
-/// One number of each place, which counts along one axis, with all other axes of one element. A
-/// number that is always 0 is that of the one batch row.
+/// One component of each index, which counts along one axis; all other axes have one element. A
+/// component that is always 0 is that of the only batch row.
 Value* FreedTables::placesAlong(const TensorData& places, int64_t component) {
   const auto numbers = integerValues(places);
   const llvm::ArrayRef<int64_t> extents = places.shape();

@@ -1,4 +1,5 @@
-// Looks for contradictions in the first layer; only where there is one, for all that may be equal.
+// Searches the first layer for contradictions; only if there is one, it examines all extents that
+// may be equal.
 #include "passes/extents/unequal_extents.h"
 
 #include "ir/movement.h"
@@ -17,7 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// The symbol that an extent is; empty for any other extent.
+/// The symbol of an extent that is a single symbol; empty for any other extent.
 std::string bareSymbol(const Dim& extent) {
   auto symbols = extent.symbols();
   return symbols.size() == 1 && extent == Dim::symbol(symbols[0]) ? symbols[0] : std::string();
@@ -34,7 +35,7 @@ bool isPlainInput(const Value& value) {
          value.type().hasRank();
 }
 
-/// An input that could be a cache.
+/// Whether an input could be a cache.
 bool mayHoldRows(const Value& value) { return isPlainInput(value) && value.type().rank() >= 3; }
 
 /// The input that a value is moved from; null for computed values.
@@ -54,7 +55,7 @@ bool isAttention(const Node& node) {
   return node.is("Softmax") || type.endswith("Attention") || type.endswith("Sdpa");
 }
 
-/// Visits the extents of rows in a cache and of those that a node appends to them.
+/// Visits the extents of rows in a cache and of the rows that a node appends to them.
 void forEachAppend(const Node& node,
                    llvm::function_ref<void(const std::string& past, const Dim& appended)> visit) {
   if (!node.is("Concat") && (movementKind(node) || !isAttention(node)))
@@ -85,13 +86,13 @@ void forEachNode(const Node& node, llvm::function_ref<void(const Node&)> visit) 
         forEachNode(inner, visit);
 }
 
-/// An extent of an input that has a name which others share.
+/// An extent of an input whose name others share.
 struct Place {
   Value* input = nullptr;
   unsigned axis = 0;
-  /// The name in the file; empty for an extent that is computed of others.
+  /// Name in the file; empty for an extent that is computed from others.
   std::string name;
-  /// Its own name.
+  /// Unique name.
   std::string own;
 };
 
@@ -119,7 +120,7 @@ public:
     findConflicts();
     uniteByNames();
     std::vector<std::string> sentences = keepNames();
-    sums.clear(); // assumptions of whoever reads the model
+    sums.clear(); // assumptions of the pass that reads the model
     nameInputs();
     if (sentences.empty() || !infer())
       return giveUp();
@@ -149,7 +150,7 @@ private:
     return names;
   }
 
-  /// The names that the nodes of the first attention contradict. Other layers repeat it.
+  /// Names that the nodes of the first attention contradict. Other layers repeat it.
   llvm::StringSet<> contradicted(const llvm::StringSet<>& shared) const {
     llvm::StringSet<> wrong;
     const auto blame = [&](const Dim& extent) {
@@ -161,7 +162,7 @@ private:
     bool attends = false;
     for (Node& node : graph.nodes()) {
       if (llvm::Error error = inferNode(node)) {
-        llvm::consumeError(std::move(error)); // whoever needs the types reports it
+        llvm::consumeError(std::move(error)); // the pass that needs the types reports it
         return appends ? shared : wrong;
       }
       forEachNode(node, [&](const Node& visited) {
@@ -217,7 +218,7 @@ private:
     }
   }
 
-  /// What the file says of other values with such a name is not known any more.
+  /// Clears the declared extents of other values with such a name.
   void forgetDeclared(const llvm::StringSet<>& wrong) {
     const auto unknown = [&](llvm::StringRef name) {
       return wrong.contains(name) ? std::optional(Dim::unknown()) : std::nullopt;
@@ -255,7 +256,7 @@ private:
                                   : std::optional(Dim::symbol(places[find(found->second)].own));
   }
 
-  /// What a class is to be called while others are found out: it may be the sum of others.
+  /// Extent of a class while others are being determined: it may be the sum of others.
   Dim valueOf(size_t root) const {
     constexpr unsigned mostSteps = 4;
     Dim value = Dim::symbol(places[root].own);
@@ -289,7 +290,7 @@ private:
     return succeeded;
   }
 
-  /// Unites places that operators demand to be equal, and places of one name that an operator
+  /// Unites places that operators require to be equal, and places of one name that an operator
   /// broadcasts to each other.
   bool uniteByEquations() {
     bool any = false;
@@ -310,7 +311,8 @@ private:
     return any;
   }
 
-  /// Extents that are sums of others, as those of masks: what reads them is then known, too.
+  /// Solves extents that are sums of others, such as those of masks, which determines their
+  /// readers.
   bool solveSums() {
     bool any = false;
     for (const ExtentEquation& equation : equations) {
@@ -343,12 +345,12 @@ private:
             equationsOf[find(place->second)].insert(i);
   }
 
-  /// Unites what has one name, as far as nothing contradicts.
+  /// Unites places of one name unless something contradicts it.
   void uniteByNames() {
     for (size_t i = 0; i < places.size(); ++i) {
       if (find(i) != i || places[i].name.empty())
         continue;
-      // Inputs of one kind rather have one extent.
+      // Inputs of the same kind are united first.
       for (bool isSameKind : {true, false})
         if (const auto earlier = find(i) == i ? earlierClass(i, isSameKind) : std::nullopt) {
           const std::set<size_t> moved = std::move(equationsOf[i]);
@@ -430,13 +432,13 @@ private:
   std::vector<std::pair<Value*, TensorType>> saved;
   llvm::StringSet<> taken;
   std::vector<Place> places;
-  llvm::StringMap<size_t> indices; ///< of places, by their own names
-  std::vector<size_t> classes;     ///< of places: another place of the same extent, or itself
+  llvm::StringMap<size_t> indices; ///< index of each place, by its unique name
+  std::vector<size_t> classes;     ///< for each place: another place of the same extent, or itself
   std::vector<ExtentEquation> equations;
   std::map<size_t, Dim> sums;                     ///< by class
   std::map<size_t, std::set<size_t>> equationsOf; ///< by class
   std::set<std::pair<size_t, size_t>> conflicts;
-  llvm::StringMap<std::string> final; ///< names that classes get instead of their own
+  llvm::StringMap<std::string> final; ///< names that replace the unique names of classes
 };
 
 } // namespace

@@ -1,5 +1,5 @@
 // The table of operators. An operator that is missing here is refused by name when a model's opset
-// is raised: rather add its line, after reading what ONNX's Changelog says of every version.
+// is raised. To add one, read ONNX's Changelog for every version.
 #include "passes/opset/op_history.h"
 
 #include <algorithm>
@@ -13,13 +13,12 @@ constexpr size_t mostVersions = 10;
 
 struct Row {
   const char* name;
-  OpVersion versions[mostVersions]; ///< those behind the last are 0
+  OpVersion versions[mostVersions]; ///< entries after the last are 0
 };
 
-// OneHot begins at 11: before, a negative index was none. SimplifiedLayerNormalization, and
-// LayerNormalization before 17, are ONNX Runtime's, in ONNX's domain at every opset. Scan begins at
-// 9, where its batch axis went.
-// clang-format off
+// OneHot begins at 11: before, negative indices were out of range. SimplifiedLayerNormalization,
+// and LayerNormalization before 17, are ONNX Runtime's, in ONNX's domain at every opset. Scan
+// begins at 9, which removed its batch axis. clang-format off
 constexpr Row rows[] = {
     {"Abs", {{6}, {13}}},
     {"Acos", {{7}, {22}}},

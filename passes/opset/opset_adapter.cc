@@ -24,7 +24,7 @@ void OpsetEdit::after(OpName op, llvm::ArrayRef<Value*> more, llvm::StringRef hi
                       std::vector<NamedAttribute> attributes) const {
   Value& result = adapted.result();
   Node* behind = graph().nodeAfter(adapted);
-  // Readers go over before the new node becomes one.
+  // Readers are moved before the new node becomes one.
   Node& created = graph().createFresh(op, {nullptr}, 1, behind, hint);
   for (NamedAttribute& attribute : attributes)
     created.setAttribute(attribute.name, std::move(attribute.value));

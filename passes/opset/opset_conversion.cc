@@ -13,8 +13,8 @@ using namespace pattern;
 
 namespace {
 
-/// The adapters that take a node of one operator from one opset to another, oldest change first.
-/// One object serves one model: what was looked up is kept.
+/// Adapters that convert nodes of one operator from one opset to another, oldest change first. One
+/// object serves one model and caches look-ups.
 class AdapterTable {
 public:
   AdapterTable(int64_t oldOpset, int64_t newOpset) : from(oldOpset), to(newOpset) {
@@ -23,7 +23,7 @@ public:
 
   struct Steps {
     llvm::SmallVector<const OpsetAdapter*, 2> adapters;
-    std::string unknown; ///< what is not known of the operator; empty: it can be taken over
+    std::string unknown; ///< unknown part of the operator's history; empty: it can be converted
   };
 
   const Steps& stepsFor(llvm::StringRef op) {
@@ -83,7 +83,7 @@ std::optional<MatchFailure> obstacleIn(const Graph& graph, int64_t version) {
     return std::nullopt;
   AdapterTable table(from, version);
   std::optional<MatchFailure> failure;
-  // Only looks: subgraphs are handed out by nodes that may be edited.
+  // Read-only use: subgraphs are accessible through nodes that may be edited.
   forEachGraph(const_cast<Graph&>(graph), [&](Graph& visited) {
     for (const Node& node : visited.nodes()) {
       if (failure || !node.op().isOnnx())
@@ -104,7 +104,7 @@ unsigned raiseGraph(Graph& graph, OpsetImports& opsets, int64_t version, bool is
   if (from >= version)
     return 0;
   AdapterTable table(from, version);
-  // Adapters create nodes of the new opset; those that were there keep their definitions meanwhile.
+  // Adapters create nodes of the new opset; existing nodes keep their definitions meanwhile.
   opsets[""] = version;
   unsigned adapted = 0;
   std::vector<Graph*> graphs;

@@ -1,4 +1,4 @@
-// From the operands of attention back to caches.
+// Search from the operands of attention back to caches.
 #include "passes/rows/attended_rows.h"
 
 #include "ir/attribute_list.h"
@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-/// The input whose rows these are, converted or not; null if they are no input's.
+/// The input that holds the rows, converted or not; null if the rows are not an input's.
 Value* inputBehind(Value& rows) {
   Node* cast = rows.producer();
   Value* input = cast && cast->is("Cast") ? cast->operand(0) : &rows;
@@ -28,9 +28,9 @@ bool isConvertedOutput(const Use& use) {
          !use.user().result().hasUses();
 }
 
-/// The axis along which the node joins new rows to a past that nothing else reads, with a result
-/// that comes out of the model; nullopt for other nodes. Converters to float16 that keep the types
-/// of inputs and outputs convert both.
+/// The axis along which the node joins new rows to a past without other readers, if the model
+/// returns the result; nullopt for other nodes. Converters to float16 that keep the types of inputs
+/// and outputs convert both.
 std::optional<unsigned> cacheAxis(const Node& node) {
   if (!node.is("Concat") || node.operands().size() != 2 || !node.operand(0) || !node.operand(1))
     return std::nullopt;
@@ -49,14 +49,14 @@ std::optional<unsigned> cacheAxis(const Node& node) {
     });
   };
   const auto open = llvm::count_if(type.shape(), [](const Dim& extent) { return !extent.value(); });
-  const bool isOpen = open <= 2; // the rows, and the batch
+  const bool isOpen = open <= 2; // number of rows, and batch
   return isOpen && isOnlyRead(past, &node) &&
                  (input == &past || isOnlyRead(*input, past.producer()))
              ? axis
              : std::nullopt;
 }
 
-/// The one output that the joined rows come out in, converted or not; nullopt where there are
+/// Index of the one output that returns the joined rows, converted or not; nullopt if there are
 /// several.
 std::optional<unsigned> outputSlot(const Node& join) {
   llvm::SmallVector<const Value*, 2> presents;
@@ -71,8 +71,8 @@ std::optional<unsigned> outputSlot(const Node& join) {
   return static_cast<unsigned>(llvm::find(outputs, presents.front()) - outputs.begin());
 }
 
-/// The one cache that a value is computed from; null where there is none, or where a search among
-/// the nearest nodes does not tell.
+/// The one cache that a value is computed from; null if there is none, or if a search among the
+/// nearest nodes does not find it.
 Node* joinBehind(Value& value) {
   constexpr size_t mostNodes = 512;
   Node* cache = nullptr;
@@ -98,7 +98,7 @@ Node* joinBehind(Value& value) {
   return pending.empty() ? cache : nullptr;
 }
 
-/// An operand of attention, and the values that it is moved from; the last one is computed.
+/// An operand of attention, and the values that it is moved from; the last of them is computed.
 struct OperandRead {
   llvm::SmallVector<Value*, 4> moved;
   bool isComputed = false;
@@ -122,7 +122,7 @@ OperandRead readOf(const Use& operand) {
   return read;
 }
 
-/// Elements of a value for each row and each batch row; nullopt for values that no cache can hold.
+/// Number of elements of a value per row and batch row; nullopt for values that cannot be cached.
 std::optional<int64_t> rowSize(const Value& value, const Dim& rowCount) {
   const TensorType& type = value.type();
   if (!type.hasRank() || type.rank() < 3 || type.rank() > 4 || !isFloatingPoint(type.elementType()))
@@ -137,7 +137,7 @@ std::optional<int64_t> rowSize(const Value& value, const Dim& rowCount) {
     open += extent.value() ? 0 : 1;
     size *= extent.value().value_or(1);
   }
-  return hasRows && open <= 2 ? std::optional(size) : std::nullopt; // the rows, and the batch
+  return hasRows && open <= 2 ? std::optional(size) : std::nullopt; // number of rows, and batch
 }
 
 std::optional<AttendedRows> rowsFrom(const AttendedCache& cache, Value& value, bool areKeys) {
@@ -167,8 +167,8 @@ bool findInOwnForm(AttendedCache& cache, const OperandRead& read) {
   return false;
 }
 
-/// The smallest rows that the operand is moved from; of equal ones, those next to attention. The
-/// operand has to be a function of rows itself, or no target could read the cache.
+/// The smallest rows that the operand is moved from; among equal ones, those next to attention. The
+/// operand itself must be a function of rows, or no target could read the cache.
 bool findSmallestRows(AttendedCache& cache, const OperandRead& read) {
   if (!rowsFrom(cache, *read.moved.front(), read.areKeys))
     return false;
@@ -191,7 +191,7 @@ bool findSmallestRows(AttendedCache& cache, const OperandRead& read) {
   return false;
 }
 
-/// Whether what is computed of a cache goes nowhere but to what attention reads of it.
+/// Whether values computed from a cache are used only for the rows that attention reads.
 bool isReadOnlyThrough(const AttendedCache& cache) {
   llvm::SmallVector<const Value*, 16> pending(1, &cache.join->result());
   llvm::DenseSet<const Value*> seen;

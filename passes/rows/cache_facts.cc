@@ -1,4 +1,4 @@
-// Facts about rows, and the points that they were tried at.
+// Facts about rows, and the points at which they were tried.
 #include "passes/rows/cache_facts.h"
 
 #include "ir/movement.h"
@@ -40,7 +40,7 @@ llvm::StringRef originName(RowOrigin origin) {
 
 namespace {
 
-/// Values that may hold the joined rows of a window.
+/// Maximum number of values that are tried as the joined rows of a window.
 constexpr size_t mostJoinedTried = 8;
 
 /// The value before its last two axes are exchanged, as those of keys are for a product.
@@ -58,7 +58,7 @@ const Value& columnsLast(const Value& value) {
   return *movedOperand(*value.producer());
 }
 
-/// Finds what one value is.
+/// Determines the origin of one value.
 class RowReader {
 public:
   RowReader(const Value& read, StepEvaluations& at) : value(read), evaluations(at) {}
@@ -69,7 +69,7 @@ public:
       return std::move(fact);
     }
     auto rows = respelledRows(value, evaluations);
-    // What scales them is named instead.
+    // The fact names the scaled operand instead.
     if (rows && rows->factor != 1)
       rows.reset();
     const bool isFitted = rows && holdsAtAllPoints({*rows, nullptr});
@@ -89,7 +89,7 @@ private:
     for (size_t i = 0; i < std::min(evaluations.count(), StepPoints::fitted); ++i)
       if (!evaluations.at(i).extents(value) || !evaluations.at(i).traceAll(value, forms))
         return false;
-    // The first size's are described.
+    // The forms at the first size are described.
     return evaluations.at(0).traceAll(value, forms);
   }
 
@@ -104,8 +104,8 @@ private:
     }
   }
 
-  /// What an operator joins on the way, where the new rows repeat elements or are converted: those
-  /// have no form of their own to be told by.
+  /// Reads the rows that an operator on the way joins, for new rows that repeat elements or are
+  /// converted: those have no identifying form of their own.
   bool readJoined() {
     size_t tried = 0;
     for (const Value* joined : visitedValues()) {
@@ -200,7 +200,7 @@ private:
         fact.hasHeads = false; // Heads are repeated as a whole.
   }
 
-  /// Whether one more row of the past makes the value larger.
+  /// Whether one more row of the past enlarges the value.
   bool growsWithPast() {
     if (!evaluations.points().hasGrowingPast())
       return false;
@@ -212,7 +212,7 @@ private:
     return before && after && *before != *after;
   }
 
-  /// The last rows of a value that is appended to: of all rows while there are few.
+  /// Reads the last rows of a growing value; these are all rows while there are few.
   bool readLastRows() {
     size_t tried = 0;
     for (const Value* joined : visitedValues()) {
@@ -240,7 +240,8 @@ private:
         differing = extentsWords(*point);
         return false;
       }
-      // Fewer rows than there are: the window. All of them: it is at least as long.
+      // A count smaller than the number of rows is the window; otherwise the window is at least
+      // that long.
       if (!kept->isAll && count && *count != kept->count)
         return false;
       if (!kept->isAll)
@@ -258,7 +259,7 @@ private:
     return true;
   }
 
-  /// Says what the elements are that are not rows.
+  /// Describes elements that are not rows.
   void describe() {
     noteTried(StepPoints::fitted);
     if (!readsInputs()) {
@@ -294,7 +295,7 @@ private:
     }
   }
 
-  /// Whether an element is made of one of an input that may be a cache.
+  /// Whether an element is computed from one of an input that may be a cache.
   bool readsInputs() const {
     return llvm::any_of(forms, [](const LinearForm& form) {
       return llvm::any_of(form.terms, [](const ElementTerm& term) {
@@ -314,7 +315,8 @@ private:
     return fmt::format("sums of {} elements, of {}", count, llvm::join(parts, " and "));
   }
 
-  /// The operator nearest the inputs whose result has no extents, or the value's own.
+  /// Finds the operator nearest to the inputs whose result has no extents; otherwise the value's
+  /// own.
   void findStop() {
     fact.origin = RowOrigin::Unreadable;
     const Value* stop = &value;
@@ -342,7 +344,7 @@ private:
 const RowFact& CacheFacts::of(const Value& value) {
   const auto [entry, isNew] = known.try_emplace(&value);
   if (isNew) {
-    // Of its own: the constants that it was computed with choose the points that it is tried at.
+    // A separate object, because the constants in its computation determine the tried points.
     StepEvaluations evaluations(evaluated, facts);
     entry->second = RowReader(value, evaluations).read();
   }

@@ -1,4 +1,4 @@
-// Writing latent caches.
+// Writer of latent caches.
 #include "passes/rows/latent_caches.h"
 
 #include "ir/attribute_list.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* compressCachesName = "compress-caches";
 
-/// The name of a cache in the place of one with this name.
+/// Name of the cache that replaces one with this name.
 std::string latentName(llvm::StringRef name) { return (name + "_latent").str(); }
 
 void removeOutput(Graph& graph, const Value& value) {
@@ -61,7 +61,7 @@ public:
   }
 
 private:
-  /// The constant matrix [N,M] as N rows of a product [1,N,M].
+  /// The constant matrix [N,M] as N rows for a product: [1,N,M].
   Value& matrixRows(const ExpandedColumns& columns) { return build.unsqueeze(*columns.weights, 0); }
 
   /// [B,1,S,N + shared columns].
@@ -74,7 +74,7 @@ private:
                              : build.node("Concat", parts, attrs({{"axis", 3}}), "latent_rows");
   }
 
-  /// The query against rows of that form, [B,H,S,N + shared columns].
+  /// The query that is multiplied with such rows, [B,H,S,N + shared columns].
   Value& absorbedQuery() {
     Value& query = *site.node->operand(0);
     Value* compressed = nullptr;

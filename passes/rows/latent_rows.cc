@@ -14,7 +14,7 @@ using namespace pattern;
 
 namespace {
 
-/// Of a chain of movements, and of what constants are computed from.
+/// Maximum number of movements in a chain, and of nodes that compute a constant.
 constexpr size_t mostMoves = 64;
 
 /// Whether a value is computed from constants alone.
@@ -35,8 +35,8 @@ bool isConstantExpression(const Value& value) {
   return true;
 }
 
-/// The product of a matrix of constants that the value's elements are moved from; null where there
-/// is none, or several.
+/// The product with a constant matrix from which the value's elements are moved; null if there is
+/// none, or several.
 Node* productBehind(Value& value) {
   llvm::SmallVector<Value*, 8> pending(1, &value);
   llvm::DenseSet<const Value*> seen;
@@ -68,7 +68,7 @@ Node* productBehind(Value& value) {
   return product;
 }
 
-/// Whether nothing but movement makes the output of the rows.
+/// Whether the output is only moved from the rows.
 bool onlyMovesRows(const RowFunction& function) {
   if (!function.places.empty())
     return false;
@@ -76,7 +76,7 @@ bool onlyMovesRows(const RowFunction& function) {
   llvm::DenseSet<const Value*> moved{body.inputs().front().get()};
   for (const Node& node : body.nodes()) {
     if (node.is("Shape"))
-      continue; // of which only extents are taken
+      continue; // only its extents are used
     const std::optional<MovementKind> kind = movementKind(node);
     const Value* data = kind ? movedOperand(node) : nullptr;
     const bool isOfRows = llvm::any_of(node.operands(), [&](const Use& use) {
@@ -103,7 +103,8 @@ MatchFailure notLowRank(const Value& value, std::string expected, std::string se
   return {ReasonCode::NotLowRank, value.name().str(), std::move(expected), std::move(seen), ""};
 }
 
-/// Why the caches are not read by this attention only, as they are; nullopt where they are.
+/// Reason why the caches have other readers than this attention, or are read in another form;
+/// nullopt if they have not.
 std::optional<MatchFailure> whyNotOwn(const AttentionSite& site) {
   if (site.failure)
     return *site.failure;
@@ -160,7 +161,7 @@ public:
   }
 
 private:
-  /// The parts of keys along their columns.
+  /// Finds the parts of keys along their columns.
   std::optional<MatchFailure> findParts(Value& keys) {
     Node* join = keys.producer();
     const auto axis = join && join->is("Concat")
@@ -191,7 +192,7 @@ private:
     return std::nullopt;
   }
 
-  /// What is repeated for every head; null where that is not so.
+  /// Rows that are repeated for every head; null if they differ between heads.
   static Value* sharedRows(Value& part) {
     Node* node = part.producer();
     const std::optional<MovementKind> kind = node ? movementKind(*node) : std::nullopt;
@@ -207,7 +208,7 @@ private:
     return rows;
   }
 
-  /// The columns as products of the compressed rows, which the first call finds.
+  /// The columns as products of the compressed rows, which the first call determines.
   std::optional<ExpandedColumns> expanded(Value& part) {
     Node* product = productBehind(part);
     if (!product)
@@ -256,7 +257,7 @@ std::optional<ValueColumns> findValueColumns(const AttentionSite& site) {
     return std::nullopt;
   if (&values == &keys)
     return ValueColumns{0, *width};
-  // Keys may be joined of them, too.
+  // Keys may join these rows, too.
   const Node* join = keys.producer();
   if (join && join->is("Concat") &&
       normalizedAxis(join->intAttr("axis", 0), keys.type().rank()) == 3u) {

@@ -1,4 +1,4 @@
-// Elements that rows are said to have.
+// Elements of predicted rows.
 #include "passes/rows/predicted_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,7 +9,7 @@ using namespace ir;
 
 namespace {
 
-/// More elements than that are sampled.
+/// Maximum number of compared elements; larger tensors are sampled.
 constexpr int64_t mostCompared = 8192;
 
 std::optional<int64_t> numberOf(const Dim& dim, const Evaluation& evaluation) {
@@ -39,13 +39,13 @@ std::vector<int64_t> comparedElements(llvm::ArrayRef<int64_t> extents, unsigned 
   return elements;
 }
 
-/// Where elements of a value are said to come from, at one point.
+/// Predicted origin of a value's elements, at one point.
 class Prediction {
 public:
   Prediction(const SaidRows& said, Evaluation& at)
       : rows(said.rows), pastLength(said.pastLength), evaluation(at) {}
 
-  /// Whether all extents are known. Then `extents` has those of the value.
+  /// Returns whether all extents are known. Then `extents` has those of the value.
   bool prepare() {
     extents.assign(rows.type.rank(), 1);
     for (const RowFactor& factor : rows.factors) {
@@ -70,8 +70,8 @@ public:
     return !rows.place || readPlace();
   }
 
-  /// Whether the input that says where rows are written names places that are not in the cache, or
-  /// one twice: then nothing is said.
+  /// Whether the input with the places of written rows names places outside the cache, or one place
+  /// twice: then the contents are unspecified.
   bool isUndefined() const {
     if (pastLength)
       return llvm::any_of(lengths, [&](int64_t length) { return length < 0 || length > pastRows; });
@@ -92,11 +92,11 @@ public:
     return isOutside || isTwice;
   }
 
-  /// The element of the past or of the new rows.
+  /// An element of the past or of the new rows.
   struct Source {
     bool isPast = false;
     int64_t element = 0;
-    bool isFilled = false; ///< neither of the two
+    bool isFilled = false; ///< from neither of the two
   };
   std::optional<Source> at(int64_t element) const {
     Extents digits(rows.factors.size(), 0);
@@ -159,7 +159,7 @@ private:
            static_cast<int64_t>(places.size()) >= freshRows;
   }
 
-  /// The new row in the place of a row; nullopt where that is the cache's.
+  /// The new row that replaces a row; nullopt if the cache's row remains.
   std::optional<int64_t> freshRowAt(int64_t row, int64_t batch) const {
     int64_t first = pastLength ? lengthOf(batch) : pastRows;
     if (rows.place) {
@@ -204,7 +204,7 @@ std::optional<SaidRows> joinedRows(const Value& joined, Evaluation& evaluation) 
   const auto count = extents ? countOf(*extents) : std::nullopt;
   if (!axis || *axis >= joined.type().rank() || !count || *count == 0)
     return std::nullopt;
-  // One element names the input; areRows() looks at the others.
+  // One element identifies the input; areRows() checks the others.
   std::vector<LinearForm> form;
   if (!evaluation.trace(*node->operand(0), {0}, form))
     return std::nullopt;

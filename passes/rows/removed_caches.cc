@@ -1,4 +1,4 @@
-// Readers of caches that go.
+// Readers of removed caches.
 #include "passes/rows/removed_caches.h"
 
 #include "passes/pattern/shape_builder.h"
@@ -30,7 +30,7 @@ bool readExtentsOfInputs(llvm::ArrayRef<Value*> holders, Rewriter& rewriter) {
 } // namespace
 
 bool moveShapeReaders(llvm::ArrayRef<Value*> holders, Rewriter& rewriter) {
-  // An input whose shape is not known offers no extents.
+  // An input with an unknown shape offers no extents.
   llvm::SmallVector<std::pair<Value*, TensorType>, 2> hidden;
   for (Value* holder : holders)
     if (holder->isGraphInput()) {
@@ -51,7 +51,7 @@ void removeCaches(llvm::ArrayRef<Value*> pasts, llvm::ArrayRef<Node*> outputs, R
       dead.push_back(output);
   eraseDeadChains(std::move(dead), [](Node&) {});
   Graph& graph = rewriter.graph();
-  // The model may have had readers that nothing reads.
+  // The model may have had dead readers.
   if (llvm::any_of(pasts, [](const Value* past) { return past->hasUses(); }))
     graph.eraseDeadNodes();
   for (Value* past : pasts)

@@ -1,4 +1,4 @@
-// From evaluated products to MatMul.
+// Conversion of evaluated products to MatMul.
 #include "passes/rows/respelled_products.h"
 
 #include "ir/movement.h"
@@ -26,7 +26,7 @@ bool hasExtents(const Value& value, const Value& like, Evaluation& evaluation) {
 }
 
 /// The first value with the softmax's extents on the way from the product to it, through nodes that
-/// move elements or scale them all; null for none.
+/// move elements or scale them all; null if there is none.
 Value* scoresOf(Node& product, const Node& softmax, Evaluation& evaluation) {
   Value* value = &product.result();
   while (!hasExtents(*value, *softmax.operand(0), evaluation)) {
@@ -40,7 +40,7 @@ Value* scoresOf(Node& product, const Node& softmax, Evaluation& evaluation) {
   return value;
 }
 
-/// The last value on the way from the softmax to the product that has its place of every element.
+/// The last value on the way from the softmax to the product whose elements are in the same places.
 Value& probabilitiesOf(Node& softmax, const Node& product, Evaluation& evaluation) {
   const Node* factors = product.operand(0) ? product.operand(0)->producer() : nullptr;
   Value* value = &softmax.result();
@@ -55,7 +55,7 @@ Value& probabilitiesOf(Node& softmax, const Node& product, Evaluation& evaluatio
   return *value;
 }
 
-/// What `arranged` of each fitted point has as `part`.
+/// Composition of `part` of `arranged` at the fitted points.
 template <typename Arranged>
 std::optional<RespelledRows> rowsOfPart(const std::vector<Arranged>& arranged,
                                         ArrangedElements Arranged::*part, ElementType element,

@@ -1,4 +1,4 @@
-// From evaluated elements to factors of axes.
+// Conversion of evaluated elements to factors of axes.
 #include "passes/rows/respelled_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -17,26 +17,26 @@ struct FactorAtPoint {
   int64_t pastStride = 0, freshStride = 0;
 };
 
-/// What is read of the axis of a source.
+/// The part of a source's axis that is read.
 struct PartAtPoint {
   int64_t whole = 1;
   int64_t start = 0;
   int64_t blocks = 0; ///< see SourcePart
-  int axis = -1;      ///< of the source that ends where the part's does; -1: none does
-  int64_t unit = 1;   ///< indices of that axis that are one of the part's
+  int axis = -1;      ///< axis of the source that ends where the part's does; -1: none
+  int64_t unit = 1;   ///< number of indices of that axis per index of the part
 };
 
-/// All factors at one point, and in which order the sources have them.
+/// All factors at one point, and their order in the sources.
 struct FactorsAtPoint {
   std::vector<FactorAtPoint> list;
-  std::vector<PartAtPoint> parts; ///< of the new rows', without a past
+  std::vector<PartAtPoint> parts; ///< parts of the new rows, without a past
   std::vector<unsigned> orderOfPast, orderOfFresh;
   unsigned sequenceAxis = 0;
-  int64_t skipped = 0; ///< rows of the past that are not read, the first ones
+  int64_t skipped = 0; ///< number of rows at the start of the past that are not read
 };
 
-/// The axis of a tensor that has `end` elements, with all axes behind it, and whose stride divides
-/// `unit`; -1 without one.
+/// The axis of a tensor that, together with all later axes, has `end` elements, and whose stride
+/// divides `unit`; -1 if there is none.
 int axisEndingAt(llvm::ArrayRef<int64_t> extents, int64_t end, int64_t unit) {
   const Extents strides = rowMajorStrides(extents);
   for (size_t axis = 0; axis < extents.size(); ++axis)
@@ -45,9 +45,9 @@ int axisEndingAt(llvm::ArrayRef<int64_t> extents, int64_t end, int64_t unit) {
   return -1;
 }
 
-/// Factors that are not repeats by falling strides, if they cover a tensor of `count` elements
+/// Factors that are not repeats, by falling strides, if they cover a tensor of `count` elements
 /// from its first to its last. With `parts` they may leave out elements on either side along an
-/// axis: what is read of each factor's axis goes there.
+/// axis; the part of each factor's axis that is read is stored there.
 std::optional<std::vector<unsigned>> coveringOrder(const std::vector<FactorAtPoint>& factors,
                                                    bool ofPast, int64_t offset,
                                                    llvm::ArrayRef<int64_t> source,
@@ -62,7 +62,7 @@ std::optional<std::vector<unsigned>> coveringOrder(const std::vector<FactorAtPoi
   std::vector<PartAtPoint> read;
   for (unsigned i : order)
     read.push_back({extent(i)});
-  // The axis that a stride belongs to is as long as the next larger stride says.
+  // The next larger stride determines the extent of the axis that a stride belongs to.
   int64_t next = 1, rest = offset;
   std::optional<size_t> inner;
   auto widen = [&](int64_t outerStride) {
@@ -165,7 +165,7 @@ std::optional<FactorsAtPoint> factorsOf(CachedRows rows) {
   return result;
 }
 
-/// The extent that is values[i] at step i: a number, a multiple of one symbol, or a sum.
+/// The extent that equals values[i] at step i: a number, a multiple of one symbol, or a sum.
 Dim extentBehind(llvm::ArrayRef<int64_t> values, StepEvaluations& evaluations) {
   if (llvm::all_of(values, [&](int64_t value) { return value == values.front(); }))
     return Dim::fixed(values.front());
@@ -186,7 +186,7 @@ Dim extentBehind(llvm::ArrayRef<int64_t> values, StepEvaluations& evaluations) {
     }
     return true;
   };
-  // Simple ones first: multiples, sums, and then what is a number more or less.
+  // Simple ones first: multiples, sums, and then sums with a number.
   const auto& first = evaluations.at(0).point().extents;
   for (llvm::StringRef symbol : symbols) {
     const int64_t extent = first.find(symbol)->second;
@@ -211,7 +211,7 @@ Dim extentBehind(llvm::ArrayRef<int64_t> values, StepEvaluations& evaluations) {
   return Dim::unknown();
 }
 
-/// The input that says where new rows are written, and how.
+/// The input with the places of written new rows, and its form.
 std::optional<WritePlace> placeOf(const Value& value, const Value& fresh,
                                   llvm::ArrayRef<CachedRows> rows, StepEvaluations& evaluations) {
   const Graph& graph = value.graph();
@@ -263,13 +263,13 @@ std::optional<WritePlace> placeOf(const Value& value, const Value& fresh,
   return place;
 }
 
-/// What the points agree on.
+/// Form on which the points agree.
 class Agreement {
 public:
   explicit Agreement(StepEvaluations& at)
       : evaluations(at), count(std::min(at.count(), StepPoints::fitted)) {}
 
-  /// Rows at the next point; false where they are not moved along axes.
+  /// Adds the rows at the next point; false if they are not moved along axes.
   bool add(std::optional<CachedRows> found) {
     auto cut = found ? factorsOf(*found) : std::nullopt;
     if (!cut)
@@ -279,14 +279,14 @@ public:
     return true;
   }
 
-  /// Null: of a value that does not exist yet, whose rows take no other's place.
+  /// A null `value` means a value that does not exist yet, whose rows overwrite no others.
   std::optional<RespelledRows> result(ElementType element, const Value* value) const;
 
 private:
   bool isSameEverywhere() const;
   bool addFactors(RespelledRows& result, Shape& shape) const;
   bool addParts(RespelledRows& result) const;
-  /// The extent that is number(i) at point i.
+  /// The extent that equals number(i) at point i.
   template <typename Number> Dim extentOf(Number number) const {
     llvm::SmallVector<int64_t, 4> values;
     for (size_t i = 0; i < count; ++i)
@@ -335,7 +335,7 @@ bool Agreement::addFactors(RespelledRows& result, Shape& shape) const {
   return true;
 }
 
-/// Parts are only noted where something is left out.
+/// Parts are recorded only if something is left out.
 bool Agreement::addParts(RespelledRows& result) const {
   bool isWhole = true;
   for (size_t part = 0; part < factors[0].parts.size(); ++part) {
@@ -405,8 +405,8 @@ std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
 
 namespace {
 
-/// Whether the value has these extents at a point; also where the graph cannot do such a step, and
-/// the value has none.
+/// Whether the value has these extents at a point; true also if the graph cannot run such a step,
+/// and the value has none.
 bool hasExtents(const Value& value, llvm::ArrayRef<Dim> shape, Evaluation& evaluation) {
   const Extents* extents = evaluation.extents(value);
   if (!extents)

@@ -1,4 +1,4 @@
-// Copies of a function's body.
+// Copies a function's body.
 #include "passes/rows/row_function_writer.h"
 
 #include "ir/attribute_list.h"

@@ -1,4 +1,4 @@
-// From factors of axes to Concat, Transpose, Expand and Reshape.
+// Conversion of factors of axes to Concat, Transpose, Expand and Reshape.
 #include "passes/rows/row_writer.h"
 
 #include "passes/builders/attention_builder.h"
@@ -30,7 +30,7 @@ public:
     return rows.place ? &written(past, *fresh, axis) : &build.concat(past, *fresh, axis);
   }
 
-  /// From the layout of the cache, or of the new rows alone, to that of the value.
+  /// Converts the layout of the cache, or of the new rows alone, to that of the value.
   Value* arranged(Value& joined) {
     const std::vector<unsigned>& order = rows.past ? rows.orderOfPast : rows.orderOfFresh;
     Value* read = withoutSkipped(joined);
@@ -63,7 +63,7 @@ public:
   }
 
 private:
-  /// With an axis for each factor in `order`, and only what is read.
+  /// Gives the source an axis for each factor in `order`, and only the part that is read.
   Value* cutIntoFactors(Value& source, llvm::ArrayRef<unsigned> order) {
     const llvm::ArrayRef<SourcePart> parts = rows.partsOfFresh;
     Value* value = &source;
@@ -71,7 +71,7 @@ private:
     for (size_t i = 0; i < order.size(); ++i) {
       kept.push_back(rows.factors[order[i]].extent);
       const bool isPart = !parts.empty() && parts[i].isPartOf(kept.back());
-      // Along an axis that the source has.
+      // Slices along an axis of the source.
       if (isPart && parts[i].axis != -1 && value)
         value =
             sliced(*value, parts[i].axis, parts[i].start * Dim::fixed(parts[i].unit),
@@ -119,7 +119,7 @@ private:
     return shapes.reshape(*ordered, shape, "rows");
   }
 
-  /// The rows from the first one on that is read.
+  /// The joined rows without those that are skipped at the front.
   Value* withoutSkipped(Value& joined) {
     if (rows.skippedRows.value() == 0)
       return &joined;
@@ -147,7 +147,7 @@ private:
       column[0] = -1;
       column[static_cast<size_t>(axis)] = *count;
     } else {
-      column[0] = 0; // as the input has it
+      column[0] = 0; // as in the input
     }
     if (place.kind == WritePlace::Kind::First) {
       if (place.input->type().rank() > 0 && place.input->type().elementCount().value() != 1)

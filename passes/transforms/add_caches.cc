@@ -1,14 +1,14 @@
-// Gives caches to a decoder that computes the whole sequence at every step.
+// Adds caches to a decoder that computes the whole sequence at every step.
 //
 //   before   o = ai.kvopt.Sdpa<causal = 1>(q, k, v, mask)             position = Range(0, S, 1)
 //   after    o = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value, mask over P + S keys)
 //            present_key = Concat<2>(past_key, k)   …value likewise   position = Range(P, P + S, 1)
 //
-// P is the extent of the first past. Everything outside of attention must be a function of single
-// tokens (passes/analysis/tokens/token_functions.h), and attention must be causal. What else a mask
-// says is written again for rows P to P + S (passes/builders/mask_writer.h): it may depend on the
-// places of row and key, on the head, and on inputs [B, S]. Those whose elements it reads for keys
-// become [B, P + S].
+// P is the extent of the first past. Everything outside attention must be a function of single
+// tokens (passes/analysis/tokens/token_functions.h), and attention must be causal. The rest of the
+// mask is rewritten for rows P to P + S (passes/builders/mask_writer.h): it may depend on the
+// positions of row and key, on the head, and on inputs [B, S]. Inputs whose elements it reads for
+// keys become [B, P + S].
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
 #include "passes/analysis/mask/mask_meaning.h"
@@ -81,7 +81,7 @@ public:
     return rewrite();
   }
 
-  /// Leaves what is computed once, for all steps.
+  /// Keeps only the values that are computed once for all steps.
   llvm::Error keepFirst() {
     const std::vector<CrossProjection> projections = projectionsOf(findSites(graph));
     if (projections.empty())
@@ -92,12 +92,12 @@ public:
   }
 
 private:
-  /// Attention to keys and values that are inputs of their own.
+  /// Whether attention reads keys and values that are inputs of the model.
   static bool readsOtherSequence(const AttentionSite& site) {
     return site.isCross && site.hasCache() && site.update == CacheUpdate::ReadOnly;
   }
 
-  /// What attention to another sequence computes of it at every step.
+  /// Projections that attention to another sequence computes at every step.
   std::vector<CrossProjection> projectionsOf(llvm::ArrayRef<AttentionSite> sites) const {
     llvm::SmallVector<Node*, 16> attentions;
     for (const AttentionSite& site : sites)
@@ -133,7 +133,7 @@ private:
     return refused(message);
   }
 
-  /// Why the attention of one site cannot get caches.
+  /// Reason why the attention of one site cannot get caches.
   std::optional<MatchFailure> obstacle(const AttentionSite& site) {
     if (site.hasCache() || site.update != CacheUpdate::None || site.isCross)
       return failure(ReasonCode::TargetLacksFeature, site, "attention without a cache",
@@ -166,14 +166,14 @@ private:
     return site.node->operand(3) ? maskObstacle(site) : std::nullopt;
   }
 
-  /// Whether no row sees the key of a later token, at least as long as positions count tokens.
+  /// Whether no row sees the key of a later token, at least if positions count tokens.
   static bool isCausal(const AttentionSite& site) {
     return site.node->intAttr("causal", 0) != 0 ||
            (site.mask && (site.mask->causal == Proof::Proved || site.mask->hidesLaterKeys ||
                           site.mask->causalIf));
   }
 
-  /// Why attention is not causal: what its mask is, or that it has none.
+  /// Failure for attention that is not causal: its mask is something else, or it has no mask.
   static MatchFailure causalObstacle(const AttentionSite& site) {
     const char* const expected = "a mask that is proved to be causal";
     if (!site.mask)
@@ -185,14 +185,14 @@ private:
         isRefuted && !mask.counterExample.empty() ? mask.counterExample : mask.text, otherExport);
   }
 
-  /// Whether every row whose result matters sees a key. Other rows take the mean of all keys where
-  /// a finite number hides them, later ones too, which a cache does not have yet.
+  /// Whether every row whose result matters sees a key. If a finite number hides all keys, other
+  /// rows average over all keys, including later ones, which a cache does not contain yet.
   static bool seesKeys(const MaskFacts& mask) {
     return mask.isExact || mask.everyRowSeesAKey || mask.seesOwnKey ||
            (mask.causalIf && mask.padding.empty());
   }
 
-  /// A mask that is left is written again, from what its elements are.
+  /// The mask that remains is rewritten from its element expression.
   std::optional<MatchFailure> maskObstacle(const AttentionSite& site) {
     const auto refusedMask = [&](const std::string& found) {
       return failure(ReasonCode::BiasUnsupported, site, writableMask, found, otherExport);
@@ -229,8 +229,8 @@ private:
     return builders::maskObstacle(plan.element, plan.reader->space(), isAvailable);
   }
 
-  /// Now that it is known which inputs have elements for earlier tokens, too: why those that a mask
-  /// reads are not there.
+  /// Failure if a mask reads inputs for earlier tokens that do not have them. Requires that the
+  /// inputs with elements for earlier tokens are known.
   std::optional<MatchFailure> elementObstacle(const AttentionSite& site) const {
     const auto plan = masks.find(site.node->operand(3));
     if (plan == masks.end())
@@ -289,19 +289,20 @@ private:
     return inferShapes(graph);
   }
 
-  /// Gives an input elements for earlier tokens.
+  /// Extends an input by elements for earlier tokens.
   void lengthen(Value& input, const Dim& past) const {
     Shape shape(input.type().shape().begin(), input.type().shape().end());
     shape[sequences.find(&input)->second.axis] = past + tokens;
     input.setType(TensorType(input.type().elementType(), std::move(shape)));
   }
 
-  /// What its caches are called: `0`, or `0.decoder` if the model has caches of an encoder, too.
+  /// Layer name in the names of caches: `0`, or `0.decoder` if the model has caches of an encoder,
+  /// too.
   std::string nameOf(size_t layer) const {
     return fmt::format("{}{}", layer, context.hasFirstStep ? ".decoder" : "");
   }
 
-  /// Names of the caches of keys, then of values, of each site.
+  /// Names of the caches of each site: keys, then values.
   std::variant<std::vector<AddedCacheNames>, MatchFailure>
   namesOf(llvm::ArrayRef<AttentionSite*> own) const {
     std::vector<RowsToCache> rows;
@@ -324,7 +325,7 @@ private:
     }
   }
 
-  /// Writes each mask for the new rows and all keys.
+  /// Writes each mask for the new rows as queries and for all keys.
   void writeMasks(llvm::ArrayRef<AttentionSite*> own, Value& past) {
     Rewriter rewriter(graph, passName, context.journal);
     AttentionBuilder build(rewriter);
@@ -352,8 +353,8 @@ private:
     }
   }
 
-  /// The places of the new rows, and of all keys. Nothing of it reads the joined keys: targets that
-  /// join them in the attention make masks first.
+  /// Positions of the new rows, and of all keys. They do not read the joined keys: targets that
+  /// join them in the attention compute masks first.
   static MaskWriter::Places placesOf(AttentionBuilder& build, Value& past, const Node& sdpa) {
     Value& first = build.value(build.extent(past, 2, /*scalar=*/true));
     Value& rows = build.value(build.extent(*sdpa.operand(0), 2, /*scalar=*/true));
@@ -361,7 +362,7 @@ private:
     return {&build.node("Range", {first, end, int64Scalar(1)}, {}, "rows"), &build.range(end)};
   }
 
-  /// The elements of a sequence of all tokens that are those of the new ones.
+  /// The elements of a sequence of all tokens that belong to the new tokens.
   static Value& lastRows(AttentionBuilder& build, Value& sequence, unsigned axis, Value& past) {
     return build.node("Slice",
                       {sequence, build.extent(past, 2), ints({std::numeric_limits<int64_t>::max()}),
@@ -369,7 +370,7 @@ private:
                       {}, "new_rows");
   }
 
-  /// Makes a cache an output, a new one or in the place of the one that handed out its rows.
+  /// Makes a cache an output: a new one, or in place of the output that returned its rows.
   void handOut(Value& present, const AddedCacheNames& names) {
     freeName(graph, names.present);
     graph.rename(present, names.present);
@@ -381,8 +382,8 @@ private:
     context.outputsMadeCaches.push_back(names.present);
   }
 
-  /// An input without readers may have a place for each new token or for each key: that is not
-  /// known, and its declaration must not say that it is the first.
+  /// Clears the declared extents of unread inputs. They may have a place for each new token or for
+  /// each key, which is unknown, so the declaration must not claim the former.
   void forgetUnreadExtents() {
     for (const std::unique_ptr<Value>& input : graph.inputs()) {
       if (input->hasUses() || !input->type().hasRank())
@@ -395,7 +396,7 @@ private:
     }
   }
 
-  /// Positions and tables of positions begin at the number of earlier tokens.
+  /// Starts positions and tables of positions at the number of earlier tokens.
   void startAtPast(Value& past) {
     if (functions.positions.empty() && functions.tables.empty() && functions.lastRows.empty())
       return;
@@ -425,7 +426,7 @@ private:
   Graph& graph;
   PassContext& context;
   Dim tokens;
-  /// Inputs that get an element for each key, and what is computed from them for all tokens.
+  /// Inputs that get an element for each key, and values computed from them for all tokens.
   llvm::SetVector<const Value*> lengthened;
   PrefixSequences sequences;
   llvm::DenseMap<const Value*, MaskElements> masks;

@@ -1,17 +1,16 @@
-// Takes for granted that no batch row is padded: every row of the caches then has all rows of the
-// past.
+// Assumes that no batch row is padded: every row of the caches then has all rows of the past.
 //
-//   before   length = ReduceSum(attention_mask) - S        all = ai.kvopt.AppendRows(past, new,
-//   length)
+//   before   length = ReduceSum(attention_mask) - S
+//            all = ai.kvopt.AppendRows(past, new, length)
 //            o = ai.kvopt.Sdpa(q, keys(all), values, , , length)
 //   after    all = Concat<2>(past, new)
 //            o = ai.kvopt.Sdpa(q, keys(all), values)
 //
-// GroupQueryAttention puts new rows where each batch row's length says, which a model computes from
-// its attention_mask. Caches that have one length for all batch rows, in blocks or rings, cannot do
-// that. Without padding the mask is ones and its sum the number of all tokens, so the length is the
-// past's extent. Nothing in the graph says that a caller never pads: the manifest does, and names
-// the masks that must be ones.
+// GroupQueryAttention places new rows at each batch row's length, which a model computes from its
+// attention_mask. Caches with one length for all batch rows, in blocks or rings, do not support
+// that. Without padding the mask consists of ones and its sum is the number of all tokens, so the
+// length is the past's extent. The graph cannot guarantee that callers never pad; the manifest
+// requires it, and names the masks that must be ones.
 #include "ir/movement.h"
 #include "ir/op_name.h"
 #include "ir/shapes/shape_inference.h"
@@ -55,7 +54,7 @@ public:
   }
 
 private:
-  /// Whether the rows are those of a cache that was joined, moved or not.
+  /// Whether the rows belong to a joined cache, moved or not.
   bool readsJoined(const Value* rows) const {
     while (rows && rows->producer() && !joins.contains(rows->producer())) {
       const std::optional<MovementKind> kind = movementKind(*rows->producer());
@@ -75,7 +74,7 @@ private:
     attention.setOperands(operands);
   }
 
-  /// What one mask counts is one number, whatever symbols the pasts are declared with.
+  /// The sum of one mask is one number, whatever symbols the pasts are declared with.
   static void renameRows(Value& past, const Dim& rows) {
     TensorType type = past.type();
     Shape shape(type.shape().begin(), type.shape().end());
@@ -110,7 +109,7 @@ private:
 
   Graph& graph;
   PassContext& context;
-  llvm::DenseMap<const Value*, Dim> countedRows; ///< by mask: of the past
+  llvm::DenseMap<const Value*, Dim> countedRows; ///< by mask: number of its rows in the past
   llvm::SmallPtrSet<const Value*, 4> equalLengths;
   llvm::SmallPtrSet<const Node*, 16> joins;
 };

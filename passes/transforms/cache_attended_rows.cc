@@ -1,19 +1,19 @@
-// Caches rows as attention reads them, not as they are before a function that each step computes
-// anew for all of them: a rotation by their positions, a normalization, a product with weights.
+// Caches rows as attention reads them, instead of rows to which each step applies a function: a
+// rotation by their positions, a normalization, a product with weights.
 //
 //   before   present_key = Concat<2>(past_key, k)      o = ai.kvopt.Sdpa(q, f(present_key), …)
 //   after    present_key = Concat<2>(past_key, f(k))   o = ai.kvopt.Sdpa(q, present_key, …)
 //
-// Where attention reads a cache through several functions, or f gives rows of another form, the
-// cache is replaced by one for each function:
+// If attention reads a cache through several functions, or f changes the form of rows, one cache
+// for each function replaces the cache:
 //
 //   before   present = Concat<1>(past, x)              o = ai.kvopt.Sdpa(q, f(present), g(present))
 //   after    present_key = Concat<2>(past_key, f(x))   present_value = Concat<2>(past_value, g(x))
 //            o = ai.kvopt.Sdpa(q, present_key, present_value)
 //
-// Functions must treat rows apart (passes/analysis/tokens/row_function.h); where they count rows,
-// they count the new ones from the number of those before them. What a cache holds is then not what
-// it held before: the manifest says `"rows": "attended"`, and which cache it replaces.
+// Functions must treat rows separately (passes/analysis/tokens/row_function.h). If they count rows,
+// they count the new ones from the number of earlier rows. The contents of the cache change: the
+// manifest says `"rows": "attended"`, and names the replaced cache.
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
 #include "passes/builders/attention_builder.h"
@@ -36,7 +36,7 @@ namespace {
 
 constexpr const char* cacheAttendedRowsName = "cache-attended-rows";
 
-/// Puts the function in front of the join. False, and nothing changed, where that is not possible.
+/// Applies the function before the join. Returns false, with no change, if that is not possible.
 bool keepCache(Graph& graph, const AttendedCache& cache, PassContext& context) {
   Rewriter rewriter(graph, cacheAttendedRowsName, context.journal, cache.join->name());
   AttentionBuilder build(rewriter);
@@ -59,7 +59,7 @@ bool keepCache(Graph& graph, const AttendedCache& cache, PassContext& context) {
   return true;
 }
 
-/// Replaces a cache by one for each function that attention reads it through.
+/// Replaces a cache by one cache for each function through which attention reads it.
 class CacheReplacer {
 public:
   CacheReplacer(Graph& replacedGraph, const AttendedCache& replaced, PassContext& passContext)
@@ -67,7 +67,7 @@ public:
         rewriter(graph, cacheAttendedRowsName, context.journal, cache.join->name()),
         build(rewriter) {}
 
-  /// False, and nothing changed but for unread nodes, where the model reads extents of the cache
+  /// Returns false, with no change except unread nodes, if the model reads extents of the cache
   /// that no other input has.
   bool run() {
     describeOriginal();
@@ -119,7 +119,7 @@ private:
                                     TensorType(type.elementType(), std::move(shape))));
   }
 
-  /// What is the cache: its input, and the joined rows, converted or not.
+  /// Values that hold the cache: its input, and the joined rows, converted or not.
   llvm::SmallVector<Value*, 4> holders() const {
     llvm::SmallVector<Value*, 4> values{cache.input, &cache.join->result()};
     if (&cache.past() != cache.input)
@@ -133,7 +133,7 @@ private:
     return build.concat(past, fresh, rows.axis);
   }
 
-  /// The first cache takes the output's place, so that outputs of several layers keep their order.
+  /// The first cache replaces the output, so that outputs of several layers keep their order.
   void replaceOutput(llvm::ArrayRef<Value*> joined) {
     for (size_t i = 0; i < joined.size(); ++i) {
       if (i == 0)
@@ -156,7 +156,7 @@ private:
 class CacheAttendedRows final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    if (context.freed) // the model keeps the caches that it has
+    if (context.freed) // the model keeps its caches
       return llvm::Error::success();
     Graph& graph = model.graph();
     int64_t count = 0;

@@ -1,7 +1,6 @@
-// Compares what attention was recognized as with what the exported graph computes, evaluated at
-// small sizes. Where the two contradict each other, the site is refused: a rule is wrong.
-//
-// Sdpa gets an entry in its metadata then, which makes it a missed site.
+// Compares the recognized attention with the results of the exported graph, evaluated at small
+// sizes. If they contradict each other, the site is refused, because a rule is wrong: the Sdpa gets
+// a metadata entry that makes it a missed site.
 #include "passes/analysis/evaluation/attention_reading.h"
 #include "passes/pass.h"
 
@@ -17,7 +16,7 @@ namespace {
 
 constexpr const char* checkAttentionName = "check-attention";
 
-/// The readings of the one softmax that the node stands for; null where it is not told.
+/// Readings of the one softmax that the node replaces; null if it is unknown.
 const AttentionReadings* readingsOf(const Node& node, const ExportedAttention& exported) {
   const AttentionReadings* found = nullptr;
   for (const auto& [key, text] : node.metadata()) {

@@ -1,5 +1,5 @@
-// Caches the compressed rows of multi-head latent attention in the place of keys and values of
-// every head (passes/rows/latent_caches.h).
+// Caches the compressed rows of multi-head latent attention instead of the keys and values of every
+// head (passes/rows/latent_caches.h).
 #include "passes/transforms/compressed_caches.h"
 
 namespace kvopt::transforms {

@@ -1,4 +1,4 @@
-// One site after the other.
+// Compresses one site after another.
 #include "passes/transforms/compressed_caches.h"
 
 #include "ir/shapes/shape_inference.h"
@@ -13,7 +13,7 @@ using namespace pattern;
 
 namespace {
 
-/// The input of the one cache that the site's two have become; null where they stay.
+/// Input of the one cache that replaces the site's two; null if they remain.
 const Value* compressed(const AttentionSite& site, Journal& journal) {
   if (const auto columns = findValueColumns(site)) {
     const Value* past = site.key->past;

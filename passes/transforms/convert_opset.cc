@@ -1,4 +1,4 @@
-// Brings the whole model to a newer opset of ONNX's own domain.
+// Converts the whole model to a newer opset of ONNX's own domain.
 //
 //   convert-opset{to=24}
 #include "ir/shapes/shape_inference.h"

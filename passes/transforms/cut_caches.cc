@@ -1,14 +1,13 @@
-// Cuts a cache that holds several in one (keys and values, or those of all layers) into one for
-// each.
+// Cuts a cache that holds several (keys and values, or those of all layers) into one for each.
 //
 //   before   key = Gather<0>(past, 0)   value = Gather<0>(past, 1)     past [2,B,H,P,D]
 //            present = Concat<0>(Unsqueeze(Concat<2>(key, k)), Unsqueeze(Concat<2>(value, v)))
 //   after    past.0, past.1 [B,H,P,D]   present.0 = Concat<2>(past.0, k)   present.1 likewise
 //
 // The cache may be read in parts before or after its rows are appended, along any axis of a fixed
-// extent; all its readers must read along the same one. Attention may read what is computed of a
-// part, but no operand of it may be computed of several. Parts are split again in the same way.
-// What they were is kept for the manifest.
+// extent; all its readers must use the same axis. Attention may read values computed from a part,
+// but no operand of it may be computed from several. Parts are split again in the same way. Their
+// original form is kept for the manifest.
 #include "passes/transforms/cut_caches.h"
 
 #include "ir/movement.h"
@@ -38,22 +37,22 @@ namespace {
 
 constexpr const char* splitCachesName = "split-caches";
 
-/// Nodes between a cache and its parts, at most.
+/// Maximum number of nodes between a cache and its parts.
 constexpr unsigned mostSteps = 64;
 
-/// Who reads a cache, or the cache with new rows.
+/// Readers of a cache, or of the cache with new rows.
 struct CacheReads {
   llvm::SmallVector<PartReader, 8> parts;
   llvm::SmallVector<Node*, 4> shapes;
   llvm::SmallVector<const Value*, 4> holders; ///< the cache, and the cache with new rows
-  llvm::SmallVector<Node*, 16> nodes;         ///< all that read a holder
+  llvm::SmallVector<Node*, 16> nodes;         ///< all readers of a holder
 };
 
-/// What part of which input of the model as it was read.
+/// The part that an input is of an input of the model as it was read.
 struct PartOfWhole {
   ManifestPart part;
-  std::vector<ManifestExtent> whole;   ///< that input's extents
-  llvm::SmallVector<unsigned, 6> axes; ///< of each axis here, the axis there
+  std::vector<ManifestExtent> whole;   ///< extents of that input
+  llvm::SmallVector<unsigned, 6> axes; ///< for each axis here, the axis there
 };
 
 /// Cuts one graph input, and the output that continues it, along one axis.
@@ -63,8 +62,8 @@ public:
       : graph(cutGraph), input(cutInput), origins(cacheOrigins),
         rewriter(graph, splitCachesName, context.journal, input.name()), build(rewriter) {}
 
-  /// Decides on the axis and its cells; false where the cache is read in another way than in parts,
-  /// or where its output is not put together of as many.
+  /// Chooses the axis and its cells; false if the cache is read otherwise than in parts, or if its
+  /// output is not composed of the same number of parts.
   bool plan() {
     continued = continuationOf(input, origins);
     if (!continued || !input.type().hasRank() || !collect(input, mostSteps) || reads.parts.empty())
@@ -83,12 +82,12 @@ public:
         return false;
       end += cell.count;
     }
-    // What is joined along this axis, too, has more than the parts.
+    // Values joined along this axis have more than the parts, too.
     if (llvm::any_of(reads.holders, [&](const Value* holder) {
           return !holder->type().hasRank() || holder->type().dim(axis).value() != end;
         }))
       return false;
-    // Keys and values have four axes. A fifth one with an extent of 1 says nothing.
+    // Keys and values have four axes. A fifth with an extent of 1 is redundant.
     const bool isSpare = input.type().rank() > 4;
     dropsAxis = llvm::all_of(reads.parts, [&](const PartReader& part) {
       return part.cell.count == 1 &&
@@ -97,8 +96,8 @@ public:
     return cells.size() > 1 || dropsAxis;
   }
 
-  /// The inputs of the parts, in order; empty, and nothing changed, where the rows of a part cannot
-  /// be told from those of others.
+  /// Inputs of the parts, in order. Empty, with no change, if the rows of a part cannot be
+  /// separated from those of others.
   llvm::SmallVector<Value*, 4> run() {
     llvm::SmallVector<Value*, 4> inputs = addInputs();
     llvm::SmallVector<Value*, 4> presents;
@@ -118,7 +117,7 @@ public:
     return inputs;
   }
 
-  /// Of a cut that is planned.
+  /// Results of a successful plan().
   const Value& output() const { return *continued; }
   llvm::ArrayRef<PartReader> readers() const { return reads.parts; }
   unsigned cutAxis() const { return axis; }
@@ -126,8 +125,8 @@ public:
   const Cell& cell(size_t index) const { return cells[index]; }
 
 private:
-  /// Notes who reads `holder`, the input or what it became in fewer than `steps`; false for readers
-  /// of all parts at once.
+  /// Records the readers of `holder`, which is the input or becomes of it in fewer than `steps`
+  /// nodes; false for readers of all parts at once.
   bool collect(Value& holder, unsigned steps) {
     if (steps == 0 || (holder.isGraphOutput() && &holder != continued))
       return false;
@@ -172,7 +171,7 @@ private:
     return inputs;
   }
 
-  /// The part of any value that the output is made of; null where other parts are mixed in.
+  /// The part of any value on the way to the output; null if other parts are mixed in.
   Value* part(Value& value, const Cell& cell, unsigned along) {
     auto [entry, isNew] = parts.try_emplace(keyOf(value, cell, along), nullptr);
     if (!isNew || depth == mostSteps)
@@ -236,7 +235,7 @@ private:
       rows += static_cast<int64_t>(node.result().type().rank());
     if (isByElement && rows != static_cast<int64_t>(along))
       return partOfScatter(node, static_cast<unsigned>(rows), cell, along);
-    // A TensorScatter has a place to write at for each entry of the first axis.
+    // A TensorScatter has one write index for each entry of the first axis.
     if (along == 0 && node.operands().size() > 2 && node.operand(2))
       return nullptr;
     Value* past = part(*node.operand(0), cell, along);
@@ -250,13 +249,13 @@ private:
     return &createOfParts(node, static_cast<unsigned>(rows), operands, 2, along);
   }
 
-  /// New rows that are put at places which are given element by element.
+  /// New rows at places that are given element by element.
   Value* partOfScatter(Node& node, unsigned rows, const Cell& cell, unsigned along) {
     Value* past = part(*node.operand(0), cell, along);
     Value* fresh = past ? part(*node.operand(2), cell, along) : nullptr;
     if (!fresh)
       return nullptr;
-    // The same places along the axis are those of a part as well.
+    // The places along the axis are the same for a part.
     Value* index = node.operand(1);
     Node* expand = index->producer();
     if (expand && expand->is("Expand") && expand->operand(0)->type().hasRank() &&
@@ -270,7 +269,7 @@ private:
     return index ? &createOfParts(node, rows, operands, 3, along) : nullptr;
   }
 
-  /// Of nodes after which the axis is still an axis.
+  /// For nodes that preserve the axis.
   Value* partOfMoved(Node& node, const Cell& cell, unsigned along) {
     const std::optional<Movement> movement =
         node.results().size() == 1 ? movementOf(node.result()) : std::nullopt;
@@ -300,7 +299,7 @@ private:
     return made ? &rewriter.createLike(node, operandsMoving(node, *made)).result() : nullptr;
   }
 
-  /// The value without an axis of extent 1.
+  /// The value without an axis, which has the extent 1.
   Value& withoutAxis(Value& value, unsigned dropped) {
     const Node* node = value.producer();
     const std::optional<Movement> movement = node ? movementOf(value) : std::nullopt;
@@ -309,8 +308,8 @@ private:
     return build.node("Squeeze", {value, ints({static_cast<int64_t>(dropped)})}, {}, "part");
   }
 
-  /// A node like one whose `axis` attribute is `joined`, of parts; of parts that drop an axis,
-  /// without that axis until it is done.
+  /// A node like `like`, whose `axis` attribute is `joined`, for parts. If parts drop an axis, the
+  /// node does not have it until the rewrite is complete.
   Value& createOfParts(const Node& like, unsigned joined, llvm::MutableArrayRef<Value*> operands,
                        unsigned partCount, unsigned along) {
     if (!dropsAxis)
@@ -325,7 +324,7 @@ private:
                            along);
   }
 
-  /// The extents of what a Shape node reads, told by those of its first part.
+  /// The result of a Shape node, computed from the extents of the first part.
   Value& shapeOf(const Node& node) {
     Value& first = *part(*node.operand(0), cells.front(), axis);
     Value& extents =
@@ -349,7 +348,7 @@ private:
     return start == 0 && end == rank ? all : build.slice(all, 0, start, std::max(start, end));
   }
 
-  /// The output's parts, each of which has to continue the input at its place.
+  /// Parts of the output, each of which must continue the input in its position.
   bool findPresents(llvm::ArrayRef<Value*> inputs, llvm::SmallVectorImpl<Value*>& presents) {
     for (size_t i = 0; i < cells.size(); ++i) {
       Value* present = part(*continued, cells[i], axis);
@@ -390,7 +389,7 @@ private:
     return true;
   }
 
-  /// New rows may be made of the extents of earlier ones: those come first.
+  /// New rows may depend on the extents of earlier ones, so the extents are replaced first.
   bool replaceAll(llvm::ArrayRef<Rewriter::Replacement> rows,
                   llvm::ArrayRef<Rewriter::Replacement> extents) {
     if (rewriter.replace(extents))
@@ -418,7 +417,7 @@ private:
     }
   }
 
-  /// Erases the input and what only it was read for; notes which nodes are left that were edited.
+  /// Erases the input and the nodes that only it needed; records the edited nodes that remain.
   void eraseWhole() {
     surviving.insert(rewriter.touched().begin(), rewriter.touched().end());
     llvm::SmallVector<Node*, 16> dead = std::move(reads.nodes);
@@ -446,13 +445,13 @@ private:
   CacheOrigins& origins;
   Rewriter rewriter;
   AttentionBuilder build;
-  Value* continued = nullptr; ///< the input's output
+  Value* continued = nullptr; ///< output of the input
   CacheReads reads;
   unsigned axis = 0;
   llvm::SmallVector<Cell, 4> cells;
   bool dropsAxis = false;
   std::map<Key, Value*> parts;
-  unsigned depth = 0;              ///< of `part`
+  unsigned depth = 0;              ///< current depth of `part`
   llvm::DenseSet<Node*> surviving; ///< nodes that the cut created or whose operands it replaced
 };
 
@@ -469,7 +468,7 @@ PartOfWhole wholeOf(const Value& input, const Value& output) {
 }
 
 /// Cuts the input, and its parts in turn, as far as they are read in parts. `keepsOperands`: no
-/// operand of attention may be computed of several parts.
+/// operand of attention may be computed from several parts.
 bool split(Graph& graph, Value& whole, CacheOrigins& origins, PassContext& context,
            bool keepsOperands) {
   llvm::SmallVector<std::pair<Value*, PartOfWhole>, 8> pending;

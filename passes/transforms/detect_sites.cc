@@ -1,4 +1,4 @@
-// Finds attention sites and their caches, and notes them for later passes.
+// Finds attention sites and their caches, and records them for later passes.
 #include "passes/pass.h"
 
 namespace kvopt::transforms {

@@ -1,4 +1,4 @@
-// Nodes and initializers that nobody reads are removed.
+// Removes nodes and initializers without readers.
 #include "passes/pass.h"
 
 namespace kvopt::transforms {

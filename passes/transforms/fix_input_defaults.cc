@@ -1,13 +1,13 @@
-// Makes constants of inputs that have a default.
+// Turns inputs that have a default into constants.
 //
 //   before   g (float[S, 64] x, float scale = 0.125) => (y)      after   g (float[S, 64] x) => (y)
 //                                                                        constant scale = 0.125
 //
 // Before version 4 of ONNX's format every initializer had to be listed as an input, and engines do
-// not let callers override it. Since then listing says that callers may; yet many files list all
-// initializers, because their exporter can. What recognition reads (integers, booleans, single
-// numbers) is then taken to keep its default, which is told as an assumption of the context, and
-// cannot be given to a rewritten model any more. Weights stay as they are.
+// not let callers override it. Since then, a listed initializer may be overridden; yet many files
+// list all initializers, because their exporter does. Inputs that recognition reads (integers,
+// booleans, single numbers) are assumed to keep their defaults; the context records the assumption,
+// and a rewritten model no longer has these inputs. Weights do not change.
 #include "passes/pass.h"
 #include "support/format.h"
 
@@ -19,7 +19,7 @@ using namespace pattern;
 namespace {
 
 constexpr const char* fixInputDefaultsName = "fix-input-defaults";
-/// The first version in which callers may override what is listed.
+/// First version in which callers may override listed initializers.
 constexpr int64_t overridableSince = 4;
 
 bool isReadByRecognition(const TensorData& data) {

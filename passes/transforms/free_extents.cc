@@ -1,14 +1,14 @@
-// Gives symbols to the extents that an export fixed: batch rows, tokens, and rows of the caches.
+// Replaces the extents that an export fixed by symbols: batch rows, tokens, and rows of the caches.
 //
 //   before   (int64[1, 1] input_ids, float[1, 2, 5, 16] past_key, …)
 //            split = Reshape(hidden, [1, 1, 8, 64])
 //   after    (int64[batch, sequence] input_ids, float[batch, 2, past, 16] past_key, …)
 //            split = Reshape(hidden, [0, 0, 8, 64])
 //
-// What follows from extents is followed from the inputs on. Numbers that an exporter computed from
-// them are computed again: shapes of a Reshape or Expand, ranges, positions, parts of tables. What
-// the model then computes for other extents is proved afterwards (prove-extents): nothing here
-// relies on one axis of extent one being another one than it seems.
+// All other extents are inferred from the inputs. Numbers that an exporter computed from them are
+// computed again: shapes of a Reshape or Expand, ranges, positions, parts of tables. The results
+// for other extents are proved afterwards (prove-extents), so a wrong choice between axes of extent
+// 1 is detected there.
 #include "ir/shapes/shape_inference.h"
 #include "passes/extents/freed_nodes.h"
 #include "passes/pass.h"

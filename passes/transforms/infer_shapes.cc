@@ -1,4 +1,4 @@
-// Symbolic types of every value.
+// Infers symbolic types of all values.
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
@@ -21,7 +21,7 @@ public:
   }
 
 private:
-  /// An input that rows are appended to has their extents, but for that of the sequence.
+  /// An input to which rows are appended has their extents, except that of the sequence.
   static bool refineInputs(Graph& graph) {
     bool refined = false;
     forEachGraph(graph, [&](Graph& visited) {

@@ -5,10 +5,11 @@
 //
 //   after    y = Mul(MatMul(q, kt), 0.25)
 //
-// Exporters wrap pieces of attention in functions, and recognition reads operators. Operators that
-// kvopt knows stay calls: their definition says what they do. So does a call that cannot be inlined
-// (functions nested too deeply, a body for another opset in which an operator means something else,
-// a subgraph as an attribute): what it hides is then missed like any unknown operator.
+// Exporters wrap pieces of attention in functions, and recognition reads operators. Calls of
+// operators that kvopt knows remain, because their definitions describe them. Calls that cannot be
+// inlined remain as well (functions nested too deeply, a body for another opset in which an
+// operator has another meaning, a subgraph as an attribute); attention inside them is missed as in
+// any unknown operator.
 #include "ir/op.h"
 #include "ir/verify/model_gate.h"
 #include "passes/pass.h"
@@ -32,8 +33,8 @@ constexpr unsigned maxDepth = 16;
 
 using ValueMap = llvm::DenseMap<const Value*, Value*>;
 
-/// The attribute's value in the body of a call: what the call says, or the function's default; null
-/// where it is left out.
+/// The attribute's value in the body of a call: the value at the call, or the function's default;
+/// null if it is left out.
 const Attribute* valueAtCall(const Attribute& attribute, const Node& call,
                              const Function& function) {
   if (!attribute.isReference())
@@ -90,7 +91,8 @@ private:
           expandCalls(*nested, nesting + 1);
   }
 
-  /// Whether each operator of the body means in the model's opset what it means in the function's.
+  /// Whether each operator of the body has the same meaning in the model's opset as in the
+  /// function's.
   bool hasSameOpsets(const Graph& body, const Function& function) const {
     const OpRegistry& ops = model.graph().context().ops();
     return llvm::all_of(body.nodes(), [&](const Node& node) {
@@ -126,15 +128,15 @@ private:
     for (const NamedAttribute& attribute : call.attributes())
       if (attribute.value.isReference() || !attribute.value.graphs().empty())
         return false;
-    // The body, or a subgraph of it, may hand out an operand that the call leaves out.
+    // The body, or a subgraph of it, may return an operand that the call leaves out.
     for (unsigned formal = 0; formal < body.inputs().size(); ++formal)
       if (body.inputs()[formal]->isGraphOutput() && !call.operand(formal))
         return false;
     return fitsDefinitions(body, call, function);
   }
 
-  /// Whether the nodes of the body have what their operators' definitions require, although the
-  /// call leaves something out.
+  /// Whether the nodes of the body satisfy their operators' definitions, although the call leaves
+  /// operands out.
   static bool fitsDefinitions(const Graph& graph, const Node& call, const Function& function) {
     return llvm::all_of(graph.nodes(), [&](const Node& node) {
       const OpDef* definition = node.definition();
@@ -175,7 +177,7 @@ private:
     const Function* function = functionOf(call);
     if (!function || !canExpand(call, *function, depth))
       return;
-    // Operators of other domains get their definitions when their nodes are made.
+    // Operators of other domains get their definitions when their nodes are created.
     for (const auto& [domain, version] : function->opsets)
       if (model.graph().opsetVersion(domain) == 0)
         model.opsets[domain] = version;
@@ -193,7 +195,7 @@ private:
       if (result.isUnused())
         continue;
       Value& inlined = *values.lookup(function->body.outputs()[i]);
-      // What the model declares of the call's result holds for the value in its place.
+      // The declared type of the call's result applies to the value that replaces it.
       if (inlined.producer() && !inlined.type().hasRank())
         inlined.setType(result.type());
       if (llvm::is_contained(made, inlined.producer()) && !result.isGraphOutput())
@@ -209,7 +211,7 @@ private:
       expand(*node, depth + 1);
   }
 
-  /// Before `before`; at the end of the graph when null.
+  /// Copies the node before `before`, or to the end of the graph if that is null.
   Node& copyNode(const Node& node, Graph& graph, Node* before, ValueMap& values, const Node& call,
                  const Function& function) {
     ++nodes;
@@ -264,7 +266,7 @@ private:
     }
   }
 
-  /// Functions that are not called any more, and imports of their domains.
+  /// Removes functions that are no longer called, and imports of their domains.
   void dropFunctions() {
     llvm::DenseSet<OpName> called;
     llvm::SmallVector<Graph*, 8> unseen{&model.graph()};

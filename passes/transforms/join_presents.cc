@@ -1,11 +1,11 @@
-// Makes the rows that a model hands out, for whoever drives it to append them, a whole cache.
+// Makes the model return the whole cache where it returns only new rows, which the caller appends.
 //
 //   before   present_key = k                 joined = Concat<2>(past_key, k)
 //   after    present_key = Concat<2>(past_key, k)
 //
-// Attention reads the joined rows in both. In the first form the program that drives the model
-// joins them too, for the next step; the manifest of such a model says `"present_rows": "new"`. In
-// the second one targets find a cache that grows.
+// Attention reads the joined rows in both forms. In the first form the program that drives the
+// model joins them, too, for the next step; the manifest of such a model says `"present_rows":
+// "new"`. In the second form targets find a cache that grows.
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* joinPresentsName = "join-presents";
 
-/// The Concat of a graph input and new rows that feeds keys or values; null if nothing such does.
+/// The Concat of a graph input and new rows that feeds keys or values; null if there is none.
 Node* joinOf(Value& operand) {
   Value* value = &operand;
   while (Node* producer = value->producer()) {
@@ -41,7 +41,7 @@ Node* joinOf(Value& operand) {
   return nullptr;
 }
 
-/// The output slots that give these rows, as they are.
+/// Indices of the outputs that return these rows unchanged.
 llvm::SmallVector<unsigned, 2> slotsOf(const Graph& graph, const Value& rows) {
   llvm::SmallVector<unsigned, 2> slots;
   for (unsigned slot = 0; slot < graph.outputs().size(); ++slot) {
@@ -54,8 +54,9 @@ llvm::SmallVector<unsigned, 2> slotsOf(const Graph& graph, const Value& rows) {
   return slots;
 }
 
-/// Whether nothing but the join, and what asks for extents, reads the past, which has any number of
-/// rows: into a fixed number of them, new rows are written where a mask says, not appended.
+/// Whether only the join, and readers of extents, read the past, and the past has any number of
+/// rows. In a past with a fixed number of rows, new rows are written where a mask says, not
+/// appended.
 bool isAppendedTo(const Node& join) {
   const Value& past = *join.operand(0);
   const TensorType& type = past.type();
@@ -87,7 +88,7 @@ public:
           joins.insert({join, slots.front()});
       }
     }
-    // Rows that are joined to two pasts say of neither that they are its own.
+    // Rows that are joined to two pasts cannot be assigned to either.
     llvm::DenseMap<unsigned, unsigned> pasts;
     for (const auto& [join, slot] : joins)
       ++pasts[slot];

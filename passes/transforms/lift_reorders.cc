@@ -1,11 +1,11 @@
-// Removes from a decoder for beam search what picks the batch rows of its caches. The program that
+// Removes the selection of batch rows of caches from a decoder for beam search. The program that
 // drives the model rearranges the caches before a step instead.
 //
 //   before   picked = Gather<0>(past_key, beam_idx)   present_key = Concat<2>(picked, k)
 //   after    present_key = Concat<2>(past_key, k)      with the manifest's `reorder`: beam_idx
 //
-// In the graph every step copies every cache, whether the order changes or not. All caches that
-// the model has must be picked from by one input [B] that has as many entries as they have rows.
+// In the graph every step copies every cache, whether the order changes or not. One input [B] with
+// one entry per batch row must select the rows of all caches of the model.
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
@@ -27,11 +27,11 @@ namespace {
 
 constexpr const char* liftReordersName = "lift-reorders";
 
-/// What feeds keys or values.
+/// Source of keys or values.
 struct CacheRead {
   Value* input = nullptr; ///< null: no cache
-  Node* pick = nullptr;   ///< what picks its batch rows; null: nothing does
-  bool isUpdated = false; ///< with new rows
+  Node* pick = nullptr;   ///< selects its batch rows; null: no selection
+  bool isUpdated = false; ///< includes new rows
 };
 
 CacheRead readOf(Value& operand) {
@@ -61,7 +61,7 @@ CacheRead readOf(Value& operand) {
   return read;
 }
 
-/// What the numbers are that come in this order.
+/// The value that the numbers come from, in the same order.
 const Value& sourceOf(const Value& numbers) {
   const Value* value = &numbers;
   while (const Node* node = value->producer()) {
@@ -77,7 +77,7 @@ class ReorderLift {
 public:
   explicit ReorderLift(Graph& liftedGraph) : graph(liftedGraph) {}
 
-  /// The input that picks rows of every cache; null where there is none.
+  /// The input that selects rows of every cache; null if there is none.
   Value* find() {
     for (Node& node : graph.nodes()) {
       if (node.op() != OpName("ai.kvopt::Sdpa"))
@@ -85,7 +85,7 @@ public:
       for (unsigned operand : {1U, 2U}) {
         const CacheRead read = readOf(*node.operand(operand));
         if (!read.input || (!read.pick && !read.isUpdated))
-          continue; // or what the caller rearranges itself
+          continue; // or rows that the caller rearranges
         if (!read.pick || !isLiftable(read))
           return nullptr;
         reads.insert({read.input, read.pick});
@@ -109,7 +109,8 @@ public:
   }
 
 private:
-  /// Picked straight from the input, by the one that picks of all others, and read by nothing else.
+  /// Whether the rows are selected directly from the input, by the same indices as in all others,
+  /// and have no other reader.
   bool isLiftable(const CacheRead& read) {
     const std::optional<Movement> movement = movementOf(read.pick->result());
     const std::optional<unsigned> axis = movement ? movement->axis() : std::nullopt;
@@ -137,7 +138,7 @@ private:
 class LiftReorders final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    if (!context.reorder.empty()) // the manifest's comes before what the graph does
+    if (!context.reorder.empty()) // the manifest's input takes precedence over the graph's
       return llvm::Error::success();
     ReorderLift lift(model.graph());
     const Value* order = lift.find();

@@ -1,4 +1,4 @@
-// Writes the detected sites in the form of one target.
+// Lowers the detected sites to one target.
 //
 //   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
 //   lower{to=tiles:512 capacity=4096 state=float16}
@@ -22,7 +22,7 @@ using namespace targets;
 
 namespace {
 
-/// Whether no output of the model depends on the attention of some site.
+/// Whether the attention of some site has no effect on any output.
 bool hasDeadSite(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
   llvm::DenseSet<const Node*> live;
   llvm::SmallVector<const Node*, 32> pending;
@@ -48,7 +48,8 @@ public:
   explicit Lower(LowerRequest lowerRequest)
       : target(lowerRequest.target), requireAll(lowerRequest.requiresAll),
         options(std::move(lowerRequest.options)) {}
-  /// Chooses the target when the pass runs: a pipeline text is read before there are targets.
+  /// Looks up the target when the pass runs, because a pipeline text is parsed before targets
+  /// exist.
   Lower(std::string to, LowerRequest lowerRequest) : Lower(std::move(lowerRequest)) {
     targetText = std::move(to);
   }
@@ -74,7 +75,7 @@ public:
         return error;
     context.sites = explainedSites(model, context);
     if (hasDeadSite(model.graph(), context.sites)) {
-      // Lowering removes what no output depends on, and with it the attention to be lowered.
+      // Lowering removes dead nodes, which would include the attention to be lowered.
       model.graph().eraseDeadNodes();
       context.sites = explainedSites(model, context);
     }
@@ -108,7 +109,7 @@ public:
       return llvm::Error::success();
     for (const AttentionSite* site : chosen)
       context.lowered.push_back(site->layer);
-    // Whoever drives the model must feed the caches that stay as they are too.
+    // Callers must also feed the caches that do not change.
     Manifest unrewritten = exportedManifest(model.graph(), context.sites, context.interface);
     addReorder(model.graph(), context.reorder, unrewritten);
     if (context.unreadFlag) {
@@ -135,7 +136,7 @@ public:
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
     manifest->hiddenRowsUndefined |= context.hiddenRowsUndefined;
-    // Where no row is padded, nothing is counted.
+    // Without padded rows, nothing is counted.
     manifest->padsRight = context.exported->padsRight && context.unpaddedMasks.empty();
     if (context.exported->chunkBatch)
       manifest->chunkBatch = context.exported->chunkBatch;
@@ -157,8 +158,8 @@ public:
   }
 
 private:
-  /// What drives buffers that are there already cannot be told from the graph alone: restore-caches
-  /// comes first.
+  /// The manifest of a model whose caches are already shared buffers does not follow from the graph
+  /// alone: restore-caches must run first.
   static llvm::Error checkNotInPlace(const Model& model) {
     auto stored = manifestOf(model);
     if (!stored)
@@ -174,7 +175,8 @@ private:
         .as<RefusedError>();
   }
 
-  /// What padding leaves in a cache is undefined, and another row may go on from there and see it.
+  /// The contents of padding rows in a cache are undefined, and another batch row may continue from
+  /// them and see them.
   llvm::Error refuseReorder(const PassContext& context, llvm::ArrayRef<AttentionSite*> chosen) {
     return refuseAll({ReasonCode::CacheReordered, context.reorder,
                       "what padding leaves in a cache to be as it was, as rows may change places",
@@ -188,7 +190,7 @@ private:
     return refusal(*chosen.front(), static_cast<unsigned>(chosen.size()), chosen.size());
   }
 
-  /// What positions do to cached rows; nullopt, and the reason noted, where rows cannot be moved.
+  /// Rotations of cached rows; nullopt, with the reason recorded, if rows cannot be moved.
   static std::optional<ContextRotations> contextRotations(const Model& model,
                                                           PassContext& context) {
     auto found = findContextRotations(model.graph(), context.sites);
@@ -198,7 +200,7 @@ private:
     return std::nullopt;
   }
 
-  /// What the model was fed before, it is fed after.
+  /// Inputs of the original model remain inputs of the lowered one.
   static void addInputs(Manifest& before, Manifest& manifest) {
     for (ManifestLength& length : before.lengths) {
       auto isSame = [&](const ManifestLength& other) { return other.input == length.input; };
@@ -208,7 +210,7 @@ private:
     manifest.inputs = std::move(before.inputs);
   }
 
-  /// What restore-caches cannot tell from the model.
+  /// Records facts that restore-caches cannot derive from the model.
   static void noteOrigin(Model& model, const Manifest& manifest,
                          llvm::ArrayRef<ManifestCache> exported) {
     for (const ManifestCache& cache : exported) {
@@ -219,7 +221,7 @@ private:
     }
   }
 
-  /// Sites that a target takes one by one and not together are refused, too.
+  /// Refuses sites that a target supports separately and not together.
   static llvm::Error asRefusal(llvm::Error error) {
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
     if (diagnostic.kind != Diagnostic::Kind::Unsupported)
@@ -228,14 +230,14 @@ private:
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
-    // An empty hint is none.
+    // Without a hint the message ends here.
     return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
                        wantedName(), first.id(), first.failure->str())
         .hint(refused < wanted ? "--require any rewrites the others" : "")
         .as<RefusedError>();
   }
 
-  /// The target's name, with the size where one was given.
+  /// Name of the target, with the size if one was given.
   std::string wantedName() const {
     if (!targetText.empty())
       return targetText;
@@ -244,7 +246,7 @@ private:
                : fmt::format("{}:{}", target->name(), options.size);
   }
 
-  std::string targetText; ///< as in a pipeline text; empty for a target that was given
+  std::string targetText; ///< as in a pipeline text; empty if the target was given directly
   const Target* target;
   bool requireAll;
   LowerOptions options;

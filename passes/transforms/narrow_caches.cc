@@ -1,11 +1,12 @@
-// Rounds the rows of growing float32 caches to a type of 16 bits.
+// Rounds the rows of growing float32 caches to a 16-bit type.
 //
-//   before   present_key = Concat<2>(past_key, k)          o = ai.kvopt.Sdpa(q, present_key, …)
-//   after    present_key = Concat<2>(past_key, Cast(k))    o = ai.kvopt.Sdpa(q, Cast(present_key),
-//   …)
+//   before   present_key = Concat<2>(past_key, k)
+//            o = ai.kvopt.Sdpa(q, present_key, …)
+//   after    present_key = Concat<2>(past_key, Cast(k))
+//            o = ai.kvopt.Sdpa(q, Cast(present_key), …)
 //
-// Targets read such rows in the type of the query, without a copy. A cache that something else than
-// a join reads, or that comes out in another form, stays as it is.
+// Targets read such rows in the type of the query, without a copy. A cache that something other
+// than a join reads, or that is returned in another form, does not change.
 #include "ir/manifest/manifest.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr const char* narrowCachesName = "narrow-caches";
 
-/// Whether the cache is joined to new rows, and comes out of the main graph as it is joined.
+/// Whether the cache is joined to new rows, and the main graph returns the joined rows unchanged.
 bool isNarrowable(const SiteCache& cache) {
   const Node* writer = cache.writer;
   return cache.update == CacheUpdate::Grows && writer && writer->is("Concat") &&
@@ -49,8 +50,8 @@ public:
     if (!stored)
       return stored.takeError();
     for (const AttentionSite& site : findSites(graph)) {
-      // Keys and values of two types stay: without the rounding of one of them, which verification
-      // takes away, no operator takes both.
+      // Keys and values of two types do not change: verification removes the rounding, and without
+      // it no operator supports two types.
       if (site.failure || !site.grows() ||
           site.key->past->type().elementType() != site.value->past->type().elementType())
         continue;
@@ -64,7 +65,7 @@ public:
     restoreOrder(graph);
     graph.eraseDeadNodes();
     model.markEdited();
-    // The manifest of an earlier rewrite has other element types; a new one will be written.
+    // The manifest of an earlier rewrite has other element types; a new manifest will be written.
     if (*stored && !(*stored)->ownsCaches())
       model.removeMetadata(manifestKey);
     return inferShapes(graph);
@@ -83,7 +84,7 @@ private:
     Value& present = writer.result();
     for (Use& use : llvm::make_early_inc_range(present.uses()))
       use.user().setOperand(use.operandIndex(), use.user().is("Shape") ? &joined : &read);
-    present.replaceAllUsesWith(joined); // the output
+    present.replaceAllUsesWith(joined); // the result that is the output
     context.history.addRounding(cache.past->name(), ElementType::Float);
   }
 

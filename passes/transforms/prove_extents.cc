@@ -1,9 +1,9 @@
-// Proves that a decoder whose extents became symbols computes for any number of batch rows, tokens
-// and earlier tokens what it computed for those it was exported with, one after the other.
+// Proves that a decoder whose extents became symbols computes the same for any number of batch
+// rows, tokens and earlier tokens as the exported decoder does for its fixed numbers, step by step.
 //
-// Batch rows must not depend on each other. Outside of attention everything must be a function of
-// single tokens and of their positions, which the caches' rows tell or the caller does. Attention
-// must be causal; of an export for one token, which sees all keys, it becomes so:
+// Batch rows must be independent. Everything outside attention must be a function of single tokens
+// and of their positions, which the number of cache rows or the caller determines. Attention must
+// be causal. In an export for one token, which sees all keys, it becomes causal:
 //
 //   before   o[B, H, 1, D] = ai.kvopt.Sdpa(q, present_key, present_value, padding)
 //   after    o[B, H, S, D] = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value, padding)
@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* proveExtentsName = "prove-extents";
 
-/// What values are computed from, masks among tokens aside.
+/// Inputs from which values are computed, ignoring masks among tokens.
 struct Sources {
   llvm::DenseSet<const Value*> inputs;
   llvm::DenseSet<const Value*> seen;
@@ -87,14 +87,14 @@ private:
     return unsupported("{}", failure.str()).as<RefusedError>();
   }
 
-  /// Queries see their own token and those before it.
+  /// Makes queries see their own token and earlier ones.
   llvm::Error seeEarlierTokens(const AttentionSite& site) {
     Node& node = *site.node;
     if (!node.operand(0)->type().dim(2).isKnownEqual(freed.symbols.tokens))
       return refused(&node, fmt::format("it has {} queries", node.operand(0)->type().dim(2).str()));
     if (node.operand(3) && isToldByCaller(*node.operand(3)))
       return llvm::Error::success();
-    // A condition on a key's place may be what is left of a causal mask or of a window.
+    // A condition on a key's position may be the remainder of a causal mask or of a window.
     const bool isTold = everyPadding(site, [](const MaskFacts::Padding& padding) {
       return padding.isOfElements && !padding.dependsOn.empty();
     });
@@ -119,8 +119,8 @@ private:
     return site.mask && llvm::all_of(site.mask->padding, holds);
   }
 
-  /// Whether an input says for each token which keys it sees, and nothing else in the mask depends
-  /// on the place of a key.
+  /// Whether an input defines the visible keys of each token, and nothing else in the mask depends
+  /// on the position of a key.
   bool isToldByCaller(const Value& mask) const {
     bool isTold = false;
     llvm::SmallVector<const Value*, 16> pending(1, &mask);
@@ -151,8 +151,8 @@ private:
            type.dim(-1).isKnownEqual(freed.symbols.keys());
   }
 
-  /// An export of one token may have taken its position for a number like any other. Only where
-  /// something says it, an input or the rows of the caches, is it known not to have been.
+  /// An export for one token may contain its position as a constant. Only if an input or the number
+  /// of cache rows determines the position is that excluded.
   llvm::Error checkPlaces(const TokenFunctions& functions) {
     Sources sources;
     for (const Value* output : graph.outputs())
@@ -182,11 +182,11 @@ private:
     return llvm::Error::success();
   }
 
-  /// Rows and elements of tables, of which token ids and positions pick from one each.
+  /// Rows and elements of tables from which token ids and positions select one entry each.
   using Tables = std::set<std::pair<int64_t, int64_t>>;
 
-  /// Whether an input is turned to angles. Notes the tables with an entry for every position of the
-  /// export that it picks from; embedded tokens come from one that is not here.
+  /// Whether an input becomes angles. Records the tables with an entry for every position of the
+  /// export from which it selects; embedded tokens come from a table that is not in this graph.
   bool notePlaces(const Value& input, Tables& tables) const {
     if (isFloatingPoint(input.type().elementType())) {
       tables.insert({0, 0});

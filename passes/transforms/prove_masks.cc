@@ -1,15 +1,15 @@
-// Moves what masks are proved to mean from operands of ai.kvopt::Sdpa to its attributes.
+// Moves the proved meaning of masks from operands of ai.kvopt::Sdpa to its attributes.
 //
 //   before   Sdpa(q, k, v, Where(And(j <= i + P, pad), 0, -inf))
 //   after    Sdpa<causal = 1>(q, k, v, pad)
 //
-// Where keys and values were appended at lengths that differ by batch row, P is the row's length,
-// and attention gets it as its operand.
+// If keys and values were appended at a length per batch row, P is the row's length, and attention
+// gets it as an operand.
 //
-// Facts are noted in the node's metadata, also where the operand stays.
+// The node's metadata records the facts, also if the operand remains.
 //
-// prove-masks{padding=none} takes for granted that no batch row is padded: padding that is what an
-// input shows, element by element, then hides nothing. The context names these inputs.
+// prove-masks{padding=none} assumes that no batch row is padded: padding that an input defines,
+// element by element, then hides nothing. The context names these inputs.
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/pass.h"
 #include "passes/transforms/configured_passes.h"
@@ -41,15 +41,15 @@ void note(Node& node, const std::string& text) {
 }
 
 /// Whether attributes and the remaining operand give every row the same probabilities. A hidden key
-/// has none where it gets -inf or false. A finite number of at most `hidingThreshold` gives it none
-/// either, as long as the row sees a key: exp of a difference below -104 is 0 in f32, and scores
-/// would have to differ by thousands to make up for the number. A row that sees no key, though,
-/// averages over all of them, hidden or not, and must go on doing so, unless `hiddenRowsUndefined`:
-/// where a mask is causal but for padding, such a row is one of padding.
+/// has none if it gets -inf or false. A finite number of at most `hidingThreshold` has the same
+/// effect if the row sees a key: exp of a difference below -104 is 0 in f32, and scores would have
+/// to differ by thousands to outweigh the number. A row that sees no key, however, averages over
+/// all keys, hidden or not, and must continue to do so, unless `hiddenRowsUndefined` is set: if a
+/// mask is causal except for padding, such a row is padding.
 bool keepsEveryRow(const MaskFacts& facts) { return facts.isExact || facts.everyRowSeesAKey; }
 
-/// Whether a causal mask hides nothing else where no batch row is padded. Every row then sees the
-/// key of its own token.
+/// Whether a causal mask hides nothing else if no batch row is padded. Every row then sees the key
+/// of its own token.
 bool isOnlyPadded(const MaskFacts& facts) {
   return facts.causal == Proof::Proved && facts.remaining == MaskFacts::Remaining::Padding &&
          llvm::all_of(facts.padding, [](const MaskFacts::Padding& padding) {
@@ -79,8 +79,8 @@ public:
   }
 
 private:
-  /// The lengths behind which the rows of keys and of values were appended, if attention does not
-  /// know them.
+  /// Lengths after which the rows of keys and of values were appended, if attention does not have
+  /// them as an operand.
   static Value* appendedLengths(const Node& node) {
     Value* lengths[2] = {};
     for (unsigned i : {0u, 1u}) {
@@ -91,14 +91,14 @@ private:
     return lengths[0] == lengths[1] && !node.operand(5) ? lengths[0] : nullptr;
   }
 
-  /// Whether the node's operand was replaced.
+  /// Returns whether the node's operand was replaced.
   bool prove(Node& node, MaskAnalysis& analysis, PassContext& context) const {
     MaskAnalysis::Question question = maskQuestion(node);
     Value* lengths = question.mask ? appendedLengths(node) : nullptr;
     MaskFacts facts;
     if (lengths) {
-      // A causal mask hides what lies behind the new rows of each batch row, which attention that
-      // knows the lengths does not read.
+      // A causal mask hides the rows after the new rows of each batch row, which attention with
+      // lengths does not read.
       question = maskQuestion(node, *lengths);
       facts = analysis.facts(question);
       if (facts.causal != Proof::Proved || !facts.isExact ||

@@ -1,4 +1,4 @@
-// Attention in any spelling becomes ai.kvopt::Sdpa.
+// Replaces attention in any spelling by ai.kvopt::Sdpa.
 #include "passes/pass.h"
 
 namespace kvopt::transforms {

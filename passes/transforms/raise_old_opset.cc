@@ -1,8 +1,8 @@
-// Brings models of old opsets to the oldest one that every target writes, 13.
+// Converts models of old opsets to 13, the oldest opset that targets write.
 //
-// Recognition then finds one form of each operator, and what rules write exists. A model with an
-// operator that cannot be taken over (passes/opset/op_history.h) stays as it is: the targets say
-// which one it is.
+// Recognition then finds one form of each operator, and the operators that rules write exist. A
+// model with an operator that cannot be converted (passes/opset/op_history.h) does not change: the
+// targets name the operator.
 #include "ir/shapes/shape_inference.h"
 #include "passes/opset/opset_conversion.h"
 #include "passes/pass.h"
@@ -21,7 +21,7 @@ public:
   llvm::Error run(Model& model, PassContext& context) override {
     if (model.graph().opsetVersion() >= oldestTargetOpset)
       return llvm::Error::success();
-    // Adapters read types.
+    // Adapters need types.
     if (llvm::Error error = inferShapes(model.graph()))
       return error;
     if (!opsetObstacle(model, oldestTargetOpset))

@@ -1,6 +1,5 @@
-// Reads the attention of a graph as it was exported, before any operator is rewritten, by
-// evaluating it at small sizes: which elements of caches each query row reads, and which keys it
-// does not see.
+// Reads the attention of an exported graph, before any operator is rewritten, by evaluation at
+// small sizes: the cache elements that each query row reads, and the keys that are hidden from it.
 #include "passes/analysis/evaluation/attention_reading.h"
 #include "passes/pass.h"
 

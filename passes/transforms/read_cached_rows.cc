@@ -1,10 +1,10 @@
-// Takes attention over shared buffers and pools to attention over caches that grow, for analyses of
-// the rows alone: masks are left out, and the model no longer computes what it did.
+// Replaces attention over shared buffers and pools by attention over growing caches, for analyses
+// of the rows alone: masks are left out, so the results of the model change.
 //
 //   before   o, present_key, present_value =
 //                com.microsoft.GroupQueryAttention(q, k, v, past_key, past_value, seqlens_k, total)
-//   after    present_key = Concat<2>(past_key, heads(k))   present_value = Concat<2>(past_value,
-//   heads(v))
+//   after    present_key = Concat<2>(past_key, heads(k))
+//            present_value = Concat<2>(past_value, heads(v))
 //            o = rows(ai.kvopt.Sdpa<causal = 1>(heads(q), present_key, present_value))
 //
 //   before   present_key = TensorScatter(past_key, k, write_indices)   …value likewise
@@ -12,8 +12,8 @@
 //   after    present_key = Concat<2>(past_key, k)                      …value likewise
 //            o = Attention<is_causal = 1>(q, present_key, present_value)
 //
-// PagedAttention becomes the same as GroupQueryAttention, over rows of one batch row each instead
-// of packed ones. The manifest says which inputs are caches and which count tokens.
+// PagedAttention is treated like GroupQueryAttention, with each batch row's own rows instead of
+// packed ones. The manifest names the inputs that are caches and those that count tokens.
 #include "ir/cache_layout.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/ops/kvopt/cache_operator.h"
@@ -42,7 +42,7 @@ public:
       : model(read), graph(read.graph()), manifest(stored), journal(editJournal) {}
 
   llvm::Error run() {
-    // The definition of Sdpa is found only where its domain is imported.
+    // The definition of Sdpa is found only if its domain is imported.
     model.opsets.try_emplace(kvoptDomain, 1);
     if (manifest.sharesBuffers())
       growCaches();
@@ -86,7 +86,7 @@ private:
     return fixed ? Dim::fixed(*fixed) : Dim::symbol(std::get<std::string>(extent));
   }
 
-  /// Every cache with rows gets the extent of the earlier rows along its sequence.
+  /// Gives every cache with rows the number of earlier rows as the extent of its sequence axis.
   void growCaches() {
     const std::string* before = model.findMetadata(pastExtentKey);
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
@@ -116,8 +116,8 @@ private:
            });
   }
 
-  /// The number of new tokens, int64 [1], from token ids [B,S] or their embeddings [B,S,W]; null
-  /// where no input holds them.
+  /// Number of new tokens, int64 [1], from token ids [B,S] or their embeddings [B,S,W]; null if no
+  /// input has them.
   Value* newTokens(AttentionBuilder& build) {
     for (const auto& input : graph.inputs())
       if (holdsTokens(*input) && input->type().hasRank() && input->type().rank() >= 2)
@@ -126,7 +126,8 @@ private:
     return nullptr;
   }
 
-  /// What an input is fed, int64 [1]; null where that is no number of tokens, or not known.
+  /// The value that an input is fed, int64 [1]; null if it is not a number of tokens, or is
+  /// unknown.
   Value* fedLength(LengthFeed feed, AttentionBuilder& build) {
     if (isFlag(feed) || feed == LengthFeed::BlockTable)
       return nullptr;
@@ -144,7 +145,8 @@ private:
     return isLast ? &build.node("Sub", {total, ints({1})}, {}, "last_position") : &total;
   }
 
-  /// Inputs that count tokens become what they are fed, as one number for all batch rows.
+  /// Replaces inputs that count tokens by the values that they are fed, one number for all batch
+  /// rows.
   void replaceLengths() {
     if (!firstPast)
       return;
@@ -160,10 +162,10 @@ private:
     restoreOrder(graph);
   }
 
-  /// Past and new rows joined, in the place of the present.
+  /// Joins past and new rows in place of the present.
   Value& joined(Value& past, Value& fresh, int64_t axis, Value& present, AttentionBuilder& build) {
     Value& rows = build.concat(past, fresh, axis);
-    // What is declared of a present says the capacity.
+    // The declared type of a present has the capacity.
     present.setType(rows.type());
     return rows;
   }
@@ -177,8 +179,8 @@ private:
     return {node.intAttr("num_heads", 0), node.intAttr("kv_num_heads", 0)};
   }
 
-  /// `rows` are [B,S,columns] of queries, keys and values; caches have their rows along `axis` 2,
-  /// [B,G,C,D], or 1, [B,C,G,D].
+  /// `rows` are queries, keys and values [B,S,columns]; caches have their rows along `axis`: 2 for
+  /// [B,G,C,D], 1 for [B,C,G,D].
   llvm::Error readRows(Node& node, llvm::ArrayRef<Value*> rows, int64_t axis, Value& result) {
     const HeadCounts heads = headsOf(node);
     if (heads.query < 1 || heads.cache < 1 || node.results().size() < 3 || !node.operand(3) ||
@@ -214,7 +216,7 @@ private:
     return readRows(node, {node.operand(0), node.operand(1), node.operand(2)}, 2, node.result(0));
   }
 
-  /// The rows [B,S,columns] that were packed; null for others.
+  /// The rows [B,S,columns] before packing; null for other values.
   static Value* unpacked(const Value* packed) {
     const Node* node = packed ? packed->producer() : nullptr;
     Value* rows = node && node->is("Reshape") ? node->operand(0) : nullptr;
@@ -242,7 +244,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// New rows [B,G,S,D] behind those of a cache with an axis for its heads.
+  /// New rows [B,G,S,D], appended to those of a cache with an axis for its heads.
   Value* appended(Value& past, Value& fresh, int64_t axis, Value& present, Rewriter& rewriter) {
     const auto layout = CacheLayout::bySequenceAxis(past.type().rank(), axis);
     if (!layout || layout->hasFoldedHeads())
@@ -278,7 +280,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The joined rows that were transposed, or not.
+  /// The joined rows before a Transpose, if there is one.
   static Value* wholeOf(Value& rows) {
     return rows.producer()->is("Transpose") ? rows.producer()->operand(0) : &rows;
   }
@@ -291,7 +293,7 @@ private:
     node.setAttribute("is_causal", Attribute::ofInt(0));
   }
 
-  /// Of attention over rows that another layer has appended.
+  /// Removes the lengths from attention over rows that another layer has appended.
   static void dropLengths(Node& node) {
     llvm::SmallVector<Value*, 5> operands{node.operand(0), node.operand(1), node.operand(2)};
     if (Value* sinks = node.operand(4))

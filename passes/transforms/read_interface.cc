@@ -1,4 +1,4 @@
-// What reads each input, before anything is rewritten.
+// Reads the roles of all inputs before anything is rewritten.
 #include "passes/analysis/interface/interface_facts.h"
 #include "passes/pass.h"
 
@@ -12,7 +12,7 @@ namespace {
 class ReadInterface final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    // Operators of a model that was rewritten before say less than what its manifest keeps.
+    // The manifest of a model that was rewritten before knows more than its operators.
     auto stored = manifestOf(model);
     if (!stored)
       return stored.takeError();

@@ -1,4 +1,4 @@
-// One symbol for extents that are equal, and a symbol for those that have no name.
+// Gives equal extents one symbol, and unnamed extents a symbol.
 //
 //   before   (int64[batch, total] attention_mask, float[batch, 2, past, 16] past_key, …)
 //            masked = Add(scores[batch, 4, tokens, past + tokens], mask[batch, 1, tokens, total])
@@ -7,8 +7,9 @@
 // A symbol that a Reshape divides by a number is a multiple of it.
 //
 // An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
-// would also take 1: that no caller relies on this is an assumption, which is noted. So is what the
-// interface of a decoder says of inputs whose extents have names of their own.
+// would also accept 1; the pass records the assumption that no caller relies on this. It also
+// records assumptions based on the interface of a decoder whose inputs have differently named
+// extents.
 #include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
@@ -54,7 +55,7 @@ public:
 private:
   static constexpr unsigned mostRounds = 8;
 
-  /// `input_ids_dim_1` for the second extent of input_ids.
+  /// Names extents: `input_ids_dim_1` for the second extent of input_ids.
   static bool nameExtents(Graph& graph) {
     llvm::StringSet<> taken = extents::inputSymbols(graph);
     bool any = false;
@@ -73,8 +74,8 @@ private:
     return any;
   }
 
-  /// Symbols that a Reshape fails for unless they are multiples of a number become the multiple of
-  /// a new symbol: ids [4*t, tokens] of four codebooks, which are reshaped to [-1, 4, tokens].
+  /// Replaces symbols that must be multiples of a number for a Reshape to succeed by multiples of
+  /// new symbols: ids [4*t, tokens] of four codebooks, which are reshaped to [-1, 4, tokens].
   bool divide(Graph& graph) {
     solved.clear();
     for (const Node& node : graph.nodes()) {
@@ -102,8 +103,8 @@ private:
     return !solved.empty();
   }
 
-  /// Makes the symbol the smallest multiple with which `count` is one of `known`, by a divisor of
-  /// `number`; false where none is.
+  /// Replaces the symbol by the smallest multiple, of a divisor of `number`, with which `known`
+  /// divides `count`; false if there is none.
   bool divideBySmallest(const std::string& symbol, int64_t number, const Dim& count,
                         const Dim& known) {
     constexpr int64_t mostParts = 4096;
@@ -113,7 +114,7 @@ private:
       const std::string name = fmt::format("{}_by_{}", symbol, parts);
       llvm::StringMap<Dim> multiple;
       multiple[symbol] = Dim::fixed(parts) * Dim::symbol(name);
-      // Where another symbol is left in the quotient, that one may be the multiple.
+      // If the quotient contains another symbol, that one may be the multiple.
       const auto quotient = substituted(count, multiple).dividedBy(known);
       const auto rest = quotient ? quotient->dividedBy(Dim::symbol(name)) : std::nullopt;
       if (!rest || !rest->value())
@@ -125,8 +126,8 @@ private:
     return false;
   }
 
-  /// Takes slices of constant tables to end within them, where what reads the rows has as many:
-  /// `table[past : past + tokens]` has a row for each token.
+  /// Assumes that slices of constant tables end within them if the reader of the rows has the same
+  /// number: `table[past : past + tokens]` has a row for each token.
   static bool assumeWithin(Graph& graph, PassContext& context) {
     bool any = false;
     for (Node& node : graph.nodes()) {
@@ -146,8 +147,8 @@ private:
     return any;
   }
 
-  /// The only start and end of a Slice that are not constants; nullopt where there is not one pair,
-  /// or they are not known to be in order.
+  /// The only start and end of a Slice that are not constants; nullopt unless there is exactly one
+  /// pair that is known to be in order.
   static std::optional<std::pair<Dim, Dim>> computedRange(const Node& node) {
     const auto starts = node.operand(1)->knownIntegers();
     const auto ends = node.operand(2)->knownIntegers();
@@ -164,7 +165,7 @@ private:
     return range;
   }
 
-  /// Whether a Slice reads some of the rows of a table of numbers.
+  /// Whether a Slice selects rows of a numeric table.
   static bool isTableRows(const Node& node) {
     const Value* table = node.operand(0);
     const TensorType& rows = node.result().type();
@@ -176,7 +177,7 @@ private:
            llvm::count_if(rows.shape(), [](const Dim& extent) { return extent.isUnknown(); }) == 1;
   }
 
-  /// Whether an operator broadcasts the rows, moved or not, to as many.
+  /// Whether an operator broadcasts the rows, moved or not, with the same number of rows.
   static bool meetsRows(const Value& value, const Dim& rows, unsigned depth = 0) {
     constexpr unsigned mostOperators = 8;
     return depth < mostOperators && llvm::any_of(value.uses(), [&](const Use& use) {
@@ -195,7 +196,7 @@ private:
            });
   }
 
-  /// Symbols of earlier inputs are kept.
+  /// Orders symbols so that those of earlier inputs are kept.
   void orderSymbols(const Graph& graph) {
     order.clear();
     for (const std::unique_ptr<Value>& input : graph.inputs())
@@ -204,10 +205,10 @@ private:
           order.try_emplace(symbol, order.size());
   }
 
-  /// Replaces symbols by what equations say of them; false when they say nothing. The strict
-  /// equations come first: what follows from them needs no assumption.
+  /// Replaces symbols according to the equations; false if there is nothing to replace. Strict
+  /// equations come first, because their consequences need no assumption.
   bool relate(Graph& graph, PassContext& context) {
-    // Where operators say nothing more the interface may.
+    // The interface is used only if operators yield nothing more.
     return relate(graph, extentEquations(graph), context) ||
            relate(graph, interfaceEquations(graph, ofOneInput), context);
   }
@@ -241,13 +242,13 @@ private:
     solved[found->symbol] = found->value;
   }
 
-  /// Once, however often the pass runs.
+  /// Records an assumption once, even if the pass runs several times.
   static void note(PassContext& context, std::string text) {
     if (!llvm::is_contained(context.assumptions, text))
       context.assumptions.push_back(std::move(text));
   }
 
-  /// Extents of inputs are what callers choose; others follow from them.
+  /// Whether the extents belong to inputs: callers choose those, and others follow from them.
   bool isOfInputs(const ExtentEquation& equation) const {
     return llvm::all_of((equation.left - equation.right).symbols(),
                         [&](const std::string& symbol) { return order.count(symbol) != 0; });
@@ -263,7 +264,7 @@ private:
 
   void substituteIn(Graph& graph) const {
     auto isOpen = [](const Dim& extent) { return !extent.isUnknown() && !extent.value(); };
-    // Values share a few extents.
+    // Few extents occur in many values.
     llvm::SmallVector<std::pair<Dim, Dim>, 16> known;
     auto replaced = [&](const Dim& extent) {
       constexpr size_t mostKnown = 16;

@@ -1,11 +1,12 @@
-// Writes keys, values and presents of attention that was not recognized anew, from what they are
-// found to be by evaluation: rows of a cache joined with new ones, moved and repeated.
+// Rewrites keys, values and presents of unrecognized attention based on evaluation: as rows of a
+// cache joined with new ones, moved and repeated.
 //
 //   before   k = any subgraph of gathers, selections, reshapes, products with ones and zeros, …
 //   after    k = Reshape(Expand(Transpose(Concat<axis>(past, Transpose(Reshape(rows))))))
 //
-// Rules then recognize it. Evaluations at steps of several sizes agree on the form, and so do those
-// at other sizes with what is written; where they do not, the graph stays as it is.
+// Rules then recognize the attention. Evaluations at steps of several sizes must agree on the form,
+// and evaluations at other sizes must agree with the rewritten value; otherwise the graph does not
+// change.
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
@@ -56,7 +57,7 @@ void addOperands(const AttentionSite& site, std::vector<ReadOperand>& operands) 
   }
 }
 
-/// A softmax between two products that is still spelled out.
+/// A softmax between two products that is still decomposed.
 struct SpelledSoftmax {
   Node* node;
   AttentionOperands products;
@@ -98,7 +99,7 @@ bool isOpen(const AttentionSite& site, StepEvaluations& evaluations) {
   });
 }
 
-/// Open sites, and softmaxes that are none.
+/// Number of open sites, and of softmaxes that are not sites.
 size_t countOpen(Graph& graph, const SiteList& sites, const InterfaceFacts& facts) {
   StepEvaluations evaluations(graph, facts);
   size_t count = static_cast<size_t>(
@@ -119,7 +120,7 @@ public:
     const size_t open = mayRecognize ? countOpen(model.graph(), sites, context.interface) : 0;
     if (open == 0)
       return llvm::Error::success();
-    // What does not help is not written: it is tried on a copy.
+    // Rewrites are first tried on a copy; those that do not help are discarded.
     auto copy = copySharingConstants(model);
     if (!copy)
       return copy.takeError();
@@ -138,7 +139,7 @@ public:
       return changes.takeError();
     if (!*changes)
       return llvm::Error::success();
-    // Parts of one cache are told apart later.
+    // Parts of one cache are separated later.
     if (hasParts)
       if (llvm::Error error = cutCaches(**copy, trial))
         return error;
@@ -151,8 +152,8 @@ public:
   }
 
 private:
-  /// Whether a value is what was written for it. What was found on the copy holds for the model,
-  /// whose values have the same names.
+  /// Whether a value equals its replacement. Results for the copy hold for the model, whose values
+  /// have the same names.
   bool isEqual(const Value& before, const Value& after, const RespelledRows* rows,
                StepEvaluations& evaluations) {
     if (!isTrial && equalValues.contains(before.name()))
@@ -160,7 +161,7 @@ private:
     const Value* past = rows ? rows->past : nullptr;
     const AffineArgument argument =
         affineArgument(before, {past, rows ? rows->fresh : nullptr}, evaluations);
-    // What may be something else at sizes that are not tried is no reason to write anything.
+    // Values that may differ at untried sizes do not justify a rewrite.
     if (argument.maySwitch)
       return false;
     const bool listsPlaces = rows && rows->place && rows->place->kind != WritePlace::Kind::First;
@@ -179,7 +180,7 @@ private:
     return isSame;
   }
 
-  /// Whether anything was written.
+  /// Returns whether anything was rewritten.
   llvm::Expected<bool> respell(Model& model, PassContext& context) {
     auto ofProducts = respellProducts(model, context);
     if (!ofProducts)
@@ -222,7 +223,7 @@ private:
       addOperands(softmax, operands);
     if (operands.empty())
       return false;
-    // Outputs first: what they are made of is what attention should read.
+    // Outputs first: attention should read the values that they consist of.
     llvm::SetVector<Value*> values;
     for (Value* output : graph.outputs())
       if (output->producer() && output->type().hasRank() && output->type().rank() >= 3)
@@ -248,7 +249,7 @@ private:
     return write(model, context, found, stated);
   }
 
-  /// Values that hold a part of a cache whose output was found.
+  /// Adds values that hold a part of a cache whose output was found.
   void addParts(llvm::ArrayRef<Value*> values, StepEvaluations& evaluations,
                 llvm::SmallVectorImpl<std::pair<Value*, RespelledRows>>& found) {
     const size_t outputs = found.size();
@@ -282,7 +283,7 @@ private:
     return replaceEqual(model, context, rewriter, written, found, stated);
   }
 
-  /// Replaces what is equal to what was written for it, and runs the rules once more. Whether
+  /// Replaces values that equal their replacement, and runs the rules once more. Returns whether
   /// anything was replaced.
   llvm::Expected<bool> replaceEqual(Model& model, PassContext& context, Rewriter& rewriter,
                                     llvm::SmallVector<Rewriter::Replacement, 8>& written,
@@ -313,7 +314,7 @@ private:
     return replaced != 0;
   }
 
-  /// Values on the way to outputs that hold the same rows as one of the caches that were written.
+  /// Adds values on the way to outputs that hold the same rows as a rewritten cache.
   static void addJoinedElsewhere(llvm::ArrayRef<RowWriter::Joined> joined,
                                  StepEvaluations& evaluations,
                                  llvm::SmallVector<Rewriter::Replacement, 8>& written) {
@@ -359,9 +360,9 @@ private:
   }
 
   bool isTrial = false;
-  bool hasParts = false; ///< keys or values are a part of a cache that was found
+  bool hasParts = false; ///< whether keys or values are a part of a cache that was found
   llvm::StringSet<> equalValues;
-  std::set<std::string> assumed; ///< sentences about what was found equal
+  std::set<std::string> assumed; ///< sentences about values found to be equal
 };
 
 } // namespace

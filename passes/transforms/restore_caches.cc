@@ -1,14 +1,14 @@
-// Takes kvopt's own in-place operators back to caches that grow, so that a model which was
-// rewritten can be rewritten for another target.
+// Converts kvopt's own in-place operators back to growing caches, so that a rewritten model can be
+// rewritten for another target.
 //
 //   before   o, present_key, present_value =
 //                ai.kvopt.InPlaceKvSdpa(q, k, v, past_key, past_value, past_length, mask)
 //   after    present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
 //            o = ai.kvopt.Sdpa(q, present_key, present_value, mask)
 //
-// The manifest that the model carries says which inputs are caches and which count tokens. Where
-// lengths are computed in the graph, batch rows may have lengths of their own, and rows are
-// appended by ai.kvopt.AppendRows.
+// The manifest in the model names the inputs that are caches and those that count tokens. If the
+// graph computes lengths, batch rows may have different lengths, and ai.kvopt.AppendRows appends
+// rows.
 #include "ir/cache_layout.h"
 #include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
@@ -80,7 +80,7 @@ public:
   }
 
 private:
-  /// The operator over one buffer of numbers for each cache that the node is.
+  /// The node's operator, if it has one buffer of numbers for each cache.
   static std::optional<CacheOperator> bufferOperator(const Node& node) {
     const auto op = CacheOperator::of(node);
     return op && op->place == CachePlace::Buffer && !op->hasCodes() ? op : std::nullopt;
@@ -92,7 +92,7 @@ private:
         .as<RefusedError>();
   }
 
-  /// The input that says how many rows a cache has.
+  /// Finds the input with the number of rows in a cache.
   llvm::Error findLength() {
     for (const ManifestLength& input : manifest.lengths) {
       if (input.feed == LengthFeed::HasPast || input.feed == LengthFeed::NoPast)
@@ -108,8 +108,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// The result that is the present of the past that the use reads as a GroupQueryAttention's;
-  /// null for any other use. That operator is the same over a buffer and over a cache that grows.
+  /// The present that belongs to the past that the use reads as an operand of GroupQueryAttention;
+  /// null for any other use. That operator is the same for a buffer and for a growing cache.
   static Value* groupedPresent(const Use& use) {
     constexpr unsigned pastKey = 3, presentKey = 1;
     Node& node = use.user();
@@ -120,26 +120,27 @@ private:
     return &node.result(presentKey + side);
   }
 
-  /// As the cache of an operator whose rows lie along that axis.
+  /// Whether the use reads the cache of an operator whose rows are along that axis.
   bool readsPast(const Use& use, int64_t axis) const {
     const Node& node = use.user();
     if (groupedPresent(use))
       return axis == 2 && &node.graph() == &graph;
     const auto op = bufferOperator(node);
     if (!op || &node.graph() != &graph)
-      return false; // or in a branch
+      return false; // or a node in a branch
     for (unsigned side = 0; side < op->sides(); ++side)
       if (use.operandIndex() == op->past(side))
         return node.intAttr(CacheOperator::axisName(side), 2) == axis;
     return false;
   }
 
-  /// Caches without a fixed extent; every one of the manifest is read by in-place operators only.
+  /// Removes the fixed extents of caches. In-place operators must be the only readers of every
+  /// cache in the manifest.
   llvm::Error growInputs() {
     const std::string* before = model.findMetadata(pastExtentKey);
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
     for (const ManifestCache& cache : manifest.caches) {
-      // Caches of fixed extents are as they were: only where they lie was said.
+      // Only the storage of caches with fixed extents had changed.
       keepsExtents |= cache.oneBuffer && cache.update != CacheUpdate::Grows;
       if (!cache.oneBuffer || cache.update != CacheUpdate::Grows)
         continue;
@@ -155,7 +156,7 @@ private:
       shape[static_cast<size_t>(cache.sequenceAxis)] = earlier;
       grown.insert(past);
       past->setType(TensorType(past->type().elementType(), shape));
-      // What is declared of a present says the capacity.
+      // The declared type of a present has the capacity.
       shape[static_cast<size_t>(cache.sequenceAxis)] = Dim::unknown();
       for (const Use& use : past->uses())
         if (Value* present = groupedPresent(use))
@@ -246,7 +247,7 @@ private:
     parts.window = node.intAttr("window", 0);
     parts.softcap = node.floatAttr("softcap", 0.0f);
     replacements.front().after = &build.sdpa(parts, {&node});
-    // What is declared of a present says the capacity.
+    // The declared type of a present has the capacity.
     for (const Rewriter::Replacement& replacement : llvm::drop_begin(replacements))
       replacement.before->setType(replacement.after->type());
     if (std::optional<MatchFailure> failure = rewriter.replace(replacements))
@@ -309,10 +310,10 @@ private:
   Graph& graph;
   const Manifest& manifest;
   Journal& journal;
-  Value* length = nullptr; ///< the input
-  Value* rows = nullptr;   ///< what it becomes
+  Value* length = nullptr; ///< the input with the length
+  Value* rows = nullptr;   ///< replaces the input
   llvm::DenseSet<const Value*> grown;
-  bool keepsExtents = false; ///< some caches were never changed
+  bool keepsExtents = false; ///< whether some caches were never changed
   Value* firstPast = nullptr;
   int64_t firstAxis = 0;
 };

@@ -1,12 +1,11 @@
-// One branch takes the place of each If of the main graph whose condition is known: a decoder that
-// is two in one becomes one of the two.
+// Replaces each If of the main graph whose condition is known by the branch that it takes: a
+// decoder that combines two models becomes one of them.
 //
 //   specialise-branch                                  conditions that are constants
 //   specialise-branch{input=use_cache_branch value=1}  and those that this bool input decides
 //   specialise-branch{past=1}                          and those that decide whether a past is
-//   read,
-//                                                      by the sites that were found: it always is,
-//                                                      and the input stays
+//                                                      read, by the sites that were found: it
+//                                                      always is, and the input remains
 #include "ir/attribute_list.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/branch_caches.h"
@@ -26,7 +25,7 @@ using namespace pattern;
 
 namespace {
 
-/// Copies a branch's nodes in front of the If and lets them give its results.
+/// Copies a branch's nodes before the If, and replaces the results of the If.
 class Splicer {
 public:
   Splicer(Graph& mainGraph, Node& replacedIf) : graph(mainGraph), choice(replacedIf) {}
@@ -77,7 +76,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Values get the names they had in the branch, but for those that are outputs now.
+  /// Restores the values' names in the branch, except for those that are outputs now.
   void restoreNames() {
     for (const Named& named : names)
       if (named.value->name() == named.given && !named.original.empty() &&
@@ -133,20 +132,21 @@ public:
       context.count("specialise-branch", "branches");
     }
     graph.eraseDeadNodes();
-    // Programs may go on feeding what they fed.
+    // Programs may continue to feed the input.
     if (input && input->isUnused() && !withPast)
       graph.removeInput(*input);
     return inferShapes(graph);
   }
 
 private:
-  /// The input that decides whether pasts are read, from now on as if they were; null without one.
+  /// Finds the input that selects whether pasts are read, and fixes it to the value with a past;
+  /// null if there is none.
   Value* takeFlag(PassContext& context) {
     std::optional<PastFlag> flag;
     for (const AttentionSite& site : context.sites)
       if (site.pastFlag)
         flag = site.pastFlag;
-    context.sites.clear(); // they stand in what is moved
+    context.sites.clear(); // they refer to nodes that are moved
     if (!flag)
       return nullptr;
     value = flag->withPast;

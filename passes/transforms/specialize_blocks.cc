@@ -1,4 +1,4 @@
-// A variant of a model whose caches are blocks of fixed extents: the one with `past` of them.
+// Creates the variant of a model with caches in blocks of fixed extents that has `past` blocks.
 //
 //   before   joined = Concat(past_block_0, past_block_1, past_block_tail, new)   past_rows = 40
 //   after    joined = Concat(past_block_0, new)                                  past_rows = 16

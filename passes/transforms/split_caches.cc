@@ -1,4 +1,4 @@
-// split-caches: cuts a cache that holds several in one (see cut_caches.cc).
+// split-caches: cuts a cache that holds several into one for each (see cut_caches.cc).
 #include "passes/transforms/cut_caches.h"
 
 namespace kvopt::transforms {

@@ -1,4 +1,4 @@
-// Sdpa reads grouped keys and values without their broadcast.
+// Makes Sdpa read grouped keys and values without their broadcast.
 #include "passes/pass.h"
 
 namespace kvopt::transforms {

@@ -1,5 +1,4 @@
-// Keeps caches in the type that their inputs and outputs have, where attention computes in a
-// narrower one.
+// Keeps caches in the type of their inputs and outputs if attention computes in a narrower type.
 //
 //   before   all = Concat(Cast<float16>(past), new)      present = Cast<float>(all)
 //            o = ai.kvopt.Sdpa(q, keys(all), …)
@@ -7,9 +6,8 @@
 //            o = Cast<float16>(ai.kvopt.Sdpa(Cast<float>(q), keys(present), …))
 //
 // Converters to float16 that keep the types of inputs and outputs write the first form, in which
-// each step casts the whole cache twice. Rows that came out of a step before are float16 numbers,
-// and casting those changes nothing. That a caller hands in no others is an assumption of the
-// context.
+// each step casts the whole cache twice. Rows that an earlier step returned are float16 numbers, so
+// casting them changes nothing. The context records the assumption that callers pass no other rows.
 #include "ir/attribute_list.h"
 #include "ir/movement.h"
 #include "ir/op_name.h"
@@ -28,12 +26,12 @@ namespace {
 
 constexpr const char* widenCachedRowsName = "widen-cached-rows";
 
-/// A cache that is cast on its way in and on its way out.
+/// A cache that is cast after its input and before its output.
 struct CastCache {
   Value* past = nullptr;
-  Node* joined = nullptr;  ///< what puts new rows to the past, in narrow rows
-  unsigned fresh = 1;      ///< its operand that is the new rows
-  Node* present = nullptr; ///< the Cast whose result is an output
+  Node* joined = nullptr;  ///< node that joins new rows to the past, as narrow rows
+  unsigned fresh = 1;      ///< operand number of the new rows
+  Node* present = nullptr; ///< the Cast that produces the output
   ElementType wide = ElementType::Undefined;
 };
 
@@ -45,7 +43,7 @@ bool isNarrowing(const Node& node) {
   return byteWidth(node.result().type().elementType()) < byteWidth(from->type().elementType());
 }
 
-/// The operand of an operator that puts new rows to those of its first operand.
+/// Operand number of the new rows of an operator that adds them to those of its first operand.
 std::optional<unsigned> freshOperand(const Node& node) {
   if (node.is("Concat") && node.operands().size() == 2)
     return 1;
@@ -97,13 +95,13 @@ public:
   }
 
 private:
-  /// What an attention reads of rows: how they are moved, last first, and the narrow rows.
+  /// Rows that an attention reads: their movements, last first, and the narrow rows.
   struct MovedRows {
     llvm::SmallVector<Value*, 8> moves;
     Value* narrow = nullptr;
   };
 
-  /// nullopt where the rows are not those of a cache that is cast.
+  /// nullopt unless the rows are those of a cache that is cast.
   static std::optional<MovedRows> rowsOf(const Node& attention, unsigned operand) {
     MovedRows rows;
     rows.narrow = attention.operand(operand);
@@ -121,7 +119,7 @@ private:
     return std::nullopt;
   }
 
-  /// Makes an attention read the rows as the caches have them, and compute in their type.
+  /// Makes an attention read the rows in the caches' type, and compute in that type.
   void widen(Node& attention, const MovedRows& keys, const MovedRows& values) {
     const ElementType narrow = attention.result().type().elementType();
     Value* key = &wideRows(*keys.narrow);
@@ -153,7 +151,7 @@ private:
     return node.result();
   }
 
-  /// The cache's own rows in the place of narrow ones.
+  /// The cache's own rows, which replace the narrow ones.
   Value& wideRows(Value& narrow) {
     auto known = widened.find(&narrow);
     if (known != widened.end())
@@ -188,7 +186,7 @@ private:
         use.user().setOperand(0, &after);
   }
 
-  /// The value moved from other rows.
+  /// Copies a value that was moved from other rows, for the given rows.
   Value& copyOf(Value& moved, Value& rows) {
     Node& move = *moved.producer();
     Node& copy = graph.createFresh(move.op(), operandsMoving(move, rows),
@@ -214,7 +212,7 @@ public:
   llvm::Error run(Model& model, PassContext& context) override {
     const unsigned count = CacheWidener(model.graph(), context).run();
     context.count(widenCachedRowsName, "operands", count);
-    // What is known of the narrow values' elements is not copied.
+    // Known elements of the narrow values are not copied.
     return count == 0 ? llvm::Error::success() : inferShapes(model.graph());
   }
 };

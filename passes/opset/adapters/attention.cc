@@ -1,5 +1,5 @@
-// Attention: a mask with fewer columns than there are keys hides the rest since 24; before, one
-// column stood for all.
+// Attention: since 24, a mask with fewer columns than keys hides the rest; before, a single column
+// applied to all keys.
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {

@@ -1,5 +1,5 @@
-// Axes that were an attribute are an operand: Squeeze, Unsqueeze and ReduceSum since 13, the other
-// reductions since 18.
+// Axes that became an operand: Squeeze, Unsqueeze and ReduceSum since 13, the other reductions
+// since 18.
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {

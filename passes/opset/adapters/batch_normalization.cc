@@ -1,5 +1,5 @@
-// BatchNormalization: statistics of their own for every feature (spatial = 0) went with 9; since 14
-// an attribute, not the number of results, says that a model is being trained.
+// BatchNormalization: 9 removed separate statistics for every feature (spatial = 0); since 14 an
+// attribute, not the number of results, indicates training.
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {

@@ -1,5 +1,5 @@
-// Dropout: the ratio is an operand since 12, and an operand says whether it is applied: without
-// that it is not, as in a model for inference before. What the mask was then, nobody said.
+// Dropout: the ratio is an operand since 12, and another operand enables it; without that it is
+// disabled, as in models for inference before. Earlier versions do not define the mask then.
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {

@@ -1,5 +1,5 @@
-// GroupNormalization: scale and bias are given for each channel since 21, before for each group;
-// and it computes in f32 since then, unless it is told otherwise.
+// GroupNormalization: since 21, scale and bias are given per channel, before per group; since 21 it
+// also computes in f32 by default.
 //
 //   before   GroupNormalization<num_groups = G>(x, scale [G], bias [G])
 //   after    GroupNormalization<num_groups = G>(x, perChannel(scale), perChannel(bias))

@@ -1,4 +1,4 @@
-// Pad: how much is added, and what, are operands since 11.
+// Pad: the amounts and the value of the padding are operands since 11.
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {

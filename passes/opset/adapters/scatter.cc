@@ -1,4 +1,4 @@
-// Scatter is called ScatterElements since 11.
+// Scatter was renamed ScatterElements in 11.
 #include "ir/attribute_list.h"
 #include "passes/opset/opset_adapter.h"
 

@@ -1,10 +1,10 @@
-// Softmax, LogSoftmax and Hardmax since 13 work along one axis; before, along all axes from `axis`
-// on, taken as one. The default was 1 and is -1.
+// Softmax, LogSoftmax and Hardmax: since 13 they work along one axis; before, along all axes from
+// `axis` on, flattened into one. The default was 1 and is -1.
 //
 //   before   y = Softmax<axis = a>(x)
 //   after    y = Reshape<allowzero = 1>(Softmax<axis = -1>(Flatten<axis = a>(x)), Shape(x))
 //
-// Where a is the last axis only the attribute is written out.
+// If a is the last axis, only the attribute is written.
 #include "ir/attribute_list.h"
 #include "passes/opset/opset_adapter.h"
 
@@ -26,7 +26,7 @@ void adaptSoftmax(const OpsetEdit& edit) {
   Value& shape = edit.before("Shape", {&x}, "softmax_shape");
   Value& flat = edit.before("Flatten", {&x}, "softmax_rows", attrs({{"axis", axis}}));
   edit.setOperand(0, flat);
-  // An extent of 0 is one.
+  // An extent of 0 is valid.
   edit.after("Reshape", {&shape}, "softmax", attrs({{"allowzero", 1}}));
 }
 

@@ -1,5 +1,5 @@
-// Split: the extents of the parts are an operand since 13; where they are not given, since 18 the
-// number of parts has to be.
+// Split: the extents of the parts are an operand since 13; without them, the number of parts is
+// required since 18.
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {

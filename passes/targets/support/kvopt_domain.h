@@ -6,8 +6,8 @@
 namespace kvopt::targets {
 
 /// Removes the functions of ai.kvopt that no node calls. If none is left, also removes the import
-/// of the domain, and restores `irVersion`, the model's version before, unless other functions need
-/// a newer one.
+/// of the domain, and restores `irVersion`, the model's version before, unless other functions
+/// remain.
 void dropKvoptDomain(ir::Model& model, int64_t irVersion);
 
 } // namespace kvopt::targets
