@@ -1,4 +1,4 @@
-// Outputs of the model, traced to the values that branches hand out for them.
+// Traces outputs of the model to the values that branches return for them.
 #include "passes/analysis/cache/branch_caches.h"
 
 #include "ir/movement.h"
@@ -18,7 +18,7 @@ const Graph& outermostGraph(const Graph& graph) {
 }
 
 bool isExclusive(const Node& a, const Node& b) {
-  // The subgraph of each node that holds `a`.
+  // For each node around `a`, its subgraph that contains `a`.
   llvm::DenseMap<const Node*, const Graph*> around;
   for (const Graph* graph = &a.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())
     around[graph->parentNode()] = graph;
@@ -53,7 +53,7 @@ bool isFlag(const Value* value) {
 
 enum class Role { Key, Value };
 
-/// An attention operand, found by the value it reads.
+/// An operand of attention, found by the value that it reads.
 struct Reader {
   AttentionSite* site;
   Role role;
@@ -68,10 +68,10 @@ const Graph* branchOf(const Node& choice, llvm::StringRef name) {
   return attribute && attribute->graphs().size() == 1 ? attribute->graphs().front().get() : nullptr;
 }
 
-/// What a graph hands out as an output.
+/// Value that a graph returns as an output, and the graph.
 using Source = std::pair<Value*, const Graph*>;
 
-/// The values that may become `output` of `graph`: what branches hand out for it, through nested
+/// Values that may become `output` of `graph`: those that branches return for it, through nested
 /// Ifs.
 void collectSources(Value& output, const Graph& graph, llvm::SmallVectorImpl<Source>& sources) {
   Node* choice = output.producer();
@@ -147,7 +147,7 @@ private:
                 "one that hands out something else");
   }
 
-  /// Whether the source updates the same cache as `grown` does.
+  /// Whether the source updates the same cache as `grown`.
   bool joinSource(const Source& source, Value& output, const SiteCache& grown) {
     if (auto found = presents.find(source); found != presents.end()) {
       SiteCache& cache = *cacheOf(found->second);
@@ -160,7 +160,7 @@ private:
         !isRowsOf(*source.first, grown))
       return false;
     AttentionSite& site = *found->second.site;
-    // One row for each token, as the others append them.
+    // One row per token, as the other branches append them.
     if (!source.first->type().dim(grown.axis).isKnownEqual(site.node->operand(0)->type().dim(2)))
       return false;
     for (const Use& use : grown.past->uses())
@@ -202,7 +202,7 @@ private:
     return true;
   }
 
-  /// Refuses what is left half done.
+  /// Refuses an incomplete site.
   void complete(AttentionSite& site) {
     if (site.failure || !site.node->graph().parentNode())
       return;
@@ -224,8 +224,8 @@ private:
              "that only one of them reads it");
   }
 
-  /// The bool input that decides which branch runs. A driver has to know when there is no past, so
-  /// that nothing else may decide.
+  /// The bool input that selects the branch. A driver must know when there is no past, so no other
+  /// value may select it.
   void findFlag(AttentionSite& site) {
     if (site.failure || !site.hasCache() || !site.key->fromStart)
       return;
@@ -275,7 +275,7 @@ private:
   SiteList& sites;
   llvm::DenseMap<Source, Reader> presents;
   llvm::DenseMap<Source, Reader> operands;
-  llvm::DenseMap<const Value*, bool> flags; // whether they are true where there is a past
+  llvm::DenseMap<const Value*, bool> flags; // value of each flag when there is a past
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// From caches as they are to what they were and back, in manifests.
+// Conversion between current and former forms of caches in manifests.
 #include "passes/analysis/cache/cache_history.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -8,7 +8,7 @@ using namespace ir;
 
 namespace {
 
-/// The axis of the whole that is axis `axis` of the part.
+/// The axis of the whole that corresponds to axis `axis` of the part.
 int64_t axisInWhole(const ManifestPart& part, int64_t axis) {
   for (const int64_t dropped : part.dropped)
     axis += dropped <= axis ? 1 : 0;
@@ -25,7 +25,7 @@ void CacheHistory::read(const Manifest& stored) {
       attended.insert(cache.past);
     if (cache.exportedDtype != ElementType::Undefined)
       rounded[cache.past] = cache.exportedDtype;
-    // Names are all that a manifest tells of these.
+    // The manifest holds only the names of these.
     for (const ManifestReplacement& each : cache.replaces) {
       ManifestCache& original = replaced[cache.past].emplace_back();
       original.past = each.past;
@@ -76,7 +76,7 @@ void CacheHistory::writeTo(Manifest& manifest) const {
 }
 
 void CacheHistory::undo(Manifest& manifest) const {
-  // By the names of parts, which those of whole caches replace.
+  // By the names of parts, which the names of whole caches replace below.
   for (ManifestCache& cache : manifest.caches)
     if (const auto found = rounded.find(cache.past); found != rounded.end())
       cache.dtype = found->second;
@@ -91,7 +91,7 @@ void CacheHistory::restoreReplaced(Manifest& manifest) const {
   llvm::StringSet<> known;
   for (ManifestCache& cache : manifest.caches) {
     const auto found = replaced.find(cache.past);
-    // A manifest tells the names only.
+    // The manifest holds only the names.
     if (found == replaced.end() || found->second.front().shape.empty()) {
       caches.push_back(std::move(cache));
       continue;

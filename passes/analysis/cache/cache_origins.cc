@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-/// Operators that mix rows, or whose results are no longer what was put in.
+/// Whether the operator mixes rows, or its results are no longer rows of its operand.
 bool endsRows(const Node& node) {
   if (node.op() == OpName("ai.kvopt::AppendRows"))
     return false;
@@ -31,7 +31,7 @@ bool endsRows(const Node& node) {
       .Default(false);
 }
 
-/// Numbers, or codes of them.
+/// Whether the type is one of numbers, or of codes.
 bool mayHoldRows(ElementType element) {
   return isFloatingPoint(element) || element == ElementType::Int8 || element == ElementType::UInt8;
 }
@@ -64,7 +64,7 @@ llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node) {
   static constexpr Pair masked[] = {{5, 1}, {6, 2}};
   static constexpr Pair stacked[] = {{4, 1}};
   llvm::StringRef type = node.op().type();
-  // Blocks of a pool are not the rows of a cache, whose place a table says.
+  // Blocks of a pool are not rows of a cache: a table locates them.
   if (!isAttentionOperator(node) || type == "PagedAttention")
     return {};
   if (node.op().isOnnx())
@@ -95,7 +95,7 @@ void CacheOrigins::begin(const Value& input) {
 void CacheOrigins::follow(llvm::ArrayRef<const Value*> inputs, llvm::ArrayRef<const Node*> nodes) {
   const auto standsFirst = [](const Node* a, const Node* b) { return a->comesBefore(*b); };
   std::set<const Node*, decltype(standsFirst)> pending(standsFirst);
-  // A reader in a subgraph stands where the node that holds the subgraph stands.
+  // The position of a reader in a subgraph is that of the node that holds the subgraph.
   const auto enqueue = [&](const Node* node) {
     while (&node->graph() != &followed)
       node = node->graph().parentNode();
@@ -120,7 +120,7 @@ void CacheOrigins::follow(llvm::ArrayRef<const Value*> inputs, llvm::ArrayRef<co
   }
 }
 
-/// Whether that changed what is known of the results.
+/// Returns whether the known origins of the results changed.
 bool CacheOrigins::revisit(const Node& node) {
   llvm::SmallVector<std::optional<CacheOrigin>, 4> before;
   for (const Value& result : node.results()) {
@@ -148,7 +148,7 @@ void CacheOrigins::walk(const Graph& graph) {
   }
 }
 
-/// Whether the node takes elements of a cache, or of something computed that is not one number
+/// Whether the node selects elements of a cache or of a computed value that is not one number
 /// everywhere: Where(onehot, new, past).
 bool CacheOrigins::selectsNewRows(const Node& node) const {
   if (node.op() != "Where")
@@ -181,7 +181,7 @@ void CacheOrigins::visit(const Node& node) {
     if (!origin) {
       origin = *from;
       if (use.operandIndex() == 0 && mayUpdateCache(node))
-        break; // whatever else there is, it is written into this
+        break; // other operands are written into this one
       continue;
     }
     if (origin->input != from->input)

@@ -1,4 +1,4 @@
-// Following rows forward from their update.
+// Follows rows forward from their update.
 #include "passes/analysis/cache/cache_readers.h"
 
 #include "ir/movement.h"
@@ -11,8 +11,8 @@ using namespace ir;
 
 namespace {
 
-/// Whether only `movers` use the extents that `shape` reads. They are removed when nothing needs
-/// what they move.
+/// Whether only `movers` use the extents that `shape` reads. They are removed if their results are
+/// unused.
 bool servesOnly(const Node& shape, const llvm::DenseSet<const Node*>& movers) {
   constexpr size_t mostValues = 256;
   llvm::SmallVector<const Value*, 16> reached{&shape.result()};

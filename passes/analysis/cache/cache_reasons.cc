@@ -1,4 +1,4 @@
-// The failures of caches.
+// Failures of caches.
 #include "passes/analysis/cache/cache_reasons.h"
 
 #include "ir/movement.h"
@@ -13,7 +13,7 @@ using namespace pattern;
 
 namespace {
 
-/// The axis of a node's moved operand whose entries a computed list picks.
+/// The axis of a node's moved operand whose entries a computed list selects.
 std::optional<unsigned> pickedAxis(const Node& node) {
   if (movementKind(node) != MovementKind::Gather)
     return std::nullopt;
@@ -24,7 +24,7 @@ std::optional<unsigned> pickedAxis(const Node& node) {
   return isList ? movement.axis() : std::nullopt;
 }
 
-/// What holds the numbers of the rows: an input, if they come from one.
+/// The value that holds the row indices: an input, if they come from one.
 const Value& indexSource(const Value& indices) {
   constexpr unsigned mostSteps = 4;
   const Value* value = &indices;

@@ -19,7 +19,7 @@ using namespace pattern;
 
 namespace {
 
-/// Finds what the operands of one attention have to do with each other.
+/// Relates the operands of one attention to each other.
 class SiteBuilder {
 public:
   SiteBuilder(Node& attention, CacheTracer& cacheTracer) : node(attention), tracer(cacheTracer) {}
@@ -52,7 +52,7 @@ public:
     if (site.failure)
       explainHeads(query, key, value);
     if (!keyTrace.cache || !valueTrace.cache) {
-      // What is computed outside needs no cache of its own to be read.
+      // Values computed outside the model need no cache of their own.
       if (!site.failure && !site.isCross && (keyTrace.cache || valueTrace.cache))
         site.failure = failureAt(ReasonCode::NotACacheConcat, keyTrace.cache ? value : key,
                                  "keys and values that are both cached",
@@ -74,7 +74,7 @@ public:
   }
 
 private:
-  /// Heads that are read in no groups keep the caches from being found.
+  /// Explains a cache that was not found because heads do not form groups.
   void explainHeads(const Value& query, Value& key, Value& value) {
     if (site.failure->code != ReasonCode::AxisUnproven &&
         site.failure->code != ReasonCode::NotACacheConcat &&
@@ -120,8 +120,8 @@ private:
     return axis ? cache.fresh->type().dim(*axis) : Dim::unknown();
   }
 
-  /// Each step adds rows to keys and values alike: one for each row of the query, or another number
-  /// that is known.
+  /// Each step adds the same number of rows to keys and values: one per row of the query, or
+  /// another known number.
   std::optional<MatchFailure> checkRows(const SiteCache& ofKeys, const SiteCache& ofValues) {
     const Dim& tokens = node.operand(0)->type().dim(2);
     const Dim ofBoth = rowsOf(ofKeys);
@@ -154,7 +154,7 @@ AttentionSite missedSite(Node& node) {
                 "attention in a form that some rule raises", node.op().str());
   if (inside || !isSoftmax(node))
     return site;
-  // What no spelling makes up for comes before what a rule did not expect.
+  // Reasons that hold for every spelling take precedence over a rule's expectation.
   if (auto failure = keysInParts(node))
     site.failure = std::move(failure);
   else if (auto combinedBy = combinedProbabilities(node))
@@ -167,7 +167,7 @@ AttentionSite missedSite(Node& node) {
   return site;
 }
 
-/// Attention without a softmax.
+/// A site for attention without a softmax.
 AttentionSite otherSite(Node& node, MatchFailure failure) {
   AttentionSite site;
   site.node = &node;
@@ -175,8 +175,8 @@ AttentionSite otherSite(Node& node, MatchFailure failure) {
   return site;
 }
 
-/// Of several sites that read one cache the first one appends to it, and the others read what it
-/// makes. Where they do not read the same keys and the same values, it belongs to none of them.
+/// If several sites read one cache, the first appends to it, and the others read its result. If
+/// they do not read the same keys and the same values, no site owns it.
 class CacheSharing {
 public:
   explicit CacheSharing(SiteList& all) : sites(all) {}
@@ -186,7 +186,7 @@ public:
       if (site.hasCache() && site.update != CacheUpdate::ReadOnly)
         for (const SiteCache* cache : {&*site.key, &*site.value})
           see(site, *cache);
-    // Not every reader may have been found to be attention over the whole cache.
+    // Some readers may not have been recognized as attention over the whole cache.
     for (AttentionSite& site : sites)
       if (!site.owner && site.hasCache() && site.update != CacheUpdate::ReadOnly &&
           (site.key->attentions > 1 || site.value->attentions > 1) && !isComplete(site))
@@ -234,7 +234,7 @@ private:
   llvm::DenseMap<const Value*, AttentionSite*> owners;
 };
 
-/// One past length has to serve all caches, but for those that bring their own.
+/// One past length must apply to all caches, except those with a length of their own.
 void refuseOtherLengths(SiteList& sites) {
   const SiteCache* first = nullptr;
   for (AttentionSite& site : sites) {
@@ -261,7 +261,7 @@ void refuseOtherLengths(SiteList& sites) {
   }
 }
 
-/// Who reads a cache that stays as it is has no buffer to read.
+/// Readers of a refused cache have no buffer to read.
 void refuseReadersOfRefused(SiteList& sites) {
   for (AttentionSite& site : sites)
     if (!site.failure && site.owner && sites[*site.owner].failure)
@@ -270,7 +270,7 @@ void refuseReadersOfRefused(SiteList& sites) {
                     "that of " + sites[*site.owner].id() + ", which is not");
 }
 
-/// In branches, only what grows is followed to the outputs of the model.
+/// In branches, only growing caches are followed to the outputs of the model.
 void refuseOtherBranchCaches(SiteList& sites) {
   for (AttentionSite& site : sites)
     if (!site.failure && site.node->graph().parentNode() && site.hasCache() && !site.grows() &&

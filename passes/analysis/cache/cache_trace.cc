@@ -1,4 +1,4 @@
-// Tracing keys and values to their caches.
+// Traces keys and values to their caches.
 #include "passes/analysis/cache/cache_trace.h"
 
 #include "ir/movement.h"
@@ -16,8 +16,8 @@ using namespace pattern;
 
 namespace {
 
-/// The input that a number comes from through operators of one operand that is not constant; null
-/// if several decide it.
+/// The input from which operators with one operand that is not constant compute a number; null if
+/// there are several.
 const Value* directingInput(const Value& number) {
   constexpr unsigned mostSteps = 8;
   const Value* value = &number;
@@ -43,7 +43,7 @@ std::string describeProducer(const Value& value) {
   return value.isGraphInput() ? "a graph input" : "an initializer";
 }
 
-/// `Slice of 'past', from 'start'`: what moves data, with the inputs that direct it.
+/// `Slice of 'past', from 'start'`: the movement, and the inputs that control it.
 std::string movedBy(const Node& node) {
   std::string text = node.op().str() + " of '" + movedOperand(node)->name().str() + "'";
   for (const Use& use : node.operands())
@@ -59,7 +59,7 @@ CacheTrace refused(MatchFailure failure) {
   return trace;
 }
 
-/// Which operand of an update is what it writes.
+/// Operand number of the values that an update writes.
 unsigned freshOperand(const Node& update) {
   return update.op() == "ScatterElements" || update.op() == "ScatterND" ? 2 : 1;
 }
@@ -281,15 +281,15 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
   return trace;
 }
 
-/// The value that an output is moved from, where the cache that `read` is made of leaves the model
-/// changed by an operator that is not a known update. Null where it does not leave the model, or
-/// only passes through it.
+/// The value that an output is moved from, if the model returns the cache of `read` changed by an
+/// operator that is not a known update. Null if the model does not return the cache, or only passes
+/// it through.
 const Value* CacheTracer::writtenOutput(const CacheOrigin& origin, Value& read) const {
   Value* output = &read;
   if (origin.input)
     output = outputOf.lookup(origin.input);
   else if (!read.isGraphOutput())
-    output = nullptr; // made of several inputs
+    output = nullptr; // depends on several inputs
   if (!output)
     return nullptr;
   const Value* root = walkBack(*output, std::nullopt).value;
@@ -320,7 +320,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   Root root = walkBack(operand, AxisMap::ofAttentionOperand(operand.type()));
   CacheTrace trace;
   const Dim& length = operand.type().dim(2);
-  bool isOwn = length.isKnownEqual(attention.operand(0)->type().dim(2)); // one for each query row
+  bool isOwn = length.isKnownEqual(attention.operand(0)->type().dim(2)); // one per query row
   if (origin && !origin->update) {
     if (isOwn)
       return trace;
@@ -348,7 +348,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   Node* producer = root.value->producer();
   if (producer && mayUpdateCache(*producer) && (origin || root.value->isGraphOutput())) {
     trace = traceUpdate(*producer, root);
-    // A Concat of rotated halves, for one: the cache was updated before.
+    // For example a Concat of rotated halves: the cache was updated before.
     if (trace.failure && trace.failure->code == ReasonCode::AxisUnproven && origin &&
         origin->update && origin->update != producer)
       trace.failure = transformedCache(firstChange(*root.value, *origin->update), *origin->update);
@@ -362,7 +362,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
     return refused(failureAt(ReasonCode::NotACacheConcat, *root.value,
                              "keys and values straight from a Concat of past and new rows",
                              describeProducer(*root.value)));
-  // Projected outside of this model's own tokens: as long as an input is.
+  // Projected from another sequence than this model's tokens: its length is an input's.
   if (!length.isUnknown() && !isOwn && inputExtents.count(length.str()))
     trace.isCross = true;
   return trace;

@@ -11,13 +11,14 @@ using namespace ir;
 
 namespace {
 
-/// Whether the node writes new rows over some of a cache of fixed extents.
+/// Whether the node overwrites rows of a cache with fixed extents.
 bool isScatter(const Node& update) {
   return update.op() == "Where" || update.op() == "ScatterND" || update.op() == "ScatterElements" ||
          update.op() == "TensorScatter";
 }
 
-/// What the output says about the input that it comes from; nullopt if they are no cache.
+/// Description of the cache of an input and the output that comes from it; nullopt if they are not
+/// a cache.
 std::optional<ManifestCache> describePair(const Value& past, const Value& present,
                                           const Node& update) {
   const TensorType& before = past.type();
@@ -37,7 +38,7 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
         open = axis;
     }
     // A width that only one of the two declares is not growth, and neither is an extent that shape
-    // inference lost track of.
+    // inference lost.
     if (from.isKnownEqual(to) || (from.value() ? isOpenExtent(to) : to.value().has_value()))
       continue;
     longer.push_back(axis);
@@ -60,7 +61,7 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
   return cache;
 }
 
-/// Of a state, whose axes are all alike but for the batch's, the last one stands for its rows.
+/// The axes of a state are equivalent except for the batch, so the last one represents its rows.
 ManifestCache describeState(const StatePair& pair) {
   const TensorType& type = pair.past->type();
   ManifestCache cache;
@@ -119,7 +120,7 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
                                             const llvm::DenseSet<const Value*>& known,
                                             const llvm::DenseSet<const Value*>& knownOutputs) {
   CacheOrigins origins(graph);
-  // An input that comes out twice, or an output of several, is no cache.
+  // An input that is returned twice, or an output of several inputs, is not a cache.
   llvm::DenseMap<const Value*, const Value*> outputOf;
   for (const Value* output : graph.outputs()) {
     const CacheOrigin* origin = origins.find(*output);
@@ -137,7 +138,7 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
     if (!output || known.count(input.get()) || outputs.count(output))
       continue;
     auto cache = describePair(*input, *output, *origins.find(*output)->update);
-    // Of states, what is nearest counts, not what comes out once.
+    // For states, distance matters instead of uniqueness.
     if (!cache || cache->update == CacheUpdate::State)
       continue;
     caches.push_back(std::move(*cache));

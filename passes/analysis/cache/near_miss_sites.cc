@@ -1,4 +1,4 @@
-// Which near miss belongs to which attention site: by data flow from the site to the rules' roots.
+// Assigns near misses to attention sites, by data flow from the site to the rules' roots.
 #include "passes/analysis/cache/site.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -10,14 +10,16 @@ using namespace pattern;
 
 namespace {
 
-/// How far a result is followed; attention has a handful of nodes between its two products.
+/// Maximum number of nodes through which a result is followed; attention has few between its two
+/// products.
 constexpr size_t mostNodes = 64;
 
 bool isProduct(const Node& node) {
   return node.op() == "MatMul" || node.op() == "Gemm" || node.op() == "Einsum";
 }
 
-/// The node, and what its results go through up to and including the next matrix products.
+/// The node, and the nodes that its results pass through, up to and including the next matrix
+/// products.
 llvm::SmallVector<const Node*, 16> nodesUpToProducts(const Node& start) {
   llvm::SmallVector<const Node*, 16> reached{&start};
   llvm::DenseSet<const Node*> seen{&start};
@@ -48,11 +50,11 @@ public:
     }
   }
 
-  /// The furthest at the site; null when no rule tried anything there.
+  /// The furthest near miss at the site; null if no rule tried anything there.
   const NearMiss* furthest(const Node& site) const {
     if (const NearMiss* through = at(byNode, site))
       return through;
-    // What follows a fused operator or a product is not its own attention's.
+    // Nodes after a fused operator or a product belong to other attention.
     if (site.op() != "Softmax" && site.op() != "LogSoftmax")
       return nullptr;
     const NearMiss* best = nullptr;
@@ -70,7 +72,7 @@ private:
     return found == index.end() ? nullptr : &misses[found->second];
   }
 
-  std::vector<NearMiss> misses; // the furthest first, so that the first entry of a name is the one
+  std::vector<NearMiss> misses; // furthest first, so the first entry with a name is the furthest
   llvm::StringMap<size_t> byRoot;
   llvm::StringMap<size_t> byNode;
 };

@@ -1,4 +1,4 @@
-// Parts of caches, told by their readers.
+// Parts of caches, identified by their readers.
 #include "passes/analysis/cache/part_readers.h"
 
 #include "ir/movement.h"
@@ -12,11 +12,11 @@ using namespace ir;
 
 namespace {
 
-/// Values that are searched between a cache and attention, at most.
+/// Maximum number of values searched between a cache and attention.
 constexpr size_t mostPartsSearched = 512;
 
-/// Notes the operands of attention that are made of one part; false where another part has a share
-/// in one of them, or where a search does not end.
+/// Records the operands of attention that are computed from one part; false if an operand also
+/// depends on another part, or if a search reaches its limit.
 bool noteReaders(const PartReader& part, llvm::DenseMap<const Use*, Cell>& readers) {
   llvm::SmallVector<const Value*, 16> pending(1, part.result);
   llvm::DenseSet<const Value*> seen;

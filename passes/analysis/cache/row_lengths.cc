@@ -9,7 +9,7 @@ using namespace ir;
 
 namespace {
 
-/// Of GroupQueryAttention: the tokens of each batch row, less one.
+/// Operand of GroupQueryAttention with the tokens of each batch row, less one.
 constexpr unsigned lengthsOperand = 5;
 
 bool dependsOnInput(const Value& value) {

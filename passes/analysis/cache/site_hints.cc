@@ -15,7 +15,7 @@ using namespace pattern;
 
 namespace {
 
-/// Values looked at for one failure.
+/// Maximum number of values searched for one failure.
 constexpr size_t mostSearched = 256;
 
 bool lacksExtents(const Value& value) {
@@ -24,7 +24,7 @@ bool lacksExtents(const Value& value) {
          llvm::any_of(type.shape(), [](const Dim& extent) { return extent.isUnknown(); });
 }
 
-/// Nodes by the names that failures give them.
+/// Nodes by their labels in failures.
 llvm::StringMap<const Node*> labeledNodes(const Graph& graph) {
   llvm::StringMap<const Node*> nodes;
   for (const Node& node : graph.nodes())
@@ -32,7 +32,7 @@ llvm::StringMap<const Node*> labeledNodes(const Graph& graph) {
   return nodes;
 }
 
-/// The operands and results of the node, or the value, that a failure names.
+/// Operands and results of the node, or the value, that a failure names.
 llvm::SmallVector<const Value*, 8> concernedBy(const MatchFailure& failure, const Graph& graph,
                                                const llvm::StringMap<const Node*>& nodes) {
   llvm::SmallVector<const Value*, 8> values;
@@ -51,7 +51,7 @@ llvm::SmallVector<const Value*, 8> concernedBy(const MatchFailure& failure, cons
   return values;
 }
 
-/// How many symbols the extents of inputs have.
+/// Number of symbols in the extents of inputs.
 size_t symbolCount(const Graph& graph) {
   llvm::StringSet<> symbols;
   for (const std::unique_ptr<Value>& input : graph.inputs())
@@ -62,7 +62,7 @@ size_t symbolCount(const Graph& graph) {
   return symbols.size();
 }
 
-/// Whether a failure of this kind may come from extents that are not known.
+/// Whether a failure of this kind may be due to unknown extents.
 bool concernsUnknownExtents(const MatchFailure& failure) {
   switch (failure.code) {
   case ReasonCode::ShapeUnknown:

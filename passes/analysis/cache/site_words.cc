@@ -25,7 +25,7 @@ llvm::StringRef sitePolicyName(CacheUpdate update) {
   case CacheUpdate::ReadOnly:
     return "cross";
   default:
-    return "none"; // the others are no site's
+    return "none"; // the other kinds do not occur at sites
   }
 }
 

@@ -1,4 +1,4 @@
-// Shortest paths from states to outputs, and the pairs they make.
+// Shortest paths from states to outputs, and the resulting pairs.
 #include "passes/analysis/cache/state_pairs.h"
 
 #include "ir/shapes/shape_rules.h"
@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// The node of the main graph that is or holds the reader.
+/// The node of the main graph that is or contains the reader.
 const Node& outermost(const Node& reader, const Graph& graph) {
   const Node* node = &reader;
   while (&node->graph() != &graph && node->graph().parentNode())
@@ -26,7 +26,7 @@ const Node& outermost(const Node& reader, const Graph& graph) {
 
 constexpr unsigned noResult = UINT_MAX;
 
-/// The result that is the state's next value where the operator carries one from this operand.
+/// The result that is the state's next value if the operator carries a state from this operand.
 unsigned carriedResult(const Node& node, unsigned operand) {
   llvm::StringRef type = node.op().type();
   if (type == "LSTM")
@@ -44,9 +44,8 @@ bool readsShapeOnly(const Node& node) {
   return node.is("Shape") || node.is("Size") || node.is("ConstantOfShape");
 }
 
-/// How many operators there are on the shortest way from a value to each other one; those that
-/// merely repeat it are left out. Values are found in the order of their distances, as far as they
-/// are wanted.
+/// Numbers of operators on the shortest paths from a value to others; values that merely repeat it
+/// are left out. Values are found in the order of their distances, on demand.
 class Distances {
 public:
   Distances(const Value& from, const Graph& searched) : graph(searched) { at(0).push_back(&from); }
@@ -58,7 +57,7 @@ public:
   /// Calls `find` for every value at this distance, after those that are closer.
   void settle(int64_t distance, llvm::function_ref<void(const Value&)> find) {
     std::vector<const Value*>& values = at(distance);
-    for (size_t i = 0; i < values.size(); ++i) { // more come in
+    for (size_t i = 0; i < values.size(); ++i) { // the list grows
       const Value& value = *values[i];
       if (!found.insert(&value).second)
         continue;
@@ -69,7 +68,7 @@ public:
   }
 
 private:
-  /// One operator is one or two steps.
+  /// Values pending at a distance. One operator adds one or two steps.
   std::vector<const Value*>& at(int64_t distance) {
     return pending[static_cast<size_t>(distance) % pending.size()];
   }
@@ -94,7 +93,7 @@ private:
 
   const Graph& graph;
   llvm::DenseSet<const Value*> found;
-  std::array<std::vector<const Value*>, 3> pending; ///< by distance, modulo their number
+  std::array<std::vector<const Value*>, 3> pending; ///< by distance modulo 3
 };
 
 bool mayBeState(const Value& input) {
@@ -119,7 +118,7 @@ bool isNextValue(const TensorType& past, const TensorType& present) {
   return true;
 }
 
-/// Names that exporters document for what an encoder or an embedding hands over.
+/// Documented names of outputs of an encoder or an embedding model.
 bool isHandedOver(llvm::StringRef name) {
   return llvm::StringSwitch<bool>(name)
       .Cases("inputs_embeds", "encoder_hidden_states", "pixel_values", "input_features", true)
@@ -130,14 +129,14 @@ bool isHandedOver(llvm::StringRef name) {
 struct Pairing {
   const Value* input;
   Distances distances;
-  /// Those that were reached, each with its distance, until one of them was its partner.
+  /// Reached outputs, each with its distance, until one of them became its partner.
   std::vector<std::pair<size_t, int64_t>> reached;
   std::optional<size_t> output;
-  int64_t distance = 0; ///< of the output
+  int64_t distance = 0; ///< distance of the output
 };
 
-/// Every state takes the nearest output that none takes which is nearer to it; of states that are
-/// as near, the first does. A search ends at the partner.
+/// Pairs every state with the nearest output to which no other state is nearer; among equally near
+/// states, the first. A search ends at the partner.
 std::vector<Pairing> pairingsOf(const Graph& graph, const llvm::DenseSet<const Value*>& knownInputs,
                                 const llvm::DenseSet<const Value*>& knownOutputs) {
   llvm::ArrayRef<Value*> outputs = graph.outputs();
@@ -195,7 +194,7 @@ std::vector<StatePair> statesByDataFlow(const Graph& graph,
   if (!readsTokens)
     return {};
   const std::vector<Pairing> pairings = pairingsOf(graph, knownInputs, knownOutputs);
-  // An output that is as near to an input without a partner may be that one's.
+  // An output that is equally near to an input without a partner may belong to that input.
   llvm::DenseSet<std::pair<size_t, int64_t>> near;
   for (const Pairing& pairing : pairings)
     if (!pairing.output)

@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-/// Exporters spell a length in half a dozen nodes.
+/// Maximum depth; exporters write a length in about half a dozen nodes.
 constexpr unsigned deepestNode = 32;
 
 class LengthReader {
@@ -22,7 +22,7 @@ public:
   LengthReader(const Dim& pastKeys, const Dim& newKeys)
       : keys(pastKeys + newKeys), tokens(newKeys) {}
 
-  /// The number that all elements are.
+  /// The number that all elements equal.
   Dim read(const Value& value, unsigned depth = 0) {
     if (depth > deepestNode || !isInteger(value.type().elementType()))
       return Dim::unknown();
@@ -84,7 +84,7 @@ private:
     return Dim::unknown();
   }
 
-  /// Over one axis.
+  /// A sum over one axis.
   Dim readSum(const Node& node, unsigned depth) {
     const Value& summed = *node.operand(0);
     if (!summed.type().hasRank())
@@ -100,7 +100,7 @@ private:
       return Dim::unknown();
     const int64_t position = *axis < 0 ? *axis + rank : *axis;
     const Dim each = read(summed, depth + 1);
-    // A mask has a one for each key: that is what its extent counts.
+    // A mask has a one for each key, and its extent is the number of keys.
     const Value* source = &summed;
     while (source->producer() &&
            movementKind(*source->producer()) == std::optional(MovementKind::Convert))

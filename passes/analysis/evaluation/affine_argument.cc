@@ -1,4 +1,4 @@
-// From a value back to the elements that it holds.
+// Walk from a value back to the elements that it holds.
 #include "passes/analysis/evaluation/affine_argument.h"
 
 #include "ir/movement.h"
@@ -45,7 +45,7 @@ public:
   AffineNumbers& numbersWalk() { return numbers; }
 
 private:
-  /// Whether the elements are not made of elements of other values.
+  /// Whether the elements are not combined from elements of other values.
   bool isBlock(const Value& value) {
     std::vector<LinearForm> forms;
     return evaluations.at(0).traceAll(value, forms) &&
@@ -72,7 +72,7 @@ private:
       select(node);
       return;
     }
-    // Sums and products with numbers: each element is a weighted one, by weights that are walked.
+    // Sums and products with numbers: each element has a weight, and the weights are walked.
     if (node.is("Div") && !numbers.walk(*node.operand(1)).isFixed)
       numbers.breakAt(&node, "it divides by a number that depends on lengths or inputs");
     addOperands(node);
@@ -113,14 +113,14 @@ AffineArgument affineArgument(const Value& value, llvm::ArrayRef<const Value*> s
     return {ArgumentBreak{value.producer(), "the graph has no step to be evaluated at"}, true};
   }
   DataWalk walk(sources, evaluations);
-  // The constants that this reads choose the checking points.
+  // The constants that this trace reads determine the checking points.
   for (size_t i = 0; i < std::min<size_t>(evaluations.count(), 2); ++i) {
     std::vector<LinearForm> forms;
     if (!evaluations.at(i).traceAll(value, forms))
       return {ArgumentBreak{value.producer(), "its elements are too many"}, true};
   }
   walk.walk(value);
-  // The largest are the ones that no other size comes near.
+  // No other size is close to the largest ones.
   for (int64_t rows : llvm::reverse(walk.numbersWalk().namedRows()))
     evaluations.tryNear(rows);
   const llvm::ArrayRef<Breakpoint> all = walk.numbersWalk().breakpoints();

@@ -1,4 +1,4 @@
-// Movements whose places are affine in extents.
+// Movements whose indices are affine in extents.
 #include "passes/analysis/evaluation/affine_movements.h"
 #include "passes/analysis/evaluation/affine_order.h"
 #include "passes/analysis/evaluation/selected_result.h"
@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-/// From here on, a bound of a slice is past the end of any axis.
+/// From this number on, a bound of a slice is past the end of any axis.
 constexpr int64_t unlimited = 2147483647;
 
 enum BoundSide : unsigned { BeforeAxis = 1, FromEnd = 2, WithinAxis = 4, BeyondAxis = 8 };
@@ -28,7 +28,7 @@ struct SliceBound {
     return bounds.low >= 0 || bounds.least.isKnownNonNegative() ||
            number.known.isKnownNonNegative();
   }
-  /// Which sides are possible.
+  /// The possible sides, as bits.
   unsigned sides() const {
     const std::optional<int64_t> fixed = value();
     if (fixed && *fixed >= unlimited)
@@ -95,7 +95,7 @@ Breakpoint boundBreakpoint(const Node& node, const Value& data, unsigned axis,
   return breakpoint;
 }
 
-/// Whether a range with these ends may be cut to nothing.
+/// Whether a range with these ends may be empty because they cross.
 bool mayBeReversed(const SliceBound& start, const SliceBound& end) {
   if (end.value() && *end.value() >= unlimited)
     return false;
@@ -124,7 +124,7 @@ Breakpoint lengthBreakpoint(const Node& node, const Value& data, unsigned axis,
   return breakpoint;
 }
 
-/// The number of elements behind each axis.
+/// Number of elements after each axis.
 llvm::SmallVector<Dim, 6> suffixProducts(llvm::ArrayRef<Dim> shape) {
   llvm::SmallVector<Dim, 6> products;
   Dim product = Dim::fixed(1);
@@ -137,7 +137,7 @@ llvm::SmallVector<Dim, 6> suffixProducts(llvm::ArrayRef<Dim> shape) {
 
 bool divides(const Dim& one, const Dim& other) { return other.dividedBy(one).has_value(); }
 
-/// Whether each axis of one shape is a part of an axis of the other, or the other way around.
+/// Whether each axis of one shape is a part of an axis of the other, or the reverse.
 bool areAligned(llvm::ArrayRef<Dim> from, llvm::ArrayRef<Dim> to) {
   for (const Dim& one : suffixProducts(from))
     for (const Dim& other : suffixProducts(to))
@@ -216,7 +216,7 @@ void walkReshape(const Value& result, AffineNumbers& numbers) {
   const TensorType& to = result.type();
   if (from.hasRank() && to.hasRank() && areAligned(from.shape(), to.shape()))
     return;
-  // Without symbols: the same indices at all sizes.
+  // Without symbols the indices are the same at all sizes.
   const bool isFixed =
       from.hasRank() && to.hasRank() && from.elementCount().value() && to.elementCount().value();
   if (!isFixed)

@@ -1,4 +1,4 @@
-// Numbers that are affine in extents, and between which breakpoints.
+// Numbers that are affine in extents, and their breakpoints.
 #include "passes/analysis/evaluation/affine_numbers.h"
 
 #include "ir/elementwise.h"
@@ -26,7 +26,7 @@ bool isWhole(const Value& value) {
   return isInteger(type) || type == ElementType::Bool;
 }
 
-/// The sides `false` and `true` of a result of truth values.
+/// The sides `false` and `true` of a boolean result.
 Breakpoint outcomesOf(const Node& node, const Value& truth, bool mayBeFalse, bool mayBeTrue) {
   Breakpoint breakpoint;
   breakpoint.node = &node;
@@ -41,8 +41,8 @@ Breakpoint outcomesOf(const Node& node, const Value& truth, bool mayBeFalse, boo
   return breakpoint;
 }
 
-/// The whole numbers that a type holds, as far as lengths need them. Float is taken to hold all:
-/// its numbers are exact up to 2^24.
+/// Range of the integers that a type represents, as far as lengths need them. Float counts as
+/// representing all: it is exact up to 2^24.
 std::pair<double, double> wholeNumbersOf(ElementType type) {
   switch (type) {
   case ElementType::Int8:
@@ -62,7 +62,7 @@ std::pair<double, double> wholeNumbersOf(ElementType type) {
   }
 }
 
-/// What a condition says as it is or negated, at other places.
+/// The value from which a condition is moved or negated.
 const Value& truthBehind(const Value& condition) {
   const Value* value = &condition;
   while (const Node* node = value->producer()) {
@@ -159,7 +159,7 @@ NumberBounds AffineNumbers::compute(const Value& value) {
     return between(0, NumberBounds::largest, true);
   }
   llvm::SmallVector<NumberBounds, 4> operands;
-  // A shape that axes are joined or cut to is compared with the extents instead.
+  // A shape to which axes are joined or cut is compared with the extents instead.
   const bool readsTypeOnly = node->is("CastLike") || movementKind(*node) == MovementKind::Reshape;
   for (const Use& use : node->operands())
     operands.push_back(use.value() && !(readsTypeOnly && !operands.empty()) ? walk(*use.value())
@@ -244,7 +244,7 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
   if (!by.isFixed && !by.isUniform()) {
     gapAt(&node, fmt::format("it {} a number that depends on lengths or inputs",
                              isModulo ? "is the rest of a division by" : "divides by"));
-    // The rest has the divisor's sign.
+    // The remainder has the divisor's sign.
     return between(isModulo && by.low >= 0 ? 0 : -NumberBounds::largest, NumberBounds::largest,
                    data.isIntegral && by.isIntegral);
   }
@@ -436,10 +436,10 @@ enum class NumberKind {
 struct NumberOperator {
   const char* name;
   NumberKind kind;
-  unsigned operands = 1; ///< that it needs
+  unsigned operands = 1; ///< number of operands that it needs
 };
 
-/// The operators whose results the argument bounds, other than those that move numbers.
+/// Operators whose results the argument bounds, other than those that move numbers.
 constexpr NumberOperator numberOperators[] = {
     {"Add", NumberKind::Add, 2},
     {"Sub", NumberKind::Subtract, 2},
@@ -474,7 +474,7 @@ constexpr NumberOperator numberOperators[] = {
     {"Trilu", NumberKind::Triangle},
 };
 
-/// nullopt also where an operand is missing.
+/// nullopt also if an operand is missing.
 std::optional<NumberKind> kindOf(const Node& node) {
   const auto* entry = llvm::find_if(
       numberOperators, [&](const NumberOperator& each) { return node.op() == OpName(each.name); });
@@ -501,7 +501,7 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
     return data;
   }
   const std::optional<NumberKind> kind = value.resultIndex() == 0 ? kindOf(node) : std::nullopt;
-  // Any function of one number for all elements is one number, too.
+  // Any function of one number that all elements equal is such a number, too.
   if (!kind && elementFunction(node) &&
       llvm::all_of(operands, [](const NumberBounds& bounds) { return bounds.isUniform(); })) {
     NumberBounds bounds = boundsOf(value);
@@ -509,7 +509,7 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
     return bounds;
   }
   if (!kind) {
-    // These compare places with places, add up what does not depend on sizes otherwise, or turn.
+    // These compare indices with indices, or sum or rotate, and choose nothing by size.
     const bool choosesNothing = node.is("OneHot") || node.is("EyeLike") || node.is("MatMul") ||
                                 isReduction(node) || node.is("Sin") || node.is("Cos");
     if (choosesNothing)

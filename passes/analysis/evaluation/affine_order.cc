@@ -1,4 +1,4 @@
-// Comparing numbers at all sizes.
+// Comparison of numbers at all sizes.
 #include "passes/analysis/evaluation/affine_order.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -46,7 +46,7 @@ std::optional<AffineParts> partsOf(const Dim& dim) {
   return parts.sum().isKnownEqual(dim) ? std::optional(parts) : std::nullopt;
 }
 
-/// Symbols are not negative: what holds for each factor holds for the sum.
+/// Symbols are not negative, so a relation between all factors holds for the sums.
 Dim combined(const Dim& one, const Dim& other,
              llvm::function_ref<int64_t(int64_t, int64_t)> choose) {
   auto first = partsOf(one), second = partsOf(other);
@@ -61,7 +61,7 @@ Dim combined(const Dim& one, const Dim& other,
   return parts.sum();
 }
 
-/// The sum of lengths that bounds the elements.
+/// Sum of lengths that bounds the elements.
 Dim boundOf(const Dim& known, double number) {
   if (!known.isUnknown() || !(number > -NumberBounds::largest && number < NumberBounds::largest) ||
       number != std::floor(number))

@@ -1,4 +1,4 @@
-// Reads which elements are multiplied with which.
+// Determines which elements are multiplied with each other.
 #include "passes/analysis/evaluation/arranged_products.h"
 
 #include "passes/analysis/evaluation/traced_operators.h"
@@ -8,10 +8,10 @@ using namespace ir;
 
 namespace {
 
-/// Multiplications that are looked at.
+/// Maximum number of multiplications that are checked.
 constexpr int64_t mostMultiplied = int64_t{1} << 22;
 
-/// Sets an element of an arranged tensor; false where it was set to another one.
+/// Sets an element of an arranged tensor; false if it was set to another one.
 bool setOnce(std::vector<int64_t>& elements, int64_t index, int64_t element) {
   int64_t& placed = elements[static_cast<size_t>(index)];
   if (placed == -1)
@@ -19,14 +19,14 @@ bool setOnce(std::vector<int64_t>& elements, int64_t index, int64_t element) {
   return placed == element;
 }
 
-/// Scores, cut into rows of one batch row and head.
+/// Shape of scores, cut into rows of one batch row and head.
 struct ScoreShape {
   int64_t outer = 0, queries = 0, keys = 0;
   explicit ScoreShape(const Extents& extents)
       : outer(extents[0] * extents[1]), queries(extents[2]), keys(extents[3]) {}
 };
 
-/// The elements of `product` that the scores are multiples of.
+/// The elements of `product` of which the scores are multiples.
 std::optional<std::vector<int64_t>> productElements(llvm::ArrayRef<LinearForm> scores,
                                                     const Value& product, double& factor) {
   std::vector<int64_t> elements;
@@ -40,7 +40,7 @@ std::optional<std::vector<int64_t>> productElements(llvm::ArrayRef<LinearForm> s
   return elements;
 }
 
-/// Arranges both factors, with the queries in the left one or in the right one.
+/// Arranges both factors, with the queries in the left or in the right one.
 bool arrange(ProductElements& product, llvm::ArrayRef<int64_t> elements, const Extents& scores,
              bool hasQueriesLeft, ArrangedScores& arranged) {
   const ScoreShape shape(scores);
@@ -93,7 +93,7 @@ std::optional<ArrangedScores> arrangedScores(const Value& scores, const Node& pr
 
 namespace {
 
-/// For each element of a value, the element of `probabilities` that it is; nullopt where one is
+/// For each element of a value, the element of `probabilities` that it equals; nullopt if there is
 /// none.
 std::optional<std::vector<int64_t>> probabilitiesIn(const Value& value, const Value& probabilities,
                                                     Evaluation& evaluation) {
@@ -111,8 +111,8 @@ std::optional<std::vector<int64_t>> probabilitiesIn(const Value& value, const Va
   return elements;
 }
 
-/// The row of [B,H,S] that the product's element sums over; nullopt where it does not sum over all
-/// keys in their order.
+/// The row of [B,H,S] over which the product's element sums; nullopt unless it sums over all keys
+/// in their order.
 std::optional<int64_t> summedRow(ProductElements& product, int64_t element, bool hasValuesLeft,
                                  llvm::ArrayRef<int64_t> probabilities) {
   std::optional<int64_t> row;
@@ -154,7 +154,7 @@ std::optional<ArrangedOutput> arrangedOutput(const Node& product, bool hasValues
       {(*extents)[0], (*extents)[1], shape.keys, width},
       std::vector<int64_t>(static_cast<size_t>(shape.outer * shape.keys * width), -1)};
   arranged.result.extents = *after;
-  // Columns are counted in the order in which the product has them.
+  // Columns are numbered in the order in which the product has them.
   std::vector<int64_t> columns(static_cast<size_t>(rows), 0);
   for (int64_t element = 0; element < count; ++element) {
     const auto row = summedRow(*factors, element, hasValuesLeft, *weights);

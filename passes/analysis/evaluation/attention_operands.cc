@@ -1,4 +1,4 @@
-// From a softmax to its products.
+// Search from a softmax to its products.
 #include "passes/analysis/evaluation/attention_operands.h"
 
 #include "ir/elementwise.h"
@@ -47,7 +47,8 @@ Node* productBefore(Node& softmax, Evaluation& evaluation) {
   return found;
 }
 
-/// The product that `value` is a factor of: its reader, or the sum of its reader. Null for none.
+/// The product of which `value` is a factor: its reader, or the sum that reads its reader. Null if
+/// there is none.
 Node* productReading(Node& reader, const Value& value, Evaluation& evaluation,
                      bool& hasValuesLeft) {
   Node* node = &reader;

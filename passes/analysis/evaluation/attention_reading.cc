@@ -20,7 +20,7 @@ using namespace ir;
 namespace {
 
 constexpr int64_t mostSampledRows = 16;
-/// A score that is lowered by so much has no part in the result.
+/// A score that is lowered by this amount does not affect the result.
 constexpr double hidingBias = -1e4;
 
 std::vector<int64_t> sampledColumns(int64_t columns) {
@@ -42,7 +42,7 @@ ReadElement elementOf(const LinearForm& form) {
   return {block.name().str(), term.element};
 }
 
-/// The elements of blocks that a form has, in an order of their own.
+/// The elements of blocks in a form, in a canonical order.
 std::string signatureOf(const LinearForm& form) {
   std::vector<std::string> terms;
   for (const ElementTerm& term : form.terms)
@@ -88,7 +88,7 @@ private:
     return axis && *axis + 1 == extents.size();
   }
 
-  /// What is added to the product, and which element of it each score is.
+  /// Reads the bias that is added to the product, and the product's element for each score.
   bool readScores() {
     std::vector<int64_t> indices;
     for (int64_t row : AttentionReading::sampledRows(reading.rows))
@@ -106,7 +106,7 @@ private:
       int64_t element = -1;
       for (const ElementTerm& term : forms[i].terms) {
         if (term.block != product || element != -1)
-          return false; // The score is a function of the product, or its mask is not known.
+          return false; // The score is another function of the product, or its mask is unknown.
         element = term.element;
       }
       pair.isHidden = pair.bias <= hidingBias;
@@ -123,7 +123,7 @@ private:
     if (!sum || sum->depth == 0)
       return false;
     const std::vector<int64_t> columns = sampledColumns(sum->depth);
-    // The operand that changes from key to key holds the keys.
+    // The operand that differs between keys holds the keys.
     const auto count = static_cast<size_t>(reading.keys);
     for (size_t row = 0; row < reading.pairs.size() && !isRight; ++row) {
       std::vector<std::pair<int64_t, int64_t>> seen;
@@ -159,7 +159,7 @@ private:
     return true;
   }
 
-  /// The first column of each row's query, by the row's first score that is a product.
+  /// Reads the first column of each row's query, from the row's first score that is a product.
   bool readQueries() {
     auto sum = productOf(*operands.scores, evaluation);
     std::vector<int64_t> indices(static_cast<size_t>(reading.rows * reading.keys));
@@ -187,7 +187,7 @@ private:
     return true;
   }
 
-  /// Values of rows of the second product that are the softmax's, in order.
+  /// Reads the values of those rows of the second product that are the softmax's, in order.
   void readValues() {
     auto sum = productOf(*operands.output, evaluation);
     const Extents* output = evaluation.extents(operands.output->result());
@@ -236,8 +236,8 @@ private:
   const AttentionOperands& operands;
   Evaluation& evaluation;
   AttentionReading reading;
-  std::vector<int64_t> products; ///< by row and key: the product's element; -1 without
-  std::optional<bool> isRight;   ///< keys are the right operand of the first product
+  std::vector<int64_t> products; ///< product's element by row and key; -1 if there is none
+  std::optional<bool> isRight;   ///< whether keys are the right operand of the first product
 };
 
 std::string described(const ReadElement& element) {
@@ -245,7 +245,7 @@ std::string described(const ReadElement& element) {
                            : std::string("something else");
 }
 
-/// The first column that two readings tell to be elements of caches, and not of the same.
+/// The first column for which both readings have cache elements that differ.
 std::string columnContradiction(const std::vector<ReadElement>& one,
                                 const std::vector<ReadElement>& other, llvm::StringRef what,
                                 int64_t row, size_t key) {
@@ -298,13 +298,12 @@ std::vector<std::unique_ptr<Evaluation>> readingPoints(const Graph& graph,
 
 namespace {
 
-/// Nodes behind a softmax that two layers are compared by.
+/// Maximum number of nodes after a softmax by which two layers are compared.
 constexpr size_t mostCompared = 48;
-/// Layers of one spelling that are read.
+/// Maximum number of layers with equal form that are read.
 constexpr unsigned mostAlike = 2;
 
-/// The operators and types behind a softmax, nearest first: layers that are spelled alike have the
-/// same.
+/// Hash of the operators and types after a softmax, nearest first: equal for layers of equal form.
 llvm::hash_code spellingOf(const Node& softmax) {
   llvm::hash_code hash = llvm::hash_combine(softmax.op());
   llvm::SetVector<const Node*> nodes;
@@ -348,7 +347,7 @@ ExportedAttention readExportedAttention(const Graph& graph, const InterfaceFacts
 
 namespace {
 
-/// The rows of a query tensor [B,H,S,D] that have the given queries; nullopt where one is missing.
+/// The rows of a query tensor [B,H,S,D] that have the given queries; nullopt if one is missing.
 std::optional<std::vector<int64_t>> rowsWith(const Value& query, const Extents& extents,
                                              const AttentionReading& exported,
                                              Evaluation& evaluation) {
@@ -454,7 +453,7 @@ std::string contradiction(const AttentionReading& exported, const AttentionReadi
     auto isVisible = [](const ReadPair& pair) { return !pair.isHidden; };
     const auto first = llvm::find_if(before, isVisible);
     if (first == before.end())
-      continue; // A row that sees nothing is undefined.
+      continue; // The result of a row that sees no key is undefined.
     const double offset = after[static_cast<size_t>(first - before.begin())].bias - first->bias;
     for (size_t key = 0; key < before.size(); ++key) {
       if (before[key].isHidden != after[key].isHidden)

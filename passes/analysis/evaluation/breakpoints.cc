@@ -1,4 +1,4 @@
-// Whether points lie on all sides of breakpoints.
+// Coverage of breakpoints by points.
 #include "passes/analysis/evaluation/breakpoints.h"
 
 #include "passes/pattern/explain.h"
@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-/// More operators that choose by size are not compared with each other.
+/// Maximum number of operators choosing by size that are compared with each other.
 constexpr size_t mostChoices = 64;
 
 /// The sides of one breakpoint at each point.

@@ -1,4 +1,4 @@
-// Rows of caches, told by their elements.
+// Identification of cache rows by their elements.
 #include "passes/analysis/evaluation/cached_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -8,7 +8,7 @@ using namespace ir;
 
 namespace {
 
-/// The input that the element is a multiple of; null for anything else.
+/// The input of which the element is a multiple; null for other elements.
 const Value* inputOf(const LinearForm& form) {
   if (form.terms.size() != 1 || form.constant != 0)
     return nullptr;
@@ -19,8 +19,7 @@ const Value* inputOf(const LinearForm& form) {
              : nullptr;
 }
 
-/// What the elements of inputs are multiplied by, 1 where there are none; nullopt where that
-/// differs.
+/// Factor of the elements of inputs, 1 if there are none; nullopt if it differs.
 std::optional<double> factorOf(llvm::ArrayRef<LinearForm> forms) {
   std::optional<double> factor;
   for (const LinearForm& form : forms) {
@@ -39,7 +38,7 @@ void scaleAll(std::vector<LinearForm>& forms, double factor) {
       form.scale(factor);
 }
 
-/// A tensor's elements whose index on `axis` is in [first, first + count).
+/// Elements of a tensor whose index on `axis` is in [first, first + count).
 std::vector<size_t> sectionOf(llvm::ArrayRef<int64_t> extents, unsigned axis, int64_t first,
                               int64_t count) {
   std::vector<size_t> elements;
@@ -53,7 +52,7 @@ std::vector<size_t> sectionOf(llvm::ArrayRef<int64_t> extents, unsigned axis, in
   return elements;
 }
 
-/// The axis along which new rows and rows of the past alternate, and which are new.
+/// The axis along which new rows and rows of the past alternate, and the indices of the new rows.
 struct Split {
   unsigned axis;
   int64_t first;
@@ -197,7 +196,7 @@ std::optional<CachedRows> cachedRows(const Value& value, const Value* fresh,
   rows.axis = split->axis;
   rows.first = split->first;
   rows.count = split->count;
-  // New rows that took the place of others: those on both sides of them are of one tensor.
+  // New rows that overwrote others: the rows on both sides belong to one tensor.
   const int64_t behind = rows.extents[rows.axis] - rows.first - rows.count;
   auto fitSection = [&](int64_t first, int64_t count) {
     Extents section = rows.extents;
@@ -212,7 +211,7 @@ std::optional<CachedRows> cachedRows(const Value& value, const Value* fresh,
     return std::nullopt;
   rows.ofFresh = std::move(*ofFresh);
   if (rows.first == 0) {
-    // What would be at index 0 lies before the first that there is.
+    // The element for index 0 is before the first existing one.
     auto ofPast = fitSection(rows.count, behind);
     if (!ofPast || ofPast->axes[rows.axis].size() > 1)
       return std::nullopt;

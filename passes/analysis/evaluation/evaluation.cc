@@ -19,13 +19,14 @@ using namespace ir;
 
 namespace {
 
-/// Constants of more elements are weights or tables: single elements of them are read.
+/// Maximum number of elements of a constant that is read as a whole; larger ones are weights or
+/// tables, of which single elements are read.
 constexpr int64_t mostConstantNumbers = int64_t{1} << 14;
-/// Nodes on one another, evaluated or traced.
+/// Maximum depth of nested evaluations or traces.
 constexpr unsigned mostDepth = 1500;
-/// Forms that are kept for values that were traced as a whole.
+/// Maximum number of forms kept for values that were traced as a whole.
 constexpr int64_t mostKeptForms = int64_t{1} << 18;
-/// Elements traced for one that is asked for.
+/// Maximum number of elements traced for one request.
 constexpr int64_t mostWork = int64_t{1} << 25;
 
 template <typename T> T load(std::span<const std::byte> bytes, int64_t element) {
@@ -81,7 +82,7 @@ std::unique_ptr<NumberTensor> constantNumbers(const TensorData& tensor) {
   return result;
 }
 
-/// Counts how deep calls are nested.
+/// Counts the nesting of calls.
 class Deeper {
 public:
   explicit Deeper(unsigned& calls) : depth(calls) { ++depth; }
@@ -93,7 +94,7 @@ private:
   unsigned& depth;
 };
 
-/// The constant that a value is moved or converted from; null for anything else.
+/// The constant that a value is moved or converted from; null for other values.
 const TensorData* constantBehind(const Value* value) {
   for (unsigned i = 0; value && i < 8; ++i) {
     if (const TensorData* constant = value->constant())
@@ -106,8 +107,8 @@ const TensorData* constantBehind(const Value* value) {
   return nullptr;
 }
 
-/// Whether a constant factor of a product is a matrix of weights. Tables that say where elements go
-/// are small, and nearly all of their elements are 0.
+/// Whether a constant factor of a product is a matrix of weights. Tables that select elements are
+/// small, and nearly all of their elements are 0.
 bool isWeight(const TensorData& constant) {
   if (constant.elementCount() > mostConstantNumbers)
     return true;
@@ -121,7 +122,8 @@ bool isWeight(const TensorData& constant) {
   return rows > 4 && columns > 4 && nonZero > constant.elementCount() / 2;
 }
 
-/// Whether the operator sums products with weights, so that its result depends on no element alone.
+/// Whether the operator sums products with weights, so that its result does not depend on single
+/// elements.
 bool multipliesWeights(const Node& node) {
   if (isSelecting(node) || elementFunction(node) || isReduction(node))
     return false;
@@ -133,8 +135,8 @@ bool multipliesWeights(const Node& node) {
 
 } // namespace
 
-/// Whether values are data, found out once for all points of one graph. A product with weights is,
-/// whatever it is a product of: nothing behind it is looked at.
+/// Determines whether values are data, once for all points of one graph. A product with weights is
+/// data, whatever its other factor; its operands are not examined.
 class Evaluation::DataValues {
 public:
   explicit DataValues(const EvaluationPoint& point) {
@@ -160,7 +162,7 @@ public:
     return known[&value] = isData;
   }
 
-  /// Whether the node multiplies with weights.
+  /// Whether the node multiplies by weights.
   bool isWeighted(const Node& node) {
     const auto [found, isNew] = weighted.try_emplace(&node, false);
     if (isNew)
@@ -168,7 +170,7 @@ public:
     return found->second;
   }
 
-  /// Whether the node looks ids of tokens up in a table of floating-point numbers.
+  /// Whether the node looks up token ids in a table of floating-point numbers.
   bool isEmbedding(const Node& node) {
     if (!node.is("Gather") || !node.operand(0) || !node.operand(1))
       return false;
@@ -372,7 +374,7 @@ bool Evaluation::trace(const Value& value, llvm::ArrayRef<int64_t> indices,
   forms.assign(indices.size(), LinearForm());
   if (indices.empty())
     return true;
-  // What lies behind is not visited then.
+  // Kept forms are not used while visited values are recorded.
   const auto whole = visited ? wholeForms.end() : wholeForms.find(&value);
   if (whole != wholeForms.end()) {
     for (size_t i = 0; i < indices.size(); ++i)

@@ -82,7 +82,7 @@ std::optional<int64_t> numberOf(const MovementNumber& number, Evaluation& evalua
   return number.list ? integerAt(number.list, number.entry, evaluation) : std::nullopt;
 }
 
-/// A number as an extent, or as -1; nullopt for what no tensor has.
+/// A number as an extent, or as -1; nullopt for numbers that cannot be extents.
 std::optional<int64_t> extentFrom(double number) {
   constexpr double most = 1e12;
   return number >= -1 && number <= most ? std::optional(static_cast<int64_t>(number))

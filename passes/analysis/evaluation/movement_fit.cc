@@ -16,7 +16,7 @@ std::optional<llvm::SmallVector<AxisFactor, 2>> factorsOf(std::vector<int64_t> s
     size_t run = 1;
     while (run < count && steps[run] == stride * static_cast<int64_t>(run))
       ++run;
-    // A run may be longer than the factor by chance: what divides the axis and fits, is.
+    // A run may exceed the factor by chance; the longest that divides the axis and fits is used.
     std::vector<int64_t> outer;
     for (; run > 1; --run) {
       if (count % run != 0)

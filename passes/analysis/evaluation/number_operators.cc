@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-/// Where integers stop being exact.
+/// Largest integer up to which doubles are exact.
 constexpr double mostInteger = 9007199254740992.0;
 
 using Numbers = std::unique_ptr<NumberTensor>;
@@ -53,7 +53,7 @@ Numbers listOf(std::vector<double> numbers) {
   return result;
 }
 
-/// The nearest number of the element type; null in `ok` for an integer that is not exact.
+/// The number rounded to the element type; clears `ok` for an integer that is not exact.
 double heldBy(ElementType type, double number, bool& ok) {
   if (type == ElementType::Float)
     return static_cast<double>(static_cast<float>(number));
@@ -92,7 +92,7 @@ constexpr UnaryOperator unaryOperators[] = {
     {"IsInf", [](double x) { return std::isinf(x) ? 1.0 : 0.0; }},
 };
 
-/// `isIntegral`: of integers, which divide with truncation.
+/// `isIntegral`: for integers, whose division truncates.
 using BinaryFunction = double (*)(double, double, bool isIntegral);
 struct BinaryOperator {
   const char* name;
@@ -146,7 +146,7 @@ Numbers binary(const Operands& operands, BinaryFunction apply) {
   if (!first)
     return nullptr;
   Numbers sum = std::make_unique<NumberTensor>(*first);
-  // Mod of integers may be asked for the sign of the dividend, as floats have it.
+  // Mod of integers may have the sign of the dividend on request, like floats.
   const bool isIntegral = isInteger(operands.elementOf(0)) && operands.node.intAttr("fmod", 0) == 0;
   bool ok = true;
   for (unsigned i = 1; i < operands.node.operands().size(); ++i) {

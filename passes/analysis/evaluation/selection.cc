@@ -1,4 +1,4 @@
-// Operators that choose elements, and whose definitions do not say so.
+// Operators that choose elements and whose definitions do not describe the choice.
 #include "passes/analysis/evaluation/selection.h"
 
 #include "passes/analysis/evaluation/selected_result.h"
@@ -27,7 +27,7 @@ ElementSelection where(const SelectedResult& selected) {
   };
 }
 
-/// Results that are operand 0 with some elements replaced: by those of `operand`.
+/// Selection of operand 0 with some elements replaced by elements of `operand`.
 ElementSelection overwritten(unsigned operand, llvm::DenseMap<int64_t, int64_t> replaced) {
   return [operand, replaced = std::move(replaced)](int64_t element) {
     const auto found = replaced.find(element);
@@ -54,7 +54,7 @@ ElementSelection scatteredElements(const SelectedResult& selected) {
     Extents index = indexOf(static_cast<int64_t>(i), *updates);
     index[*axis] = (*rows)[i];
     if (!replaced.try_emplace(elementAt(index, *data), static_cast<int64_t>(i)).second)
-      return nullptr; // Which of two comes last is not said.
+      return nullptr; // The order of duplicates is unspecified.
   }
   return overwritten(2, std::move(replaced));
 }
@@ -72,7 +72,7 @@ ElementSelection scatteredPoints(const SelectedResult& selected) {
                .try_emplace(sections->starts[section] + i,
                             static_cast<int64_t>(section) * sections->size + i)
                .second)
-        return nullptr; // Which of two comes last is not said.
+        return nullptr; // The order of duplicates is unspecified.
   return overwritten(2, std::move(replaced));
 }
 
@@ -116,7 +116,7 @@ ElementSelection gatheredElements(const SelectedResult& selected) {
   };
 }
 
-/// The axes that numbers of a Pad are for: those of its last operand, or all.
+/// Axes that the numbers of a Pad apply to: those of its last operand, or all.
 std::optional<std::vector<int64_t>> paddedAxes(const SelectedResult& selected, size_t rank) {
   if (selected.node.operand(3))
     return entriesOf(selected.numbersOf(3), static_cast<int64_t>(rank));
@@ -194,7 +194,7 @@ ElementSelection appended(const SelectedResult& selected) {
       };
 }
 
-/// Operators that select and whose definitions do not say so.
+/// Operators that select elements and whose definitions do not describe it.
 struct SelectingOperator {
   const char* name;
   ElementSelection (*select)(const SelectedResult&);

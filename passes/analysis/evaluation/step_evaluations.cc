@@ -1,4 +1,4 @@
-// Comparing values at many points.
+// Comparison of values at many points.
 #include "passes/analysis/evaluation/step_evaluations.h"
 
 #include "passes/analysis/evaluation/traced_operators.h"
@@ -25,12 +25,12 @@ Evaluation& StepEvaluations::at(size_t index) {
 
 namespace {
 
-/// Elements compared at sizes where a tensor may be large.
+/// Maximum number of elements compared at sizes with large tensors.
 constexpr int64_t mostSampled = 128;
-/// Integer constants that sizes are chosen by.
+/// Maximum number of integer constants that determine sizes.
 constexpr size_t mostConstants = 3;
 
-/// The factors of elements of one product, one after another.
+/// Factors of the elements of one product, concatenated.
 struct TracedFactors {
   std::vector<LinearForm> left, right;
 };
@@ -61,9 +61,10 @@ bool mayBeProducts(const Value& one, const Value& other) {
   return mayBe(one) && mayBe(other);
 }
 
-/// Elements that differ because they are of different blocks: whether all are the same multiples of
-/// products of the same factors. Only some are compared where there are many. `mayBeImpossible`:
-/// the graph may be unable to do such a step, which is seen by factors without extents.
+/// For elements that differ because they are from different blocks: whether all are the same
+/// multiples of products of the same factors. Only some are compared if there are many.
+/// `mayBeImpossible`: the graph may be unable to run such a step, in which case factors have no
+/// extents.
 bool areSameProducts(llvm::ArrayRef<LinearForm> first, llvm::ArrayRef<LinearForm> second,
                      Evaluation& evaluation, bool mayBeImpossible) {
   constexpr size_t mostCompared = 48;
@@ -101,8 +102,8 @@ bool areSameProducts(llvm::ArrayRef<LinearForm> first, llvm::ArrayRef<LinearForm
                (a->left == b->right && a->right == b->left));
 }
 
-/// At one of the sizes, or at a point near a constant: that may be a step that the graph cannot do,
-/// as a table that it reads is shorter.
+/// Kind of the tried point. At a point near a constant the graph may be unable to run a step, for
+/// example because a table is too short.
 enum class Tried { WholeSize, SampledSize, NearConstant };
 
 bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, Tried tried) {
@@ -114,7 +115,7 @@ bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, Tr
   std::vector<int64_t> indices;
   const bool isSampled = tried != Tried::WholeSize && *count > mostSampled;
   const int64_t step = isSampled ? *count / mostSampled : 1;
-  // Rows in the middle may be the ones that differ: no power of two keeps pace with the elements.
+  // Rows in the middle may be the ones that differ, so the stride is not a power of two.
   for (int64_t i = 0; i < *count; i += step == 1 ? 1 : step | 1)
     indices.push_back(i);
   if (*count > 0 && indices.back() != *count - 1)
@@ -124,7 +125,7 @@ bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, Tr
          areSameProducts(first, second, evaluation, tried == Tried::NearConstant);
 }
 
-/// How an integer input differs from what its role says.
+/// Change of an integer input from the values that its role prescribes.
 enum class Variation { Alternating, AllMore, LastRowMore, LastMore };
 
 EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Variation variation) {
@@ -152,11 +153,11 @@ EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Va
   return result;
 }
 
-/// The integers that the evaluation computed with and that sizes can be.
+/// Integers that the evaluation computed with and that can be sizes.
 std::set<int64_t> integersOf(const Evaluation& evaluation) {
   std::set<int64_t> found;
   for (double number : evaluation.constantsRead()) {
-    // Rows that are counted from the end are counted, too.
+    // Rows counted from the end are included.
     const double size = std::abs(number);
     if (size >= 3 && size <= static_cast<double>(StepEvaluations::mostRowsTried) &&
         size == static_cast<double>(static_cast<int64_t>(size)))
@@ -165,14 +166,14 @@ std::set<int64_t> integersOf(const Evaluation& evaluation) {
   return found;
 }
 
-/// Integers that evaluations at two sizes computed with: constants, also those that the graph
+/// Integers that evaluations at both sizes computed with: constants, including those that the graph
 /// computes from others, but not extents.
 std::vector<int64_t> comparedSizes(const Evaluation& one, const Evaluation& other) {
   const std::set<int64_t> first = integersOf(one), second = integersOf(other);
   std::vector<int64_t> sizes;
   std::set_intersection(first.begin(), first.end(), second.begin(), second.end(),
                         std::back_inserter(sizes));
-  // The largest are the ones that no other size comes near.
+  // No other size is close to the largest ones.
   if (sizes.size() > mostConstants)
     sizes.erase(sizes.begin(), sizes.end() - mostConstants);
   return sizes;
@@ -190,7 +191,7 @@ llvm::ArrayRef<StepEvaluations::Varied> StepEvaluations::varied() {
                                   Variation::LastRowMore, Variation::LastMore}) {
         if (variation == Variation::LastRowMore && numbers.extents.size() < 2)
           continue;
-        // Positions of no order are none that rows could be written to.
+        // Rows cannot be written to positions without an order.
         const bool isMask =
             llvm::all_of(numbers.numbers, [](double number) { return number == 0 || number == 1; });
         if (isMask || variation != Variation::Alternating)
@@ -219,7 +220,7 @@ llvm::ArrayRef<StepEvaluations::Varied> StepEvaluations::fedWith(int64_t number)
       for (int64_t next : {number, number + 1}) {
         EvaluationPoint changed = point;
         std::vector<double>& all = changed.inputs[input].numbers;
-        // Of one element alone: positions and masks stay what they are elsewhere.
+        // Only one element differs: other positions and mask entries are unchanged.
         all.back() = static_cast<double>(next);
         entry->second.push_back(
             {std::make_unique<Evaluation>(at(0), std::move(changed)), input, true});
@@ -231,7 +232,7 @@ llvm::ArrayRef<StepEvaluations::Varied> StepEvaluations::fedWith(int64_t number)
 
 namespace {
 
-/// Steps with about as many rows, tokens and batch rows, as far as those are tried.
+/// Steps with about that number of rows, tokens and batch rows, within limits.
 std::vector<StepSize> sizesNear(int64_t rows) {
   constexpr int64_t mostTokens = 256, mostBatch = 64;
   std::vector<StepSize> sizes;
@@ -293,7 +294,7 @@ bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evalu
       return false;
   if (evaluations.count() == 0)
     return false;
-  // A graph has no extents for a step that it cannot do: a table that it reads is shorter.
+  // A graph has no extents for a step that it cannot run, for example because a table is too short.
   return llvm::all_of(evaluations.checkingPoints(), [&](const auto& point) {
     return (point.torn && point.torn == consecutive) || !point.evaluation->extents(one) ||
            areEqualAt(one, other, *point.evaluation, Tried::NearConstant);

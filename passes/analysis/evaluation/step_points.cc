@@ -1,4 +1,4 @@
-// Sizes of steps, and what inputs are fed at them.
+// Sizes of steps, and the inputs for them.
 #include "passes/analysis/evaluation/step_points.h"
 
 #include "ir/manifest/documented_inputs.h"
@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// Elements of an input that are fed.
+/// Maximum number of elements of an input that is fed.
 constexpr int64_t mostFed = int64_t{1} << 18;
 
 bool isIntegerOrBool(const Value& value) {
@@ -24,7 +24,8 @@ bool isIntegerOrBool(const Value& value) {
   return isInteger(element) || element == ElementType::Bool;
 }
 
-/// 8-bit integers of three axes and more are codes of numbers.
+/// Whether an input is fed with integers; 8-bit integers with three or more axes are codes of
+/// numbers.
 bool isFed(const Value& input) {
   const TensorType& type = input.type();
   const bool isCodes =
@@ -33,8 +34,8 @@ bool isFed(const Value& input) {
   return type.hasRank() && isIntegerOrBool(input) && !isCodes;
 }
 
-/// Rows of a cache that comes in and those that its output has more, on the one axis on which their
-/// extents differ; nullopt where these are no such types.
+/// Number of rows in a past cache and number of rows that its output has in addition, on the one
+/// axis on which their extents differ; nullopt for other types.
 std::optional<std::pair<Dim, Dim>> grownRows(const TensorType& past, const TensorType& present) {
   if (!past.hasRank() || !present.hasRank() || past.rank() < 3 || past.rank() != present.rank() ||
       past.elementType() != present.elementType())
@@ -106,7 +107,7 @@ void StepPoints::findSymbols() {
       note(fed.input->type().dim(1), tokenSymbols, fixedTokens);
     }
   }
-  // Where data flow does not show how a cache grows, types may: an output with more rows.
+  // If data flow does not show the growth of a cache, types may: an output with more rows.
   for (const auto& input : evaluated.inputs())
     for (const Value* output : evaluated.outputs())
       if (const auto rows = grownRows(input->type(), output->type()); rows && !grows) {
@@ -135,8 +136,8 @@ void StepPoints::findSymbols() {
 
 namespace {
 
-/// Whether types do not say that an output is no larger cache: they have the same fixed extents,
-/// and nothing is known of the output's extent on the axis.
+/// Whether the types allow the output to be a larger cache: they do not have equal fixed extents
+/// throughout, or nothing is known about the output's extent on the axis.
 bool mayGrowTo(const TensorType& output, const TensorType& past, unsigned axis) {
   if (!output.hasRank() || output.rank() != past.rank() ||
       output.elementType() != past.elementType() || !isOpenExtent(output.dim(axis)))
@@ -149,8 +150,8 @@ bool mayGrowTo(const TensorType& output, const TensorType& past, unsigned axis) 
 
 } // namespace
 
-/// Takes a cache that comes in for one that grows, where an output could be what it becomes, and
-/// types do not tell: rows that are neither batch rows nor tokens.
+/// Assumes that a past cache grows if an output could be its present and types do not exclude it:
+/// its rows are neither batch rows nor tokens.
 void StepPoints::findPastAlone() {
   for (const auto& input : evaluated.inputs()) {
     if (isFed(*input) || !input->type().hasRank() || input->type().rank() < 3)
@@ -176,7 +177,7 @@ StepSize StepPoints::chosen(const StepSize& size) const {
           fixedPast.value_or(size.past), size.others};
 }
 
-/// A mask has a column for each key, also where its extent has a name of its own.
+/// A mask has a column for each key, also if its extent has a different name.
 void StepPoints::findKeySymbols() {
   for (const FedInput& fed : fedInputs) {
     const TensorType& type = fed.input->type();
@@ -210,7 +211,7 @@ EvaluationPoint StepPoints::at(const StepSize& size) const {
   int64_t next = chosen.others;
   for (const std::string& symbol : otherSymbols) {
     point.extents[symbol] = next;
-    // Steps that differ from size to size: no symbol is another one and a number.
+    // Steps that differ between sizes: no symbol is another one plus a number.
     next += 2 + chosen.others % 7;
   }
   for (const FedInput& fed : fedInputs) {
@@ -224,7 +225,7 @@ EvaluationPoint StepPoints::at(const StepSize& size) const {
         break;
       extents.push_back(*extent);
     }
-    // Too many elements to feed are unknown ones.
+    // Inputs with too many elements to feed remain unknown.
     if (extents.size() != fed.input->type().rank() || !countOf(extents, mostFed))
       continue;
     if (fed.feed == InputFeed::Tokens)

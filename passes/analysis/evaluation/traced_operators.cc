@@ -131,8 +131,8 @@ TraceResult sumAlongAxes(const Traced& traced) {
   return TraceResult::Followed;
 }
 
-/// A product of elements with numbers that are not weights: of a constant with few elements, or
-/// computed.
+/// A product of elements with numbers that are not weights: a constant with few elements, or
+/// computed numbers.
 TraceResult multiplyMatrices(const Traced& traced) {
   auto sum = productOf(traced.node, traced.evaluation);
   if (!sum || sum->depth > 4096)
@@ -144,7 +144,7 @@ TraceResult multiplyMatrices(const Traced& traced) {
   if (leftIsNumbers == rightIsNumbers)
     return TraceResult::Block;
   const NumberTensor& factors = *traced.evaluation.numbers(leftIsNumbers ? left : right);
-  // Rows of numbers with more than a few that are not zero are weights.
+  // Rows of numbers with more than a few nonzero elements are weights.
   traced.forms.assign(traced.indices.size(), LinearForm());
   for (size_t e = 0; e < traced.indices.size(); ++e) {
     std::vector<int64_t> elements;
@@ -189,9 +189,9 @@ constexpr TracedOperator tracedOperators[] = {
     {"Einsum", multiplyMatrices},
 };
 
-/// Where the letters of one side of an equation stand in an operand.
+/// Product of operands with these extents, according to MatMul.
 ProductElements matrixProduct(const Extents& after, const Extents& left, const Extents& right) {
-  // Operands of rank 1 are a row on the left and a column on the right.
+  // An operand of rank 1 is a row on the left and a column on the right.
   Extents rows = left, columns = right;
   Extents full = after;
   if (left.size() == 1) {
@@ -218,7 +218,7 @@ ProductElements matrixProduct(const Extents& after, const Extents& left, const E
   return product;
 }
 
-/// Of factors that are multiplied element by element, and then summed along one axis.
+/// Factors that are multiplied elementwise, and then summed along one axis.
 std::optional<ProductElements> summedProduct(const Node& node, const Extents& left,
                                              const Extents& right, Evaluation& evaluation) {
   const auto full = broadcastOf(left, right);
@@ -238,7 +238,8 @@ std::optional<ProductElements> summedProduct(const Node& node, const Extents& le
   return product;
 }
 
-/// An equation of two operands without ellipses and without a letter that one operand has twice.
+/// An equation of two operands without ellipses and without a letter that occurs twice in one
+/// operand.
 struct Equation {
   std::string left, right, result;
 
@@ -369,7 +370,7 @@ std::optional<ProductElements> productOf(const Node& node, Evaluation& evaluatio
 
 namespace {
 
-/// The operands of a node at the extents and numbers of a point.
+/// Operands of a node at the extents and numbers of a point.
 class OperandsAtPoint final : public SuppliedOperands {
 public:
   OperandsAtPoint(const Node& suppliedNode, Evaluation& at)

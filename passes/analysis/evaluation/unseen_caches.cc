@@ -1,4 +1,4 @@
-// Refuses what would be taken for attention without a cache.
+// Refuses attention that would otherwise be treated as attention without a cache.
 #include "passes/analysis/evaluation/unseen_caches.h"
 
 #include "passes/analysis/cache/cache_trace.h"

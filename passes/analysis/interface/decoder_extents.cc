@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-/// How far readers of an input are followed.
+/// Maximum number of readers of an input that are followed.
 constexpr size_t readerBudget = 4096;
 
 InputReaders readersWithin(const Value& input) {
@@ -20,10 +20,10 @@ InputReaders readersWithin(const Value& input) {
   return readersOf(input, budget);
 }
 
-/// The axis of batch rows: before heads, rows and width, or the first.
+/// Axis of batch rows: before heads, rows and width, or the first axis.
 unsigned batchAxis(unsigned rank) { return rank > 4 ? rank - 4 : 0; }
 
-/// Whether lengths are fed to the input, one for all batch rows or one for each.
+/// Whether the input receives lengths; if so, whether there is one per batch row.
 std::optional<bool> isLengthPerRow(const Value& input) {
   const std::vector<InputReaders::Length> lengths = readersWithin(input).lengths;
   if (lengths.empty())
@@ -31,7 +31,7 @@ std::optional<bool> isLengthPerRow(const Value& input) {
   return isPerBatchRow(lengths.front().feed);
 }
 
-/// The input that tokens come in, ids [B, S] or embedded [B, S, D].
+/// Input of tokens: ids [B, S] or embedded [B, S, D].
 const Value* tokenInput(const Graph& graph, const llvm::DenseSet<const Value*>& caches) {
   const Value* embedded = nullptr;
   for (const std::unique_ptr<Value>& input : graph.inputs()) {
@@ -68,8 +68,8 @@ public:
     if (set(shape, 0, exported.batch, freed.batch))
       next = 1;
     else if (rank > 2 && set(shape, 1, exported.batch, freed.batch))
-      next = 2; // as positions [3, B, S]
-    // Keys, behind the tokens that see them.
+      next = 2; // as in positions [3, B, S]
+    // Keys, after the tokens that see them.
     const bool isMask = next < rank && isOfKeys(shape[rank - 1]) &&
                         (rank == 2 || shape[rank - 2].isKnownEqual(exported.tokens));
     if (isMask) {
@@ -89,7 +89,7 @@ private:
     return exported.hasPast() && extent.isKnownEqual(exported.keys());
   }
 
-  /// Whether the extent is what was exported. It becomes what is freed.
+  /// Replaces the extent if it is the exported one.
   static bool set(Shape& shape, unsigned axis, const Dim& before, const Dim& after) {
     if (!shape[axis].isKnownEqual(before))
       return false;

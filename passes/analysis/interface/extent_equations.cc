@@ -37,7 +37,7 @@ private:
   void relate(const Dim& left, const Dim& right, bool isStrict, const Node& node) {
     if (left.isUnknown() || right.isUnknown() || left.value() || right.value() || left == right)
       return;
-    // Layers repeat what the first one says.
+    // Layers repeat the equations of the first.
     constexpr size_t mostCompared = 16;
     size_t compared = std::min(equations.size(), mostCompared);
     if (llvm::none_of(
@@ -74,7 +74,7 @@ private:
       relate(a->dim(-fromEnd), b->dim(-fromEnd), false, node);
   }
 
-  /// One position for each row.
+  /// One position per row.
   void rotated(const Node& node, unsigned positions) {
     const TensorType* rows = typeOf(node, 0);
     const TensorType* type = typeOf(node, positions);
@@ -106,7 +106,7 @@ private:
   std::vector<ExtentEquation>& equations;
 };
 
-/// `dim` without the symbol, if it is `factor` * symbol plus that, for a factor of 1 or -1.
+/// `dim` without the symbol, if it is `factor` * symbol plus the result, for a factor of 1 or -1.
 std::optional<Dim> withoutSymbol(const Dim& dim, llvm::StringRef symbol, int64_t factor) {
   Dim rest = dim - Dim::fixed(factor) * Dim::symbol(symbol);
   if (rest.isUnknown() || llvm::is_contained(rest.symbols(), symbol))
@@ -158,7 +158,7 @@ solvedExtent(const ExtentEquation& equation,
       Dim value = rest ? Dim::fixed(-factor) * *rest : Dim::unknown();
       if (!value.isKnownNonNegative())
         continue;
-      // Only an operator that fails otherwise fixes an extent.
+      // Only an operator that fails otherwise determines an extent.
       if (!equation.isStrict && value.value())
         continue;
       if (!best || prefers(best->symbol, symbol))

@@ -15,12 +15,12 @@ using namespace ir;
 
 namespace {
 
-/// How the elements of a value follow from those of the input.
+/// Relation of a value's elements to those of the input.
 struct Path {
   bool isComplemented = false; ///< 1 became 0, true became false
   bool isTruth = false;        ///< compared or complemented: zeros and ones
-  bool isCounted = false;      ///< the numbers of a Range that the input ends
-  Dim offset = Dim::fixed(0);  ///< what was added; unknown where that is not told
+  bool isCounted = false;      ///< numbers of a Range that ends at the input
+  Dim offset = Dim::fixed(0);  ///< amount added; unknown if it cannot be determined
 };
 
 Path truth(bool isComplemented) {
@@ -30,7 +30,7 @@ Path truth(bool isComplemented) {
   return path;
 }
 
-/// Whether the results hold elements of the operand and, perhaps, others.
+/// Whether the results hold elements of the operand and possibly others.
 bool keepsElements(const Use& use) {
   const Node& node = use.user();
   bool isChanged =
@@ -40,21 +40,21 @@ bool keepsElements(const Use& use) {
   return isMoved(use) || (isChanged && use.operandIndex() == 0);
 }
 
-/// The number that all elements of an operand are known to be.
+/// The number that all elements of an operand are known to equal.
 std::optional<double> onlyNumber(const Value* value) {
   return value ? uniformValue(*value) : std::nullopt;
 }
 
-/// A score that is less than others by so much has no probability.
+/// A score that is lower than others by this amount has no probability.
 constexpr double leastHiding = 1e3;
 
-/// What hides a key when it is added to its score.
+/// Whether the value hides a key when it is added to the key's score.
 bool isVeryNegative(const Value* value) {
   std::optional<double> number = onlyNumber(value);
   return number && *number <= -leastHiding;
 }
 
-/// Whether a value is what a softmax gives.
+/// Whether a value is the result of a softmax.
 bool isProbability(const Value& value) {
   constexpr unsigned mostSteps = 8;
   const Value* current = &value;
@@ -70,7 +70,7 @@ bool isProbability(const Value& value) {
   return false;
 }
 
-/// The operand of an attention operator that is a mask or a bias of its scores.
+/// Whether the operand of an attention operator is a mask or a bias of its scores.
 bool isMaskOperand(const Node& node, unsigned operand) {
   llvm::StringRef type = node.op().type();
   if (node.op().domain() == kvoptDomain)
@@ -103,7 +103,7 @@ std::optional<LengthFeed> fusedLength(const Node& node, unsigned operand) {
   return std::nullopt;
 }
 
-/// Whether the rows of a cache are taken from the value: a floating-point input of a graph.
+/// Whether the value provides the rows of a cache: a floating-point input of a graph.
 bool isRowsOfInput(const Value& value) {
   const Value* current = &value;
   while (current->producer() && movementKind(*current->producer()))
@@ -112,13 +112,13 @@ bool isRowsOfInput(const Value& value) {
          isFloatingPoint(current->type().elementType());
 }
 
-/// The number that is added to a length, where the graph tells it.
+/// The number that is added to a length, if it is known.
 Dim knownNumber(const Value* value) {
   const auto elements = value ? value->knownIntegers() : std::nullopt;
   return elements && elements->size() == 1 ? elements->front() : Dim::unknown();
 }
 
-/// The input of one element that a value is, moved or converted; null for others.
+/// The input with one element that a value equals after movement or conversion; null for others.
 const Value* scalarInput(const Value* value) {
   while (value && value->producer() && movementKind(*value->producer()))
     value = movedOperand(*value->producer());
@@ -128,7 +128,7 @@ const Value* scalarInput(const Value* value) {
   return isOne && value->isGraphInput() && !value->isInitializer() ? value : nullptr;
 }
 
-/// Whether a value is cut out of a constant triangle or band that hides keys.
+/// Whether a value is cut from a constant triangle or band that hides keys.
 bool isTriangle(const Value& value) {
   constexpr double least = -100;
   const Value* current = &value;
@@ -214,7 +214,7 @@ private:
 
   void note(std::vector<InputReaders::Length>& list, LengthFeed feed, const Path& path,
             const Node& node) {
-    // Layers repeat what the first one says.
+    // Layers repeat the readers of the first.
     constexpr size_t mostKept = 8;
     auto isKnown = [&](const InputReaders::Length& known) {
       return known.feed == feed && known.offset == path.offset;
@@ -255,13 +255,14 @@ private:
       return pushResults(node, truth(!path.isComplemented));
     if (holdsIntegers && node.operands().size() == 2)
       visitLengthSum(node, operand, path);
-    // What is taken from scores hides where it is one.
+    // A value that is subtracted from scores hides keys where it is one.
     if (node.is("Sub") && operand == 1)
       path.isComplemented = !path.isComplemented;
     pushResults(node, path);
   }
 
-  /// A number that the graph tells makes another length of a length; anything else is an index.
+  /// Adding a known number to a length yields another length; adding any other value yields an
+  /// index.
   void visitLengthSum(const Node& node, unsigned operand, Path& path) {
     const Value* other = node.operand(1 - operand);
     const Dim number = knownNumber(other);
@@ -282,7 +283,7 @@ private:
     if (isVeryNegative(other))
       return noteMask(!path.isComplemented);
     if (const std::optional<double> number = onlyNumber(other)) {
-      // What hides a key when it is taken from its score.
+      // A value that hides a key when it is subtracted from the key's score.
       path.isTruth |= *number >= leastHiding;
       return pushResults(node, path);
     }
@@ -311,7 +312,7 @@ private:
       found.isSummed = true;
     if (type == "MatMul" || type == "Einsum" || type == "Cos" || type == "Sin")
       found.isAngle |= holdsIntegers;
-    // Positions and lengths that a mask is counted for.
+    // Positions and lengths that are computed from a mask.
     if ((type == "CumSum" || type == "ReduceSum") && operand == 0)
       noteMask(false);
   }
@@ -327,8 +328,8 @@ private:
       pushResults(node, path);
   }
 
-  /// What a cache's rows begin with says nothing: a host may have rows dropped. They end with the
-  /// last of the earlier tokens.
+  /// The first row of a slice of a cache is not significant, because a host may drop rows. The last
+  /// row is that of the last earlier token.
   void visitSlice(const Node& node, unsigned operand, const Path& path) {
     const bool ofCache = isRowsOfInput(*node.operand(0));
     if (operand == 1 && !ofCache)

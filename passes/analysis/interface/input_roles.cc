@@ -1,4 +1,4 @@
-// From the readers of inputs to what drivers feed them.
+// Derives the values that drivers feed from the readers of inputs.
 #include "passes/analysis/interface/input_roles.h"
 
 #include "ir/manifest/documented_inputs.h"
@@ -15,7 +15,8 @@ bool isTokenName(const Value& input) {
   return documented && documented->feed == InputFeed::Tokens;
 }
 
-/// Tables of so few rows hold embeddings of kinds of tokens, not of tokens or positions.
+/// Maximum number of rows of a table of segment embeddings; larger tables are for tokens or
+/// positions.
 constexpr int64_t mostSegments = 4;
 
 class Roles {
@@ -45,7 +46,7 @@ public:
   }
 
 private:
-  /// How many rows a step puts behind those of a cache that grows.
+  /// Records the number of rows that a step appends to a growing cache.
   void noteAppended(const ManifestCache& cache) {
     for (const Value* output : graph.outputs())
       if (output->name() == cache.present && output->type().hasRank() &&
@@ -53,15 +54,15 @@ private:
         appended = output->type().dim(cache.sequenceAxis) - past;
   }
 
-  /// Whether an input holds embedded tokens [B,S,W]: as many as rows are appended to caches.
+  /// Whether an input holds embedded tokens [B,S,W], one for each row that is appended to caches.
   bool isEmbedded(const Value& input) const {
     const TensorType& type = input.type();
     return isFloatingPoint(type.elementType()) && type.hasRank() && type.rank() == 3 &&
            !type.dim(1).value() && type.dim(1).isKnownEqual(appended);
   }
 
-  /// Token ids by their name or else by the table that they index, and what their extents are
-  /// called.
+  /// Finds token ids by their name, or otherwise by the table that they index, and the names of
+  /// their extents.
   void findTokens() {
     for (const Value* input : open)
       if (isTokenName(*input))
@@ -114,11 +115,11 @@ private:
     if (!documented && isInteger(type.elementType()) && describeLength(input, readers))
       return;
     const InputFeed feed = feedOf(input, readers);
-    // What reads an input outranks its name.
+    // The readers of an input take precedence over its name.
     if (documented &&
         (feed == InputFeed::Any || feed == documented->feed || agrees(documented->feed, readers)))
       return;
-    // Drivers make up what an encoder hands over.
+    // Drivers generate outputs of an encoder.
     if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3 &&
         &input != embeddings)
       return;
@@ -136,7 +137,7 @@ private:
            (extent.isKnownEqual(batch) || (batch.isUnknown() && !extent.isKnownEqual(fresh)));
   }
 
-  /// A number of tokens, for all batch rows or for each, or whether there are earlier ones.
+  /// Describes a number of tokens, for all batch rows or for each, or a flag for a past.
   bool describeLength(const Value& input, const InputReaders& readers) {
     const TensorType& type = input.type();
     if (type.rank() > 1)
@@ -144,7 +145,8 @@ private:
     const bool isOne = type.rank() == 0 || (type.rank() == 1 && type.dim(0).value() == 1);
     const bool isPerRow = type.rank() == 1 && !isOne && isBatchExtent(type.dim(0));
     if (isOne && readers.isSwitch && !readers.isMask) {
-      // What the triangle hides is right for whole prompts, and one token needs none.
+      // The hidden keys of the triangle are right for whole prompts, and a single token needs no
+      // triangle.
       manifest.chunkBatch = 0;
       addLength(input, LengthFeed::NoPast);
       return true;
@@ -176,8 +178,9 @@ private:
     manifest.lengths.push_back(std::move(length));
   }
 
-  /// By operators that define what they read, and else by where ranges and slices begin and end.
-  /// nullopt for one of two lengths whose sum is read where nothing tells them apart.
+  /// Determines the length from operators that define their operands, or otherwise from the starts
+  /// and ends of ranges and slices. nullopt for one of two lengths whose sum is read if nothing
+  /// distinguishes them.
   std::optional<LengthFeed> lengthOf(const InputReaders& readers) const {
     for (const InputReaders::Length& length : readers.lengths)
       if (std::optional<LengthFeed> feed = lengthBehind(length))
@@ -190,7 +193,7 @@ private:
     const auto start = llvm::find_if(readers.bounds, isStart);
     if (start != readers.bounds.end())
       return *lengthBehind(*start);
-    // Behind the earlier tokens come the new ones: the sum of both is the total.
+    // New tokens follow the earlier ones: the sum of both is the total.
     if (llvm::any_of(readers.addends, [&](const Value* addend) { return isPast(*addend); }))
       return LengthFeed::NewLength;
     if (!readers.addends.empty())
@@ -203,7 +206,7 @@ private:
     return LengthFeed::PastLength;
   }
 
-  /// Whether a range or slice begins with the input itself, or an operator takes it for the past.
+  /// Whether a range or slice starts at the input itself, or an operator reads it as the past.
   bool isPast(const Value& input) const {
     const InputReaders readers = facts.of(input);
     auto isIt = [](const InputReaders::Length& use) {
@@ -213,7 +216,7 @@ private:
     return llvm::any_of(readers.bounds, isIt) || llvm::any_of(readers.lengths, isIt);
   }
 
-  /// What the input is where a number computed from it is a length.
+  /// Meaning of the input if a number computed from it is a length.
   std::optional<LengthFeed> lengthBehind(const InputReaders::Length& length) const {
     const Dim earlier = past.isUnknown() ? Dim::symbol("earlier tokens") : past;
     Dim number = earlier;
@@ -221,7 +224,7 @@ private:
       number = earlier + fresh;
     if (length.feed == LengthFeed::TotalLengthPerBatchMinusOne)
       number = earlier + fresh - Dim::fixed(1);
-    // Where the new tokens' extent is not known, what nothing was added to still is what it is.
+    // If the new tokens' extent is unknown, a length to which nothing was added keeps its meaning.
     if (fresh.isUnknown() && length.offset.value() == 0)
       return ofAllRows(length.feed);
     number = number - length.offset;
@@ -247,7 +250,7 @@ private:
                                                      : feed;
   }
 
-  /// Whether what reads an input may read what its name says.
+  /// Whether the readers of an input are consistent with its name.
   static bool agrees(InputFeed named, const InputReaders& readers) {
     const bool isPlace = !readers.tables.empty() || readers.isAngle || readers.isSummed ||
                          readers.isCompared || readers.isSelfCompared;
@@ -329,7 +332,7 @@ private:
   Dim fresh;
   Dim past;
   Dim appended;
-  const Value* embeddings = nullptr; ///< where no token ids are fed
+  const Value* embeddings = nullptr; ///< if no input holds token ids
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Finds pasts and tables among the inputs by the extents that they have.
+// Finds pasts and tables among the inputs by their extents.
 #include "passes/analysis/interface/interface_extents.h"
 
 #include "ir/movement.h"
@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-/// The symbol that an extent is; empty for any other.
+/// The symbol of an extent that is a single symbol; empty for any other.
 std::string symbolOf(const Dim& extent) {
   auto symbols = extent.symbols();
   return symbols.size() == 1 && extent == Dim::symbol(symbols[0]) ? symbols[0] : std::string();
@@ -66,7 +66,7 @@ private:
   struct Joined {
     Dim past;
     Dim added;
-    /// Whether all of them are handed out: the next step starts with as many.
+    /// Whether the model returns all of them: the next step starts with the same number.
     bool isKept = false;
     const Node* node = nullptr;
   };
@@ -117,7 +117,7 @@ private:
     }
   }
 
-  /// Whether the elements say where to look in a table: token ids and positions.
+  /// Whether the elements are indices into a table: token ids and positions.
   static bool isIndex(const Value& value, unsigned depth) {
     constexpr unsigned mostOperators = 4;
     return depth < mostOperators && llvm::any_of(value.uses(), [&](const Use& use) {
@@ -131,7 +131,7 @@ private:
            });
   }
 
-  /// A symbol that occurs nowhere else.
+  /// Whether the extent is a symbol that occurs nowhere else.
   bool isAlone(const Dim& extent) const {
     auto found = occurrences.find(symbolOf(extent));
     return found != occurrences.end() && found->second == 1 && own.contains(found->first());
@@ -143,7 +143,7 @@ private:
   std::vector<Joined> pasts;
   Dim pastRows;
   Dim newRows;
-  /// Whether one length of pasts could be that of a mask.
+  /// Whether the pasts have one length, which could be that of a mask.
   bool isOneLength = true;
   std::vector<ExtentEquation> equations;
 };

@@ -10,7 +10,7 @@ using namespace ir;
 
 InterfaceFacts readInterface(const Graph& graph) {
   InterfaceFacts facts;
-  // Keeps a graph with very many inputs from taking quadratic time.
+  // Avoids quadratic time for a graph with very many inputs.
   size_t budget = size_t{1} << 24;
   for (const std::unique_ptr<Value>& input : graph.inputs())
     if (!input->isInitializer())

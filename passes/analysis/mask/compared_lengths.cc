@@ -19,22 +19,23 @@ using namespace pattern;
 
 namespace {
 
-/// No sequence is as long; "to the end" and "nothing" are spelled by such numbers.
+/// Larger numbers are not lengths: exporters write them for "to the end" and "nothing".
 constexpr double largestLength = 1 << 30;
 
-/// Operators that neither are elementwise nor only move data.
+/// Operators that are neither elementwise nor pure data movement.
 constexpr const char* carriers[] = {"ArgMax", "ConstantOfShape", "CumSum",    "NonZero",   "Pad",
                                     "Range",  "ReduceMax",       "ReduceMin", "ReduceSum", "Trilu"};
 
-/// `i - j < 4` is also spelled `i < j + 4`. Factors are no lengths.
+/// `i - j < 4` is also written as `i < j + 4`. Factors are not lengths.
 bool comparesItsOperands(const Node& node) {
   const std::optional<ElementFunction> function = elementFunction(node);
   return function == ElementFunction::Comparison || function == ElementFunction::Sum ||
          function == ElementFunction::Quotient || function == ElementFunction::Bound;
 }
 
-/// Whether elements of the results are still positions, lengths or mask entries where those of an
-/// operand are. Angles of positions are not, but logarithms of distances are put in buckets.
+/// Whether elements of the results are still positions, lengths or mask entries if those of an
+/// operand are. Angles of positions are not; logarithms of distances are, because they are used for
+/// buckets.
 bool keepsLengths(const Node& node) {
   const std::optional<ElementFunction> function = elementFunction(node);
   if (function == ElementFunction::Nonlinear)
@@ -82,7 +83,7 @@ public:
         for (const Use& use : node.operands())
           if (use.value() && !lengths.count(use.value()))
             noteConstant(*use.value(), node);
-      // Functions and control flow may hand on anything.
+      // Functions and control flow may pass on anything.
       const bool isOpaque = !node.definition() || !node.subgraphs().empty();
       if (node.is("Shape") || node.is("Size") || (reads && (keepsLengths(node) || isOpaque)))
         for (const Value& result : node.results())
@@ -110,7 +111,7 @@ private:
       note(*number, node);
   }
 
-  /// Cuts along axes whose extents are fixed divide heads and features, not sequences.
+  /// Slices along axes with fixed extents divide heads and features, not sequences.
   void noteSlice(const Node& node) {
     auto integersOf = [&](unsigned operand) {
       const Value* value = operand < node.operands().size() ? node.operand(operand) : nullptr;
@@ -155,7 +156,7 @@ std::vector<ComparedLength> comparedLengths(const Model& model,
   finder.visitInputs(model.graph(), /*isFunction=*/false);
   finder.visit(model.graph());
   for (const std::unique_ptr<Function>& function : model.functions) {
-    // Bodies of kvopt's operators compare with what codes are rounded to, not with lengths.
+    // Bodies of kvopt's operators compare with the limits of codes, not with lengths.
     if (function->domain == kvoptDomain)
       continue;
     finder.visitInputs(function->body, /*isFunction=*/true);

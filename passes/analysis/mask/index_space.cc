@@ -87,7 +87,7 @@ void IndexSpace::learnNonNegative(const Dim& dim) {
     learned.push_back(dim);
 }
 
-/// A linear form is smallest and largest where each variable is at one end of its range.
+/// A linear form is extreme where each variable is at one end of its range.
 std::optional<Dim> IndexSpace::atEnds(const Dim& dim, bool upper) const {
   Dim end = dim;
   for (IndexVariable variable : everyVariable) {
@@ -109,7 +109,7 @@ std::optional<Dim> IndexSpace::atEnds(const Dim& dim, bool upper) const {
 
 std::optional<Dim> IndexSpace::largest(const Dim& dim) const { return atEnds(dim, true); }
 
-/// Without index variables; extents are at least 1.
+/// Requires a dim without index variables; extents are at least 1.
 bool IndexSpace::isNonNegativeAtOne(const Dim& dim) const {
   if (dim.isKnownNonNegative())
     return true;

@@ -47,8 +47,8 @@ std::optional<double> MaskExpression::constant() const {
 }
 
 bool holdsIndices(ElementType type) {
-  // Floats of 32 bits are exact up to 2^24, which bounds the lengths that a proof covers; those of
-  // 16 bits are not exact at common lengths.
+  // 32-bit floats are exact up to 2^24, which bounds the lengths that a proof covers; 16-bit floats
+  // are not exact at common lengths.
   return type == ElementType::Int32 || type == ElementType::Int64 || type == ElementType::Float ||
          type == ElementType::Double;
 }
@@ -137,7 +137,7 @@ ExprRef MaskExpressions::apply(llvm::StringRef name, ExprList operands, bool isB
 
 namespace {
 
-/// `b` where the condition holds, if that pins a symbol down to one value; symbols are at least 0.
+/// `b` where the condition holds, if that fixes a symbol to one value; symbols are at least 0.
 Dim whereItHolds(ExprRef condition, const Dim& b) {
   if (!condition->is(Kind::AtLeastZero) && !condition->is(Kind::IsZero))
     return b;
@@ -175,10 +175,10 @@ ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
     return a->is(Kind::False) ? both(negate(condition), b) : either(negate(condition), a);
   if (a->isBoolean)
     return either(both(condition, a), both(negate(condition), b));
-  // One formula with its first element apart, as differences of neighbors are padded.
+  // One formula with a special first element, as in padded differences of neighbors.
   if (a->is(Kind::Integer) && b->is(Kind::Integer) && whereItHolds(condition, b->dim) == a->dim)
     return b;
-  // Branches of branches that the condition decides.
+  // Nested branches that the condition decides.
   auto decided = [&](ExprRef given, ExprRef tree) -> ExprRef {
     if (implies(given, tree->operands[0]))
       return tree->operands[1];
@@ -193,7 +193,7 @@ ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
   auto branches = [](ExprRef tree, ExprRef x, ExprRef y) {
     return tree->is(Kind::Select) && tree->operands[1] == x && tree->operands[2] == y;
   };
-  // One select where three ends are two values.
+  // One select, if three ends have two values.
   if (a->is(Kind::Select)) {
     ExprRef inner = a->operands[0];
     if (branches(a, a->operands[1], b))
@@ -208,7 +208,7 @@ ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
     if (branches(b, b->operands[1], a))
       return select(either(condition, negate(inner)), a, b->operands[1]);
   }
-  // Where x is not unequal 0, it is 0.
+  // Where x != 0 is false, x is 0.
   auto tests = [](ExprRef test, ExprRef x) {
     return test->is(Kind::Apply) && test->name == "NonZero" && test->operands[0] == x;
   };
@@ -290,7 +290,7 @@ ExprRef MaskExpressions::multiply(ExprRef a, ExprRef b, ElementType type) {
     return a;
   if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return multiply(p, q, type); }))
     return tree;
-  // Sign changes go to the terms of a sum: they are exact.
+  // Sign changes apply to the terms of a sum: they are exact.
   if ((y == -1.0 && a->is(Kind::Sum)) || (x == -1.0 && b->is(Kind::Sum))) {
     ExprRef sum = nullptr;
     for (ExprRef term : (y == -1.0 ? a : b)->operands) {
@@ -417,7 +417,7 @@ ExprRef MaskExpressions::cast(ExprRef a, ElementType from, ElementType to) {
       return number(*value, to);
     if (a->is(Kind::Integer) && holdsIndices(to))
       return a;
-    // A number stays zero or not; conversions between floats may lose that.
+    // A number stays zero or nonzero; conversions between floats may not preserve that.
     return apply(isFloatingPoint(from) ? "CastFloat" : "ToFloat",
                  {a, integer(Dim::fixed(static_cast<int64_t>(to)))}, false);
   }
@@ -479,7 +479,7 @@ ExprRef MaskExpressions::isZero(const Dim& dim) {
     return boolean(*dim.value() == 0);
   if (range.isNonNegative(dim - one()) || range.isNonNegative(-dim - one()))
     return boolean(false);
-  // Where one side of 0 is out of reach, the other side decides.
+  // If one side of 0 is impossible, the other side decides.
   if (range.isNonNegative(dim))
     return atLeastZero(-dim);
   if (range.isNonNegative(-dim))
@@ -522,7 +522,7 @@ ExprRef MaskExpressions::negate(ExprRef predicate) {
   case Kind::Or: {
     if (auto known = negations.find(predicate); known != negations.end())
       return known->second;
-    // The dual of a simple form is simple.
+    // The dual of a simplified form is simplified.
     ExprVector parts;
     for (ExprRef part : predicate->operands)
       parts.push_back(negate(part));
@@ -584,7 +584,7 @@ bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
                           range.isNonNegative(a->dim - b->dim - one())));
     }
   }
-  // x <= y implies x' <= y for every x' <= x, whatever y is; and so on.
+  // x <= y implies x' <= y for every x' <= x, whatever y is; similarly for the others.
   if (a->is(Kind::Apply) && b->is(Kind::Apply) && a->name == b->name &&
       (a->name == "Less" || a->name == "LessOrEqual") &&
       ((a->operands[1] == b->operands[1] && isAtLeast(a->operands[0], b->operands[0])) ||
@@ -630,14 +630,14 @@ bool MaskExpressions::excludesAt(ExprRef a, ExprRef b, unsigned depth) const {
            ((a->dim - b->dim).value() == 0 || (a->dim + b->dim).value() == 0);
   if (a->is(Kind::IsNotZero))
     return excludesAt(b, a, depth + 1);
-  // a >= 0 and b >= 0 have a sum that is not negative.
+  // a >= 0 and b >= 0 imply that the sum is not negative.
   if (range.isNonNegative(-a->dim - b->dim - one()))
     return true;
   return (a->is(Kind::IsZero) && range.isNonNegative(a->dim - b->dim - one())) ||
          (b->is(Kind::IsZero) && range.isNonNegative(b->dim - a->dim - one()));
 }
 
-/// What is left of a predicate where all of `given` hold.
+/// The remainder of a predicate if all of `given` hold.
 ExprRef MaskExpressions::under(ExprList given, ExprRef predicate, unsigned depth) {
   for (ExprRef fact : given) {
     if (implies(fact, predicate))
@@ -659,7 +659,7 @@ ExprRef MaskExpressions::under(ExprList given, ExprRef predicate, unsigned depth
   return isAnd ? conjunction(parts) : disjunction(parts);
 }
 
-/// One change to a conjunction's parts; false when there is nothing left to change.
+/// Applies one change to a conjunction's parts; false if no change is possible.
 bool MaskExpressions::simplify(llvm::SmallVectorImpl<ExprRef>& parts) {
   for (unsigned i = 0; i < parts.size(); ++i)
     for (unsigned k = 0; k < parts.size(); ++k) {
@@ -763,7 +763,8 @@ ExprRef MaskExpressions::compare(llvm::StringRef name, ExprRef a, ExprRef b) {
     return boolean(name == "Equal" ? *x == *y : isLess ? *x < *y : *x <= *y);
   if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return compare(name, p, q); }))
     return tree;
-  // The larger of two is below where both are, and above where one is.
+  // The maximum of two is below a bound if both are, and above it if one is; the reverse for the
+  // minimum.
   auto isExtreme = [](ExprRef e, llvm::StringRef which) {
     return e->is(Kind::Apply) && e->name == which &&
            llvm::all_of(e->operands, [](ExprRef part) { return part->is(Kind::Integer); });
@@ -775,7 +776,7 @@ ExprRef MaskExpressions::compare(llvm::StringRef name, ExprRef a, ExprRef b) {
   if (isMaximum != isMinimum && rest->is(Kind::Integer)) {
     ExprRef extreme = isLeft ? a : b;
     if (name == "Equal") {
-      // It is the one of the two that the other one does not exceed.
+      // The extreme equals the operand that the other one does not exceed.
       auto isPart = [&](ExprRef part, ExprRef other) {
         ExprRef isExtremeOne = isMaximum ? lessOrEqual(other, part) : lessOrEqual(part, other);
         return both(compare(name, part, rest), isExtremeOne);

@@ -1,4 +1,4 @@
-// Taking mask elements apart.
+// Decomposition of mask elements.
 #include "passes/analysis/mask/mask_meaning.h"
 
 #include "support/format.h"
@@ -14,7 +14,7 @@ using Kind = MaskExpression::Kind;
 
 namespace {
 
-/// A number that could make up for one that hides.
+/// A number that could outweigh one that hides.
 constexpr double suspiciousNumber = 1000;
 
 class MeaningReader {
@@ -94,7 +94,7 @@ private:
   llvm::DenseMap<ExprRef, ExprRef> answers;
 };
 
-/// Visits every expression below the given ones once.
+/// Visits every expression in the given ones once.
 void forEachExpression(ExprList roots, llvm::function_ref<void(ExprRef)> visit) {
   llvm::SmallVector<ExprRef, 16> stack(roots.rbegin(), roots.rend());
   llvm::DenseSet<ExprRef> seen(stack.begin(), stack.end());
@@ -186,7 +186,7 @@ private:
   }
 
   std::string nested(ExprRef e) {
-    // Sharing could make a text exponentially long.
+    // Shared expressions could make a text exponentially long.
     if (++printed > 64)
       return "...";
     return render(*e);

@@ -1,4 +1,4 @@
-// From a mask's element to facts.
+// Derivation of facts from a mask's element.
 #include "passes/analysis/mask/mask_predicate.h"
 
 #include "passes/analysis/mask/mask_meaning.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr IndexSet paddingIndices = indexBit(IndexVariable::Batch) | indexBit(IndexVariable::Key);
 
-/// The graph inputs that a tensor is computed from; at most so many values are visited.
+/// Graph inputs from which tensors are computed; visits a limited number of values.
 llvm::SmallVector<const Value*, 4> inputsBehind(llvm::ArrayRef<const Value*> values) {
   constexpr size_t mostValues = 2048;
   llvm::SmallVector<const Value*, 4> inputs;
@@ -41,7 +41,8 @@ llvm::SmallVector<const Value*, 4> inputsBehind(llvm::ArrayRef<const Value*> val
   return inputs;
 }
 
-/// A condition as a number that hides where it does not hold: `(1 - mask) * -1e4`.
+/// Whether the bias is a condition in the form of a number that hides where it is false: `(1 -
+/// mask) * -1e4`.
 bool isScaledPadding(ExprRef bias) {
   if (bias->variables & ~paddingIndices || !bias->is(Kind::Apply) || bias->name != "Mul")
     return false;
@@ -51,7 +52,7 @@ bool isScaledPadding(ExprRef bias) {
   });
 }
 
-/// One mask's predicate in the parts that facts are made of.
+/// One mask's predicate, split into the parts that facts describe.
 struct Parts {
   bool isCausal = false;
   bool hidesLaterKeys = false;
@@ -60,7 +61,7 @@ struct Parts {
   ExprVector other;
 };
 
-/// The input of a condition that its element [b, j] is not zero; null for other conditions.
+/// The input of the condition that its element [b, j] is not zero; null for other conditions.
 const Value* shownBy(ExprRef condition) {
   const bool isNonZero = condition->is(Kind::Apply) && condition->name == "NonZero";
   const ExprRef element = isNonZero ? condition->operands.front() : condition;
@@ -74,7 +75,7 @@ const Value* shownBy(ExprRef condition) {
   return isElement ? element->value : nullptr;
 }
 
-/// Whether the key matters only as the last index of elements of graph inputs.
+/// Whether the condition depends on the key only as the last index of elements of graph inputs.
 bool readsElements(ExprRef condition) {
   constexpr IndexSet key = indexBit(IndexVariable::Key);
   if (!(condition->variables & key))
@@ -89,7 +90,7 @@ bool readsElements(ExprRef condition) {
                        [](ExprRef index) { return (index->variables & key) != 0; });
 }
 
-/// Rows see keys up to the one where `frontier` is 0.
+/// Splits a predicate. Rows see keys up to the one where `frontier` is 0.
 Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   Parts parts;
   ExprRef causal = made.atLeastZero(frontier);
@@ -111,7 +112,7 @@ Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   return parts;
 }
 
-/// An expression at the key `own`; null where it reads elements that depend on the key.
+/// An expression at the key `own`; null if it reads elements that depend on the key.
 ExprRef atKey(MaskExpressions& made, ExprRef expression, const Dim& own) {
   if ((expression->variables & indexBit(IndexVariable::Key)) == 0 && expression->operands.empty() &&
       expression->dim.isUnknown())
@@ -161,7 +162,7 @@ bool showsOwnKey(MaskExpressions& made, ExprRef part, const Dim& own) {
   return there && there->is(Kind::True);
 }
 
-/// Causal, and no more than that and padding.
+/// Whether the mask is causal, with padding at most in addition.
 bool isCausal(const MaskFacts& facts) {
   return facts.causal == Proof::Proved && facts.remaining != MaskFacts::Remaining::Other;
 }
@@ -191,13 +192,13 @@ class MaskAnalysis::Impl {
 public:
   struct Reading {
     MaskReader* reader = nullptr;
-    ExprRef seen = nullptr; ///< by operand and attributes
+    ExprRef seen = nullptr; ///< of operand and attributes together
     MaskMeaning meaning;
     Parts parts;
   };
 
-  /// Those executions only in which `symbol` has the value, and in which `positions` counts up
-  /// along its last axis from `first`; all of them when these are empty.
+  /// Executions in which `symbol` has the value, and `positions` counts up along its last axis from
+  /// `first`; all executions if these are empty.
   struct World {
     std::string symbol;
     Dim value;
@@ -252,13 +253,13 @@ public:
   }
 
   MaskFacts facts(const Question& question, const World& world);
-  /// In the executions of `given`, which fixes no symbol.
+  /// Facts in the executions of `given`, which fixes no symbol.
   std::optional<MaskFacts> factsByCases(const Question& question, const World& given);
   std::optional<MaskFacts::IfCounting> causalIfCounting(const Question& question);
   std::string sameExtents(const Question& question, World world, MaskFacts& facts);
 
 private:
-  /// What one graph's execution implies holds for its own masks only.
+  /// Assumptions about one graph's execution hold for its own masks only.
   struct Entry {
     const Graph* graph;
     IndexSpace space;
@@ -301,7 +302,7 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
   Dim keys = extent(1, 2);
   if (keys.isUnknown())
     keys = extent(2, 2);
-  // With lengths of their own, batch rows have frontiers of their own.
+  // With a length per row, each batch row has its own frontier.
   if (sdpa.operand(5))
     keys = Dim::unknown();
   return {sdpa.operand(3), IndexSpace(extent(0, 0), extent(0, 1), extent(0, 2), keys),
@@ -327,8 +328,8 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
   return facts;
 }
 
-/// A mask as long as another input than the keys come from might be broadcast over them. Where it
-/// is causal if it is not: the equation of extents, with the facts then; "" otherwise.
+/// A mask with the length of another input than the keys' might be broadcast over them. If it is
+/// causal without broadcasting: the equation of extents, with the facts under it; "" otherwise.
 std::string MaskAnalysis::Impl::sameExtents(const Question& question, World world,
                                             MaskFacts& facts) {
   llvm::SmallVector<MaskReader::Choice, 4> choices =
@@ -349,9 +350,9 @@ std::string MaskAnalysis::Impl::sameExtents(const Question& question, World worl
   return "";
 }
 
-/// Tries inputs that hold an integer for each row. Only what the mask compares comes from them, so
-/// that a proof for any first position is one for the past's length, too; where the graph compares
-/// rows by their place as well, the first position is T - S.
+/// Tries inputs that hold an integer for each row. Only the mask's comparisons depend on them, so a
+/// proof for any first position also holds for the past's length. If the graph compares rows by
+/// their index as well, the first position is T - S.
 std::optional<MaskFacts::IfCounting>
 MaskAnalysis::Impl::causalIfCounting(const Question& question) {
   const Reading plain = read(question, {});
@@ -385,7 +386,8 @@ MaskAnalysis::Impl::causalIfCounting(const Question& question) {
   return std::nullopt;
 }
 
-/// An extent that is broadcast to another one is 1 or the same: what holds in both cases holds.
+/// An extent that is broadcast to another one is 1 or equal to it: facts that hold in both cases
+/// hold.
 std::optional<MaskFacts> MaskAnalysis::Impl::factsByCases(const Question& question,
                                                           const World& given) {
   llvm::SmallVector<MaskReader::Choice, 4> choices =
@@ -435,7 +437,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
                      ? MaskFacts::Kind::Boolean
                      : MaskFacts::Kind::Additive;
   if (question.space.past().isUnknown()) {
-    // The attributes count from the frontier wherever that is.
+    // The attributes count from the frontier, whatever its position.
     bool isAlone = !question.mask;
     facts.causal = isAlone && question.causal ? Proof::Proved : Proof::Unproven;
     facts.hidesLaterKeys = question.causal;
@@ -490,7 +492,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
   }
   for (ExprRef part : parts.other) {
     texts.push_back(printExpression(part));
-    // Seen where the frontier or another condition allows it.
+    // Visible if the frontier or another condition allows it.
     facts.hasBidirectionalBlocks |=
         part->is(Kind::Or) && llvm::any_of(part->operands, [&](ExprRef alternative) {
           MaskExpressions& made = reading.reader->expressions();
@@ -516,7 +518,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
   else
     facts.remaining =
         facts.padding.empty() ? MaskFacts::Remaining::Nothing : MaskFacts::Remaining::Padding;
-  // Where every key lies before the frontier, only the rest of the mask could say otherwise.
+  // If every key is before the frontier, only the rest of the mask can hide keys.
   bool isVacuous = parts.isCausal && !llvm::any_of(partsOf(reading.seen), [&](ExprRef part) {
                      return (part->variables & indexBit(IndexVariable::Row)) != 0;
                    });
@@ -529,7 +531,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
     if (!facts.counterExample.empty())
       facts.causal = Proof::Refuted;
   }
-  // Key i + P is seen: it exists where P >= 0.
+  // Key i + P is visible, and it exists if P >= 0.
   facts.everyRowSeesAKey = facts.remaining == MaskFacts::Remaining::Nothing &&
                            (reading.seen->is(Kind::True) ||
                             (!reading.seen->is(Kind::False) &&

@@ -18,8 +18,8 @@ namespace {
 constexpr unsigned maxNesting = 250;
 constexpr unsigned maxWork = 200000;
 
-/// The name of an elementwise function of one operand, without attributes, that is left
-/// uninterpreted; empty for other operators.
+/// Name of an elementwise function of one operand, without attributes, that is not interpreted;
+/// empty for other operators.
 llvm::StringRef opaqueFunction(const Node& node) {
   const std::optional<ElementFunction> function = elementFunction(node);
   const bool isOpaque = function == ElementFunction::Nonlinear ||
@@ -27,7 +27,7 @@ llvm::StringRef opaqueFunction(const Node& node) {
   const OpDef* definition = node.definition();
   return isOpaque && node.op().isOnnx() && definition->operands.size() == 1 &&
                  definition->attributes.empty()
-             ? definition->name.type() // of the registry, which outlives models
+             ? definition->name.type() // owned by the registry, which outlives models
              : llvm::StringRef();
 }
 
@@ -90,7 +90,7 @@ ExprRef MaskReader::read(const Value& value, ExprList asked) {
   ++work;
   ExprRef answer = compute({value, value.producer(), index});
   --nesting;
-  // An operator that mixes up truth values and numbers is not understood.
+  // An operator that mixes booleans and numbers is not supported.
   if (answer->isBoolean != isBoolean)
     answer = key;
   answers[key] = answer;
@@ -102,7 +102,7 @@ ExprRef MaskReader::leaf(const Place& place) { return made.leaf(place.value, pla
 bool MaskReader::isOwnRow(const Place& place) {
   if (place.index.size() != 1 || !place.index[0]->is(Kind::Integer))
     return false;
-  // A single length is every row's.
+  // A single length applies to every row.
   const Dim& row = place.index[0]->dim;
   return row.isKnownEqual(IndexSpace::variable(IndexVariable::Batch)) ||
          (modelDim(place.value.type().dim(0)).value() == 1 && row.value() == 0);
@@ -130,7 +130,7 @@ ExprRef MaskReader::compute(const Place& place) {
   return leaf(place);
 }
 
-/// What shape inference knows of the element.
+/// The element according to shape inference.
 ExprRef MaskReader::known(const Place& place) {
   ElementType type = place.value.type().elementType();
   if (place.index.size() > 1 || (type != ElementType::Bool && !holdsIndices(type)))
@@ -279,7 +279,7 @@ ExprRef MaskReader::binary(const Place& place, llvm::StringRef op) {
     return nullptr;
   ElementType type = place.node->operand(0)->type().elementType();
   bool isFloat = isFloatingPoint(type);
-  // Unsigned and narrow integers wrap where polynomials do not.
+  // Unsigned and narrow integers wrap around, and polynomials do not.
   if (!a->isBoolean && !isFloat && !holdsIndices(type))
     return nullptr;
   switch (function) {
@@ -346,7 +346,7 @@ ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
     return made.number(0);
   if (index->constant() == 0.0 || from.isKnownEqual(to) || from.isKnownDifferent(Dim::fixed(1)))
     return index;
-  // An index below the extent is 0 where that is 1.
+  // An index below the extent is 0 if the extent is 1.
   if (index->is(Kind::Integer) && !from.isUnknown() &&
       space().isNonNegative(modelDim(from) - index->dim - Dim::fixed(1)))
     return index;
@@ -455,8 +455,8 @@ llvm::SmallVector<MaskReader::LiveAxis, 4> MaskReader::liveAxes(const TensorType
   return live;
 }
 
-/// Groups of axes with equal products of extents map to each other: within a
-/// group through the flat index, which the operand's extents divide.
+/// Maps groups of axes with equal products of extents to each other: within a group through the
+/// flat index, which the operand's extents divide.
 ExprRef MaskReader::reshape(const Place& place, const Value& data) {
   llvm::SmallVector<LiveAxis, 4> outer = liveAxes(place.value.type());
   llvm::SmallVector<LiveAxis, 4> inner = liveAxes(data.type());
@@ -535,8 +535,8 @@ ExprRef MaskReader::slice(const Place& place, const Movement& movement) {
       at = made.multiply(at, made.number(static_cast<double>(window.step)), ElementType::Int64);
     index.push_back(made.add(at, made.integer(window.start), ElementType::Int64));
 
-    // All T keys of a mask lie in a constant of N >= 2 elements: a longer T than N would be neither
-    // the N elements that are left nor 1, so that the mask would not broadcast.
+    // All T keys of a mask are in a constant of N >= 2 elements. If T were greater than N, the
+    // slice would have N elements, which is neither T nor 1, and the mask would not broadcast.
     std::optional<int64_t> extent = data.type().shape()[axis].value();
     const Dim& keys = space().extent(IndexVariable::Key);
     bool isKeyAxis = place.index[axis]->is(Kind::Integer) &&
@@ -576,7 +576,7 @@ ExprRef MaskReader::concat(const Place& place, const Movement& movement) {
     ExprRef isHere = made.boolean(true);
     if (element)
       isHere = made.atLeastZero(starts[k + 1] - at - Dim::fixed(1));
-    // A part that holds no such index is not read: nothing is known of it there.
+    // A part without such an index is not read, because nothing is known about it there.
     if (isHere->is(Kind::False))
       continue;
     bool isBefore = made.atLeastZero(at - starts[k])->is(Kind::False);
@@ -629,7 +629,7 @@ ExprRef MaskReader::pad(const Place& place) {
 
 using Kind = MaskExpression::Kind;
 
-/// An index that is read for all b, h, i and j does not leave the extent, or the graph would fail.
+/// An index that is read for all b, h, i and j is within the extent, or the graph would fail.
 void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
   Dim known = modelDim(extent);
   if (shifts != 0 || !index->is(Kind::Integer) || index->variables == noIndices ||
@@ -693,7 +693,7 @@ ExprRef MaskReader::scatterND(const Place& place) {
   if (indices->type().rank() != outer + 1 || indices->type().dim(-1).value() != rank ||
       outer != rank)
     return nullptr;
-  // The update at [i0, i1, …] goes to [i0, i1, …]; asked at the place's own index.
+  // The update at [i0, i1, …] goes to [i0, i1, …]; it is read at the same index.
   ExprVector at(place.index.begin(), place.index.end());
   at.push_back(nullptr);
   ExprRef isUpdated = made.boolean(true);
@@ -711,17 +711,17 @@ ExprRef MaskReader::scatterND(const Place& place) {
   return made.select(isUpdated, update, read(data, place.index));
 }
 
-/// An update of consecutive entries of the first axis, `mask[first:first + n] = updates`, as a
-/// slice of any axis is assigned between two transpositions.
+/// An update of consecutive entries of the first axis, `mask[first:first + n] = updates`; between
+/// two transpositions it assigns a slice of any axis.
 ExprRef MaskReader::scatterRows(const Place& place) {
-  // First, at the mask's own index: what its tables show of extents serves the updates, too.
+  // First at the mask's own index: facts about extents from its tables apply to the updates, too.
   ExprRef before = read(*place.node->operand(0), place.index);
   const Value& indices = *place.node->operand(1);
   const Value& updates = *place.node->operand(2);
   Dim count = extentOf(updates, 0);
   if (count.isUnknown())
     count = extentOf(indices, 0);
-  // What is read at a symbol that no model has holds at every entry.
+  // A result for a symbol that no model has holds for every entry.
   const Dim entry = Dim::symbol("\x01"
                                 "entry");
   ++shifts;
@@ -753,7 +753,7 @@ bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
                                           "at" +
                                           std::to_string(k))));
   at.push_back(made.number(axis));
-  // An axis of one element is at 0.
+  // The index on an axis of one element is 0.
   ExprRef own = modelDim(indices.type().shape()[axis]).value() == 1 ? made.number(0) : at[axis];
   ++shifts;
   bool isOwn = read(indices, at) == own;
@@ -829,7 +829,7 @@ ExprRef MaskReader::triangle(const Place& place) {
   return made.select(isKept, readAt(place.node->operand(0), place.index), zero);
 }
 
-/// A running sum of what is the same everywhere along the axis.
+/// A running sum of a value that is constant along the axis.
 ExprRef MaskReader::cumulative(const Place& place) {
   ElementType type = place.value.type().elementType();
   auto axis = integerAt(place.node->operand(1), 0);
@@ -851,7 +851,7 @@ ExprRef MaskReader::cumulative(const Place& place) {
   return made.integer(element->dim * (place.index[*normal]->dim + Dim::fixed(1)));
 }
 
-// Extents, also where only the operators that compute a tensor give them.
+// Extents, also those that only the producing operators determine.
 
 using Kind = MaskExpression::Kind;
 
@@ -890,7 +890,7 @@ MaskReader::Window MaskReader::windowOf(const Movement& movement, const Value& d
   };
   fromEnd(window.start);
   fromEnd(window.end);
-  // An element exists, so a start within or beyond the extent was not moved; one before 0 was.
+  // An element exists, so a start within or after the extent was not clamped; one before 0 was.
   if (!space().isNonNegative(window.start))
     return none;
   return window;
@@ -948,8 +948,8 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     if (axis < skipped)
       continue;
     Dim own = extentOf(*use.value(), axis - skipped, depth + 1);
-    // Next to T (or S) any other extent is T (or S), or 1; where T is 1, the only index is 0, and
-    // other extents do not matter to who reads there.
+    // Next to T (or S), any other extent is T (or S), or 1; if T is 1, the only index is 0, and
+    // other extents do not matter.
     if (own.isKnownEqual(space().extent(IndexVariable::Key)) ||
         own.isKnownEqual(space().extent(IndexVariable::Row)))
       return own;

@@ -33,8 +33,8 @@ bool isSameTruth(const Value& a, const Value& b) {
          first->operand(0) == second->operand(0);
 }
 
-/// What `penalty` is where `kept` is 0, if it is 0 where `kept` is 1: c * (1 - kept), or
-/// c * (kept - 1).
+/// The value of `penalty` where `kept` is 0, if it is 0 where `kept` is 1: c * (1 - kept), or c *
+/// (kept - 1).
 std::optional<double> penaltyWithout(const Value& kept, const Value& penalty) {
   const Node* product = penalty.producer();
   if (!product || !product->is("Mul"))

@@ -11,13 +11,14 @@ namespace {
 /// A part of an extent, in row-major order.
 struct Factor {
   Dim extent;
-  Dim before; ///< what it was
+  Dim before; ///< former number
 };
 
 using Before = llvm::function_ref<Dim(const Dim&)>;
 using StaysOne = llvm::function_ref<bool(unsigned axis)>;
 
-/// Products of symbols taken apart in the order of their names, which is that of their axes.
+/// Factors in row-major order. Products of symbols are split in the order of their names, which is
+/// that of their axes.
 llvm::SmallVector<Factor, 8> factorsOf(llvm::ArrayRef<Dim> from, Before before) {
   llvm::SmallVector<Factor, 8> factors;
   for (Dim extent : from) {
@@ -47,7 +48,7 @@ public:
   }
 
 private:
-  /// A run of extents of one on both sides.
+  /// Aligns a run of extents of one on both sides.
   bool alignOnes() {
     llvm::SmallVector<Dim, 4> ones;
     for (; next < factors.size() && factors[next].before.value() == 1; ++next)
@@ -66,7 +67,7 @@ private:
     size_t takers = 0;
     for (size_t place = entry; place < entry + places; ++place)
       takers += takesSymbol(place) ? 1 : 0;
-    // More symbols than places: the first ones share one, or the extent that comes next.
+    // If there are more symbols than places, the first ones share one place, or the next extent.
     while (ones.size() > std::max<size_t>(takers, 1)) {
       ones[1] = ones[0] * ones[1];
       ones.erase(ones.begin());
@@ -81,7 +82,7 @@ private:
     return entry < to.size() || takers > 0 || ones.empty() || mergeIntoLast();
   }
 
-  /// What is left behind the last extent.
+  /// Merges the symbols after the last extent into it.
   bool mergeIntoLast() {
     if (result.empty())
       return false;
@@ -90,7 +91,7 @@ private:
     return true;
   }
 
-  /// One extent of more than one.
+  /// Aligns one extent of more than one.
   bool alignOne() {
     Dim extent = pending;
     pending = Dim::fixed(1);

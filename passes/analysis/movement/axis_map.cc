@@ -10,7 +10,7 @@ namespace {
 
 bool isOne(const Dim& extent) { return extent.value() == 1; }
 
-/// Two neighbors that are pieces of one axis become one part again.
+/// Joins neighbors that are pieces of one axis into one part.
 void join(llvm::SmallVectorImpl<AxisPart>& parts) {
   llvm::SmallVector<AxisPart, 8> joined;
   for (const AxisPart& part : parts) {
@@ -26,7 +26,7 @@ void join(llvm::SmallVectorImpl<AxisPart>& parts) {
   parts.assign(joined.begin(), joined.end());
 }
 
-/// Takes parts off the front of a row-major list of parts.
+/// Takes parts from the front of a row-major list of parts.
 class PartQueue {
 public:
   explicit PartQueue(llvm::ArrayRef<AxisMap::Parts> axes) {
@@ -47,7 +47,7 @@ public:
     return product.isUnknown() ? std::nullopt : std::optional<Dim>(product);
   }
 
-  /// The parts of one axis of that extent; nullopt if none of the front's fill it.
+  /// Parts of one axis of that extent; nullopt if no parts at the front fill it.
   std::optional<AxisMap::Parts> take(const Dim& extent) {
     AxisMap::Parts taken;
     Dim rest = extent;
@@ -71,7 +71,7 @@ public:
   }
 
 private:
-  llvm::SmallVector<AxisPart, 8> pending; // the front is at the end
+  llvm::SmallVector<AxisPart, 8> pending; // stored in reverse: the front is at the end
 };
 
 } // namespace
@@ -113,7 +113,7 @@ AxisMap AxisMap::permutedBack(llvm::ArrayRef<unsigned> order) const {
 bool AxisMap::reshape(llvm::ArrayRef<Dim> shape) {
   PartQueue parts(axes);
   llvm::SmallVector<Dim, 5> extents(shape.begin(), shape.end());
-  // One extent that is not known follows from the others.
+  // One unknown extent follows from the others.
   auto open = llvm::find_if(extents, [](const Dim& extent) { return extent.isUnknown(); });
   if (open != extents.end()) {
     std::optional<Dim> rest = parts.elements();
@@ -191,7 +191,7 @@ CacheLayout AxisMap::layout() const {
     join(parts);
     result.emplace_back();
     for (const AxisPart& part : parts) {
-      // Of an axis in two pieces one would have to be gathered.
+      // An axis in two pieces would have to be gathered.
       if (seen.find(part.role) != std::string::npos || !isOne(part.stride))
         return {};
       seen += part.role;

@@ -62,7 +62,7 @@ std::optional<SlicedRange> rangeOf(const Movement& movement) {
 }
 
 /// Whether a range that ends at `end` keeps the last of `extent` elements. No axis is longer than
-/// the numbers with which exporters say "to the end".
+/// the numbers that exporters write for "to the end".
 bool isToEnd(const Dim& end, const Dim& extent) {
   const std::optional<int64_t> known = end.value();
   return end.isKnownEqual(extent) || (known && !extent.value() && *known >= INT32_MAX);

@@ -1,4 +1,4 @@
-// Equality of values that are moved alike.
+// Equality of values that are produced by the same movements.
 #include "passes/analysis/movement/equal_values.h"
 
 #include "ir/movement.h"
@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-/// Nodes passed on the way to a common value.
+/// Maximum number of nodes on the way to a common value.
 constexpr unsigned depthLimit = 12;
 
 /// A value with its axes in another order: axis i of the result is axis `order[i]` of `value`.
@@ -23,7 +23,7 @@ struct Reordered {
   llvm::SmallVector<unsigned, 4> order;
 };
 
-/// The value before all Transposes and copies that make `value`.
+/// The value before all Transposes and copies that produce `value`.
 Reordered beforeReordering(const Value& value) {
   Reordered before{&value, {}};
   if (!value.type().hasRank())
@@ -54,15 +54,15 @@ bool hasSameKnownShape(const Value& first, const Value& second) {
   });
 }
 
-/// Whether two ranges of an axis are provably the same.
+/// Whether two ranges of an axis are provably equal.
 bool isSameRange(const MovementRange& first, const MovementRange& second) {
   return first.start.known.isKnownEqual(second.start.known) &&
          first.end.known.isKnownEqual(second.end.known) &&
          first.step.known.isKnownEqual(second.step.known);
 }
 
-/// Whether what makes the two values arranges its data alike. Kinds whose arrangement another
-/// operand decides are not compared.
+/// Whether the producers of the two values arrange their data alike. Kinds whose arrangement
+/// depends on another operand are not compared.
 bool areMovedAlike(const Value& first, const Value& second) {
   const std::optional<Movement> a = movementOf(first);
   const std::optional<Movement> b = movementOf(second);

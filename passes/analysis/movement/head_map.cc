@@ -1,4 +1,4 @@
-// Follows every head of keys or values by itself.
+// Follows every head of keys or values separately.
 #include "passes/analysis/movement/head_map.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -48,7 +48,7 @@ std::vector<Stop> stopsOf(Value& heads, int64_t head) {
   return stops;
 }
 
-/// The tensor of `first`, which is one head's, as the source of all heads.
+/// The tensor of `first`, which holds one head, as the source of all heads.
 std::optional<HeadMap> mapAt(const Stop& first, llvm::ArrayRef<std::vector<Stop>> others) {
   auto part = first.map.part(headAxis);
   if (!part)
@@ -72,8 +72,8 @@ std::optional<HeadMap> mapAt(const Stop& first, llvm::ArrayRef<std::vector<Stop>
   return found;
 }
 
-/// Of the maps with the table of `map` the furthest one that is [B,groups,T,D] already, so that
-/// nothing is moved anew; `map` itself if there is none.
+/// Of the maps with the table of `map`, the furthest that is [B,groups,T,D] already, so that no
+/// movement is added; `map` itself if there is none.
 const HeadMap& easiest(llvm::ArrayRef<HeadMap> maps, const HeadMap& map) {
   for (const HeadMap& other : llvm::reverse(maps))
     if (other.source.isDirect() && other.groupOf == map.groupOf &&
@@ -100,7 +100,7 @@ std::optional<llvm::SmallVector<int64_t, 16>> readBy(const HeadMap& map, int64_t
   return table;
 }
 
-/// Whether every group is read, and all of them equally often.
+/// Whether every group is read, and all equally often.
 bool isBalanced(llvm::ArrayRef<int64_t> table, int64_t groups) {
   auto heads = static_cast<int64_t>(table.size());
   if (groups <= 0 || heads % groups != 0)
@@ -122,7 +122,7 @@ std::string printed(llvm::ArrayRef<int64_t> table) {
   return table.size() > mostPrinted ? text + ",…" : text;
 }
 
-/// The furthest source in which heads are repeated or have another order; null if there is none.
+/// The furthest source in which heads are repeated or reordered; null if there is none.
 const HeadMap* furthestReordered(llvm::ArrayRef<HeadMap> maps) {
   for (const HeadMap& map : llvm::reverse(maps)) {
     bool isWhole = true;
@@ -144,7 +144,7 @@ std::optional<MatchFailure> unbalanced(llvm::ArrayRef<HeadMap> keys, llvm::Array
   const HeadMap& valueMap = ofValues ? *ofValues : values.front();
   auto ofQueries = readBy(keyMap, queryHeads);
   auto alsoRead = readBy(valueMap, queryHeads);
-  // Tables of unequal caches say that one of the two was not followed to the end.
+  // If the tables belong to unequal caches, one of the two was not followed to the end.
   if (!ofQueries || !alsoRead || !keyMap.source.groups.isKnownEqual(valueMap.source.groups))
     return std::nullopt;
   return MatchFailure{ReasonCode::HeadsNotGrouped, at.name().str(),

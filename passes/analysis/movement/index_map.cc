@@ -1,4 +1,4 @@
-// Composition of data movements, and what the composed map is: division of mixed-radix forms.
+// Composition of data movements, and properties of the composed map: division of mixed-radix forms.
 #include "passes/analysis/movement/index_map.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -177,7 +177,7 @@ bool IndexMap::isZero(const Coordinate& form) const {
 bool IndexMap::isSame(const Coordinate& a, const Coordinate& b) const {
   if (!a.offset.isKnownEqual(b.offset))
     return false;
-  // A factor occurs several times in one form only after overlapping movements; those are refused.
+  // A factor occurs several times in one form only after overlapping movements, which are refused.
   auto isCovered = [&](const Coordinate& x, const Coordinate& y) {
     return llvm::all_of(x.terms, [&](const Term& term) {
       if (isUnit(term.factor))
@@ -220,7 +220,7 @@ IndexMap::matchAxes(llvm::ArrayRef<Coordinate> forms, llvm::ArrayRef<Dim> extent
   constexpr unsigned none = ~0u;
   llvm::SmallVector<unsigned, 4> sourceOf(forms.size(), none);
   llvm::SmallVector<bool, 4> isTaken(forms.size(), false);
-  // Extents of one look alike; they stay in place where they can.
+  // Extents of one look alike; they stay in place if possible.
   for (size_t axis = 0; axis < forms.size(); ++axis)
     if (fits(axis, axis)) {
       sourceOf[axis] = static_cast<unsigned>(axis);
@@ -271,7 +271,7 @@ std::optional<llvm::SmallVector<unsigned, 4>> IndexMap::readFactors(llvm::ArrayR
                                                                     const std::vector<bool>& isRead,
                                                                     Repeat order) {
   llvm::SmallVector<unsigned, 4> read;
-  bool isOver = false; // the first kind of factors
+  bool isOver = false; // the first kind of factors has ended
   for (unsigned factor : axis) {
     bool isFirstKind = isRead[factor] == (order == Repeat::Entries);
     if (isFirstKind && isOver)
@@ -382,7 +382,7 @@ std::vector<MovementStop> movementChain(Value& end, unsigned limit) {
   return stops;
 }
 
-// How each kind of movement maps the indices of a result to those of the data.
+// Mapping from the indices of a result to those of the data, for each kind of movement.
 
 namespace {
 
@@ -445,7 +445,7 @@ std::optional<Table> tableOf(llvm::ArrayRef<int64_t> entries) {
   return Table{entries[0], step, static_cast<int64_t>(run), static_cast<int64_t>(period)};
 }
 
-/// The entries of a Gather along an axis of that extent, counted from its beginning.
+/// Entries of a Gather along an axis of that extent, counted from its start.
 std::optional<Integers> entriesOf(const Value* indices, const Dim& extent) {
   std::optional<Integers> entries = fixedIntegers(indices);
   if (!entries)
@@ -460,7 +460,7 @@ std::optional<Integers> entriesOf(const Value* indices, const Dim& extent) {
   return entries;
 }
 
-/// The list that a column of indices holds in its order; null where the value is not made of one.
+/// The list whose elements a column of indices holds in order; null if there is none.
 const Value* listOfColumn(const Value& column) {
   const Node* node = column.producer();
   if (!node)
@@ -471,14 +471,14 @@ const Value* listOfColumn(const Value& column) {
   return keepsOrder ? movedOperand(*node) : nullptr;
 }
 
-/// Whether every axis of the result is an axis of the data, whole, or of extent one, so that axes
-/// are equal where their extents are not known.
+/// Whether every axis of the result is a whole axis of the data, or has extent one. Then axes are
+/// equal even if their extents are unknown.
 bool keepsWholeAxes(MovementKind kind) {
   switch (kind) {
   case MovementKind::Same:
   case MovementKind::Convert:
   case MovementKind::Permutation:
-  case MovementKind::Reshape: // says so itself
+  case MovementKind::Reshape: // sets the flag itself
   case MovementKind::InsertAxes:
   case MovementKind::RemoveAxes:
     return true;
@@ -583,7 +583,7 @@ bool IndexMap::throughSlice(const Movement& movement, llvm::ArrayRef<Dim> shape)
         return false;
       continue;
     }
-    // A start behind the end leaves nothing; one before the beginning would be moved to it.
+    // A start after the end yields an empty range; one before the start would be clamped.
     Dim start = range.start.known;
     if (start.value() && *start.value() < 0)
       start = start + shape[axis];
@@ -701,7 +701,7 @@ bool IndexMap::through(const Node& node, unsigned result) {
   return true;
 }
 
-// Slices of extent one: what depends on its index alone need not be a closed form.
+// Slices of extent one: offsets that depend on the index alone need not have a closed form.
 
 IndexMap IndexMap::ofPart(llvm::ArrayRef<Dim> shape, unsigned axis, int64_t index) {
   IndexMap map = identity(shape);

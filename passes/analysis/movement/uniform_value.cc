@@ -45,7 +45,7 @@ std::optional<double> roundedTo(ElementType type, double number) {
 }
 
 std::optional<double> uniformValue(const Value& value) {
-  llvm::SmallVector<ElementType, 4> casts; // the outermost first
+  llvm::SmallVector<ElementType, 4> casts; // outermost first
   const Value* current = &value;
   std::optional<double> number;
   for (unsigned step = 0; !number; ++step) {

@@ -56,7 +56,7 @@ private:
     if (const Value* sinks = site.node->operand(4); sinks && !flow.isFree(*sinks))
       return failure(ReasonCode::PositionAbsolute, site.node, "sinks without positions",
                      "sinks that depend on them");
-    // Slots hold positions where attention sees all slots up to the new token's own position.
+    // Slots correspond to positions if attention sees all slots up to the new token's own position.
     if (site.update == CacheUpdate::Static && site.mask && !site.mask->causalIf &&
         site.mask->causal != Proof::Proved)
       return failure(ReasonCode::MaskUnprovenCausal, site.node,
@@ -70,7 +70,7 @@ private:
     return checkQuery(site);
   }
 
-  /// Differences of positions, and what inputs say of keys.
+  /// Checks that the mask depends on differences of positions, and on inputs for keys, only.
   static std::optional<MatchFailure> checkMask(const AttentionSite& site) {
     if (!site.node->operand(3))
       return std::nullopt;
@@ -97,7 +97,7 @@ private:
     if (auto* refused = std::get_if<MatchFailure>(&rotation))
       return std::move(*refused);
     const RowRotation& own = keys[site.layer] = std::get<RowRotation>(rotation);
-    // Each of two branches may write the cache.
+    // Two branches may both write the cache.
     const auto [written, isFirst] = byCache.try_emplace(cache.past, own);
     if (!isFirst && !(written->second.isRelativeTo(own) && written->second.width == own.width))
       return failure(ReasonCode::RotationUnknown, site.node,
@@ -113,7 +113,7 @@ private:
     return std::nullopt;
   }
 
-  /// Of a latent cache, values must be columns that are not rotated.
+  /// Values of a latent cache must be columns that are not rotated.
   std::optional<MatchFailure> checkValues(const AttentionSite& site) {
     if (site.isLatent()) {
       const RowRotation& rotation = keys[site.layer];
@@ -185,8 +185,8 @@ private:
     return std::get<RowRotation>(std::move(rotation));
   }
 
-  /// Rows of three axes, of which one holds heads with columns, or batch rows with heads, as
-  /// [B,H,S,D]; false where they cannot be told apart.
+  /// Splits an axis of rows with three axes, which combines heads with columns, or batch rows with
+  /// heads: [B,H,S,D]. False if the split is ambiguous.
   static bool splitHeads(const FormTensor& rows, llvm::SmallVectorImpl<unsigned>& order,
                          int64_t width, FormTensor& split) {
     const auto [batch, head, token, column] = std::tuple(order[0], order[1], order[2], order[3]);
@@ -210,7 +210,7 @@ private:
     return true;
   }
 
-  /// Why a value could not be followed.
+  /// Failure for a value that could not be followed.
   MatchFailure unknown(const Value& value) {
     const Node* at = evaluator.where();
     if (evaluator.mixesPositions())
@@ -241,7 +241,7 @@ private:
   PositionFlow flow;
   FormEvaluator evaluator;
   RotationFinder finder;
-  std::map<unsigned, RowRotation> keys; ///< by layer
+  std::map<unsigned, RowRotation> keys; ///< rotations of keys by layer
   std::map<const Value*, RowRotation> byCache;
   ContextRotations found;
 };

@@ -1,4 +1,4 @@
-// Values, one operator at a time.
+// Evaluation of values, one operator at a time.
 #include "passes/analysis/rotation/form_evaluator.h"
 
 #include "passes/analysis/rotation/form_operators.h"
@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// Of tables.
+/// Limit for tables.
 constexpr int64_t mostNumbers = int64_t{1} << 25;
 constexpr unsigned mostDepth = 256;
 constexpr int64_t earlierRows = 3;
@@ -34,8 +34,8 @@ bool isArithmetic(llvm::StringRef type) {
       .Default(false);
 }
 
-/// Whether a product with the constant changes nothing but signs, one scale, and, of a matrix, the
-/// order of columns.
+/// Whether a product with the constant only changes signs, one scale, and, for a matrix, the order
+/// of columns.
 bool onlyRearranges(const TensorData& constant, bool isMatrix) {
   constexpr int64_t mostEntries = 1 << 18;
   const auto numbers = floatValues(constant, mostEntries);
@@ -67,7 +67,8 @@ bool isFree(const FormTensor& tensor) {
   return llvm::all_of(tensor.forms, [](const PositionForm& form) { return form.isPositionFree(); });
 }
 
-/// The graph input that the elements are moved, or compared with a constant, from; null if none.
+/// The graph input from which the elements are moved, or compared with a constant; null if there is
+/// none.
 const Value* inputBehind(const Value* value) {
   for (unsigned step = 0; value && step < 16; ++step) {
     const Node* node = value->producer();
@@ -157,7 +158,7 @@ FormEvaluator::Tensor FormEvaluator::compute(const Value& value) {
 std::optional<int64_t> FormEvaluator::extent(const Dim& dim) const {
   return dim.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
     const auto found = extents.find(symbol);
-    // What is left counts all tokens.
+    // The remaining symbols count all tokens.
     return found == extents.end() ? earlierRows + tokens : found->second;
   });
 }
@@ -180,7 +181,7 @@ unsigned FormEvaluator::sourceOf(const void* owner, int64_t part) {
   return sources.try_emplace({owner, part}, static_cast<unsigned>(sources.size())).first->second;
 }
 
-/// An extent as a line in the number of earlier rows; in another symbol that counts tokens, alike.
+/// An extent as a line in the number of earlier rows, or in another symbol that counts tokens.
 std::optional<PositionForm> FormEvaluator::formOf(const Dim& dim) {
   std::string variable;
   for (const std::string& symbol : dim.symbols())
@@ -244,8 +245,8 @@ FormEvaluator::Tensor FormEvaluator::rawElements(const Value& value) {
   return made;
 }
 
-/// What is made of raw elements by moving them and changing their signs: halves that are swapped
-/// are to be told from others. Null for all else.
+/// Evaluates values that consist of moved and negated raw elements, so that swapped halves can be
+/// recognized. Null for other values.
 FormEvaluator::Tensor FormEvaluator::rearranged(const Value& value) {
   const Node* node = value.producer();
   if (!node)
@@ -271,7 +272,8 @@ FormEvaluator::Tensor FormEvaluator::rearranged(const Value& value) {
                  onlyRearranges(*node->operand(1)->constant(), node->is("MatMul"));
   if (!isFollowed)
     return nullptr;
-  // A movement that is not fully known does no harm: its result is as raw as its operand.
+  // An incompletely known movement is harmless: its result consists of raw elements like its
+  // operand.
   const std::string reason = why;
   const Node* at = place;
   Tensor made = movement ? moved(value, *node) : computed(value, *node);
@@ -282,7 +284,7 @@ FormEvaluator::Tensor FormEvaluator::rearranged(const Value& value) {
   return made;
 }
 
-/// Along its last axis an input counts on from its first number.
+/// Along its last axis an input counts up from its first number.
 FormEvaluator::Tensor FormEvaluator::positionsOf(const Value& input) {
   const auto shape = shapeOf(input);
   const ElementType type = input.type().elementType();
@@ -336,7 +338,7 @@ FormEvaluator::Tensor FormEvaluator::ofNode(const Value& value, const Node& node
 }
 
 FormEvaluator::Tensor FormEvaluator::computed(const Value& value, const Node& node) {
-  // Products with weights are not computed where no position has a part in them.
+  // Products with weights are not computed if they do not depend on positions.
   bool isOfRows = false;
   bool isPositionFree = true;
   for (const Use& use : node.operands()) {
@@ -387,7 +389,7 @@ FormEvaluator::Tensor FormEvaluator::computed(const Value& value, const Node& no
   return made ? made : failed(node, reason);
 }
 
-/// The result of any operator on elements that no position has a part in, and on constants.
+/// The result of any operator on constants and elements that do not depend on positions.
 FormEvaluator::Tensor FormEvaluator::opaque(const Value& value, const Node& node) {
   for (const Use& use : node.operands()) {
     if (!use.value() || flow.isFree(*use.value()))
@@ -499,12 +501,12 @@ FormEvaluator::Tensor FormEvaluator::moved(const Value& value, const Node& node)
   return opaque(value, node);
 }
 
-/// Of a table of numbers, also a range that begins at a position.
+/// Slices; for a table of numbers also a range that starts at a position.
 FormEvaluator::Tensor FormEvaluator::sliced(const Value& value, const Node& node,
                                             const Movement& movement) {
   const FormTensor& data = *evaluate(*movedOperand(node));
   auto shape = shapeOf(value);
-  // A table may end before the last position, so that inference does not tell how much is kept.
+  // A table may end before the last position, so inference does not determine the extent.
   const bool isTold = shape && shape->size() == data.shape.size();
   if (!isTold)
     shape = data.shape;
@@ -648,7 +650,7 @@ FormEvaluator::Tensor FormEvaluator::gathered(const Node& node, const Movement& 
   return made;
 }
 
-/// Tables by position: each index picks an entry of the axis that it is along.
+/// Tables by position: each index selects an entry along its own axis.
 FormEvaluator::Tensor FormEvaluator::gatheredElements(const Node& node) {
   const FormTensor* data = evaluate(*node.operand(0));
   const FormTensor* places = data ? evaluate(*node.operand(1)) : nullptr;
@@ -718,7 +720,7 @@ FormEvaluator::Tensor FormEvaluator::concatenated(const Node& node, const Moveme
   return made;
 }
 
-// Operators of positions.
+// Operators on positions.
 
 FormEvaluator::Tensor FormEvaluator::range(const Value& value, const Node& node) {
   const FormTensor* start = evaluate(*node.operand(0));
@@ -750,8 +752,8 @@ FormEvaluator::Tensor FormEvaluator::range(const Value& value, const Node& node)
   return made;
 }
 
-/// The number of tokens that a mask [B,T] shows up to each column, itself included, or in all: it
-/// counts on from one shown token to the next.
+/// Number of visible tokens in a mask [B,T] up to and including each column, or in total: it
+/// increases by one from one visible token to the next.
 FormEvaluator::Tensor FormEvaluator::counted(const Value& value, const Node& node) {
   const Value* mask = inputBehind(node.operand(0));
   const auto shape = shapeOf(value);
@@ -776,7 +778,7 @@ FormEvaluator::Tensor FormEvaluator::counted(const Value& value, const Node& nod
   return made;
 }
 
-/// Two spellings of the same, or positions of tokens that a mask shows and a number for others.
+/// Two forms of the same value, or positions of visible tokens and a number for others.
 FormEvaluator::Tensor FormEvaluator::chosen(const Node& node) {
   const FormTensor* first = evaluate(*node.operand(1));
   const FormTensor* second = first ? evaluate(*node.operand(2)) : nullptr;

@@ -22,7 +22,7 @@ MadeForms refused(std::string& why, const char* reason) {
   return nullptr;
 }
 
-/// The result for two numbers; nullopt where it is not one.
+/// The result for two numbers; nullopt if it is not a number.
 std::optional<double> ofNumbers(llvm::StringRef type, double a, double b, bool isInteger) {
   if (type == "Add")
     return a + b;
@@ -181,7 +181,7 @@ MadeForms einsumForms(llvm::StringRef equation, const FormTensor& a, const FormT
   std::string text;
   llvm::copy_if(equation, std::back_inserter(text), [](char c) { return c != ' '; });
   const auto [operands, written] = llvm::StringRef(text).split("->");
-  const llvm::StringRef result = written; // clang 14 captures no bindings
+  const llvm::StringRef result = written; // clang 14 cannot capture bindings
   const auto [first, second] = operands.split(',');
   std::map<char, int64_t> extents;
   const std::pair<llvm::StringRef, const FormTensor*> sides[] = {{first, &a}, {second, &b}};

@@ -1,4 +1,4 @@
-// Following positions through a graph.
+// Follows positions through a graph.
 #include "passes/analysis/rotation/position_flow.h"
 
 #include "ir/manifest/documented_inputs.h"
@@ -18,8 +18,8 @@ State joined(State a, State b) {
   return static_cast<State>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
 
-/// The inputs that hold numbers of tokens or of segments: by the documented names by which drivers
-/// feed them, or by what reads them.
+/// Inputs that hold ids of tokens or of segments, by the documented names that drivers use, or by
+/// their readers.
 llvm::DenseSet<const Value*> tokenInputsOf(const Graph& graph) {
   Manifest described;
   describeInputs(graph, readInterface(graph), described);
@@ -42,7 +42,7 @@ void addSymbols(const Dim& extent, llvm::SmallVectorImpl<std::string>& symbols) 
       symbols.push_back(symbol);
 }
 
-/// Every value of `outer` that the graph or one below it reads.
+/// Adds the states of all values of `outer` that the graph or a nested one reads.
 void addCaptured(const Graph& inner, const Graph& outer, State& state, const PositionFlow& flow) {
   for (const Node& node : inner.nodes()) {
     for (const Use& use : node.operands())
@@ -82,8 +82,8 @@ PositionFlow::PositionFlow(const Graph& graph, llvm::ArrayRef<AttentionSite> sit
     for (const auto* cache : {&site.key, &site.value})
       if (*cache && !site.isCross)
         rows.insert((*cache)->past);
-  // Cosines, sines, and masks for each token may be inputs, too: only extents that count no tokens
-  // make numbers that are the same at every step.
+  // Cosines, sines, and masks for each token may be inputs, too: an input is the same at every step
+  // only if its extents do not count tokens.
   const auto countsTokens = [&](const Dim& extent) {
     const auto isSteps = [&](const AttentionSite& site) {
       return site.isMatched() && !site.isCross &&
@@ -119,8 +119,8 @@ State PositionFlow::of(const Value& value) const {
   return found == states.end() ? State::Constant : found->second;
 }
 
-/// Whether integers depend on more than the batch and the number of new tokens: what those alone
-/// tell is the same wherever the step is.
+/// Whether integers depend on more than the batch and the number of new tokens, which do not change
+/// with the position of the step.
 bool PositionFlow::countsEarlierRows(llvm::ArrayRef<Dim> integers) const {
   return llvm::any_of(integers, [&](const Dim& entry) {
     return entry.isUnknown() || llvm::any_of(entry.symbols(), [&](const std::string& symbol) {
@@ -169,7 +169,7 @@ void PositionFlow::visit(const Node& node) {
                 : writers.contains(&node)  ? State::Both
                 : movementKind(node)       ? ofMoved(node)
                                            : ofOperands(node);
-  // Extents and what is computed of them say no more than they are.
+  // Extents, and values computed from them, carry no other information.
   const bool isExtent = node.is("Shape") || node.is("Size");
   for (const Value& result : node.results()) {
     State own = state;

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = PositionFunction::Kind;
 
-/// Of factors and angles that are spelled twice: they may have been rounded to floats.
+/// Tolerance for factors and angles that occur twice, because they may have been rounded to float.
 constexpr double sameFactor = 1e-6;
 
 bool isClose(double a, double b) {
@@ -41,8 +41,8 @@ double tableEntry(const PositionFunction& column, int64_t row) {
                                            column.column % inner)];
 }
 
-/// 2^b of the narrowest floating-point type with b bits that holds the number: bfloat16, float16,
-/// or float32.
+/// 2^b for the narrowest floating-point type, with b bits, that represents the number: bfloat16,
+/// float16, or float32.
 double precisionOf(double number) {
   int exponent = 0;
   const double fraction = std::frexp(number, &exponent);
@@ -63,7 +63,7 @@ bool RowRotation::isRelativeTo(const RowRotation& other) const {
 }
 
 /// cos(theta p + offset) * cosines + sin(theta p + offset) * sines, with theta > 0; without an
-/// angle where no position has a part in it.
+/// angle if it does not depend on positions.
 struct RotationFinder::Column {
   bool isRotated = false;
   double theta = 0;
@@ -76,11 +76,11 @@ struct RotationFinder::Column {
 
 struct RotationFinder::Found {
   RowRotation rotation;
-  std::vector<double> offsets; ///< of each pair
+  std::vector<double> offsets; ///< offset of each pair
 };
 
 /// Whether two columns of a table are the cosine and the sine of one angle that grows with the row,
-/// as far as the table's own rounding tells.
+/// within the rounding of the table.
 const RotationFinder::TableAngle& RotationFinder::angleOf(const PositionFunction& cosine,
                                                           const PositionFunction& sine) {
   TableAngle& angle =
@@ -99,13 +99,13 @@ const RotationFinder::TableAngle& RotationFinder::angleOf(const PositionFunction
     return angle;
   const double phase = at(0);
   double theta = wrapped(at(1) - phase);
-  // Rows that are twice as far tell twice as much of it.
+  // Rows at twice the distance determine the angle twice as precisely.
   int64_t row = 2;
   for (; row < rows; row *= 2) {
     const double expected = static_cast<double>(row) * theta;
     theta = (expected + wrapped(at(row) - phase - expected)) / static_cast<double>(row);
   }
-  // Angles are computed in f32; entries are as precise as they look.
+  // Angles are computed in f32; the precision of entries is estimated from their values.
   constexpr double angleRounding = 0x1p-21;
   double entryRounding = 0;
   for (int64_t i = 0; i < rows; ++i)
@@ -123,7 +123,7 @@ const RotationFinder::TableAngle& RotationFinder::angleOf(const PositionFunction
   return angle;
 }
 
-/// Sorts the terms of one column; empty, or why it is not that of a rotation.
+/// Sorts the terms of one column; empty, or the reason why it is not a column of a rotation.
 std::string RotationFinder::readColumn(const PositionForm& form, Column& column) {
   const PositionFunction* entries[2] = {nullptr, nullptr};
   for (const FormTerm& term : form.terms()) {
@@ -142,7 +142,7 @@ std::string RotationFinder::readColumn(const PositionForm& form, Column& column)
       return "a column is multiplied by one table only";
     if (entries[0]->offset != entries[1]->offset || entries[0]->source != entries[1]->source)
       return "the cosine and the sine are of different positions";
-    // A table of cosines begins with its largest entry, unless it begins elsewhere.
+    // A table of cosines begins with its largest entry, unless it starts at another angle.
     angle = angleOf(*entries[0], *entries[1]);
     if (!angle.isKnown || std::abs(std::cos(angle.phase)) < std::abs(std::sin(angle.phase))) {
       angle = angleOf(*entries[1], *entries[0]);
@@ -210,7 +210,7 @@ RotationFinder::rowRotation(llvm::ArrayRef<PositionForm> row) {
     Column& low = columns[i];
     if (!low.isRotated || low.partner >= 0)
       continue;
-    // y[i] = cos a + sin b has the partner ±(sin a - cos b).
+    // The partner of y[i] = cos a + sin b is ±(sin a - cos b).
     double sign = 0;
     for (size_t j = i + 1; j < columns.size() && sign == 0; ++j) {
       Column& high = columns[j];
@@ -243,7 +243,7 @@ RotationFinder::rowRotation(llvm::ArrayRef<PositionForm> row) {
   const int64_t count = interleaved ? (pairs.back().low - pairs.front().low) / 2 + 1 : apart;
   RowRotation& rotation = found.rotation;
   rotation.interleaved = interleaved && rotation.width != 2;
-  // Angles of 0 at the start leave columns as they are.
+  // Angles of 0 at the start do not change columns.
   rotation.first = std::min(pairs.front().low, rotation.width - 2 * count);
   if (interleaved)
     rotation.first = pairs.front().low;
@@ -283,7 +283,7 @@ std::variant<RowRotation, std::string> RotationFinder::find(const FormTensor& ro
         first = own;
       if (!own.rotation.isRelativeTo(first->rotation))
         return "its heads or tokens are rotated in different ways";
-      // The next token's angle is one position farther.
+      // The next token's angle is one position further.
       if (token > 0)
         for (size_t i = 0; i < own.offsets.size(); ++i)
           if (std::abs(wrapped(own.offsets[i] - before->offsets[i] - own.rotation.theta[i])) > 1e-5)

@@ -1,4 +1,4 @@
-// Which extents a flattened axis is the product of, read off the values nearby.
+// Factors of flattened axes, determined from nearby values.
 #include "passes/analysis/scores/attention_atoms.h"
 
 #include "ir/elementwise.h"
@@ -15,7 +15,7 @@ constexpr unsigned maxMovements = 4;
 
 using Pair = std::pair<Dim, Dim>;
 
-/// [B,H] such that B*H is `flat`, as a value nearby has it.
+/// [B,H] such that B*H is `flat`, from a nearby value.
 std::optional<Pair> headsOf(const ScoreRegion& region, const Dim& flat) {
   auto fits = [&](const TensorType& type) {
     return type.hasRank() && type.rank() == 4 &&
@@ -42,7 +42,7 @@ std::optional<Pair> headsOf(const ScoreRegion& region, const Dim& flat) {
   return std::nullopt;
 }
 
-/// [S,H] such that `rows` is S*H, as a value [B,S,H,T] between the products has it.
+/// [S,H] such that `rows` is S*H, from a value [B,S,H,T] between the products.
 std::optional<Pair> rowsOf(const ScoreRegion& region, llvm::ArrayRef<Dim> scores) {
   for (Node* node : region.inner) {
     const TensorType& type = node->result().type();
@@ -116,7 +116,8 @@ std::optional<AttentionAtoms> atomsOf(const ScoreRegion& region) {
     atoms.headAtoms = type.rank() - 3;
     return atoms;
   }
-  // With nothing to go by, a fixed number is the heads of one sequence, an open one is a batch.
+  // Without other evidence, a fixed number is the heads of one sequence, and a symbolic one a
+  // batch.
   const Dim flat = type.shape()[0], one = Dim::fixed(1);
   std::optional<Pair> heads = headsOf(region, flat);
   bool hasOneHead = !heads || heads->second.value() == 1;

@@ -12,8 +12,8 @@ using namespace ir;
 
 namespace {
 
-/// Walks breadth first from `start`, so that a long chain of mask arithmetic does not hide a matrix
-/// product close by; at most a few hundred values.
+/// Breadth-first walk from `start`, so that a long chain of mask arithmetic does not hide a nearby
+/// matrix product; visits at most a few hundred values.
 bool reachesNearby(
     const Value& start,
     llvm::function_ref<bool(const Value&, llvm::SmallVectorImpl<const Value*>&)> isGoalElseExpand) {

@@ -24,7 +24,7 @@ bool isProduct(const Node& node) {
   return node.op().isOnnx() && (node.is("MatMul") || node.is("Einsum"));
 }
 
-/// Whether the node picks rows of a table, as an embedding does.
+/// Whether the node selects rows of a table, as an embedding does.
 bool picksRows(const Node& node) {
   if (movementKind(node) != MovementKind::Gather)
     return false;
@@ -32,7 +32,7 @@ bool picksRows(const Node& node) {
   return table && table->type().hasRank() && table->type().rank() == 2;
 }
 
-/// Whether the value depends on what the model is fed, unlike a weight, stored or dequantized.
+/// Whether the value depends on inputs of the model, unlike a stored or dequantized weight.
 bool isComputed(const Value& value) {
   llvm::SmallVector<const Value*, 16> pending{&value};
   llvm::DenseSet<const Value*> seen{&value};
@@ -42,7 +42,8 @@ bool isComputed(const Value& value) {
     const Node* node = pending[i]->producer();
     if (!node || pending[i]->constant() || node->op() == "Shape")
       continue;
-    // Experts' weights are picked by computed indices; so are rows of a table, which are computed.
+    // Computed indices select experts' weights; rows of a table selected that way count as
+    // computed.
     const bool isPicked = movementKind(*node).has_value() && !picksRows(*node);
     for (const Use& use : node->operands())
       if (use.value() && (!isPicked || isMoved(use)) && seen.insert(use.value()).second)
@@ -51,7 +52,7 @@ bool isComputed(const Value& value) {
   return false;
 }
 
-/// A matrix product of two computed tensors of rank three or more.
+/// Whether the node is a matrix product of two computed tensors of rank three or more.
 bool isProductOfComputed(const Node& node) {
   if (!node.op().isOnnx() || !node.is("MatMul"))
     return false;
@@ -63,7 +64,7 @@ bool isProductOfComputed(const Node& node) {
   return true;
 }
 
-/// The softmaxes that a value is made of, elementwise or by movement.
+/// Softmaxes from which a value is computed, elementwise or by movement.
 llvm::DenseSet<const Node*> softmaxesOf(const Value& value) {
   llvm::DenseSet<const Node*> found;
   llvm::SmallVector<const Value*, 16> pending{&value};
@@ -95,7 +96,7 @@ bool isSumOverKeys(const Node& node) {
                                 node.is("ReduceL2") || node.is("ReduceMean"));
 }
 
-/// Whether both may have as many rows and columns.
+/// Whether both may have equal numbers of rows and columns.
 bool isShapedLike(const Value& weights, const Value& scores) {
   for (int64_t axis : {-1, -2})
     if (weights.type().dim(axis).isKnownDifferent(scores.type().dim(axis)))
@@ -113,8 +114,8 @@ bool swapsLastAxes(const Value& value) {
          (*movement.axes)[rank - 2] == rank - 1;
 }
 
-/// Whether queries read a sum of products of keys and values, kt x v, perhaps added to a state that
-/// decays.
+/// Whether queries read a sum of products of keys and values, kt x v, possibly added to a decaying
+/// state.
 bool readsProductOfKeysAndValues(const Node& reading) {
   llvm::SmallVector<const Value*, 16> pending{reading.operand(1)};
   llvm::DenseSet<const Value*> seen{reading.operand(1)};
@@ -132,8 +133,8 @@ bool readsProductOfKeysAndValues(const Node& reading) {
   return false;
 }
 
-/// Whether a reader of probabilities changes them from key to key: a guard does not, nor does a
-/// factor for a whole row.
+/// Whether a reader of probabilities changes them differently for different keys: a guard does not,
+/// nor does a factor for a whole row.
 bool changesWeights(const Node& reader) {
   const std::optional<ElementFunction> function = elementFunction(reader);
   if (!reader.is("Mul") && !reader.is("Div"))
@@ -226,7 +227,8 @@ std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing) {
     return std::nullopt;
   if (readsProductOfKeysAndValues(weighing))
     return notSoftmax(weighing, "a product of keys and values that queries read");
-  // Everything between the products is elementwise or reshapes; the scores are found exactly once.
+  // All operators between the products are elementwise or reshapes; the scores must be found
+  // exactly once.
   const Node* scores = nullptr;
   const Node* function = nullptr;
   bool isMasked = false, hasSum = false;

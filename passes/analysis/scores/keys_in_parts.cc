@@ -17,11 +17,11 @@ using namespace pattern;
 
 namespace {
 
-/// Nodes between a softmax and the products of its scores.
+/// Maximum number of nodes between a softmax and the products of its scores.
 constexpr size_t mostBefore = 48;
 
-/// Walks back from `start` through elementwise operators and movements. Ends at the first node for
-/// which `isGoal` holds; null if there is none.
+/// Walks back from `start` through elementwise operators and movements, to the first node for which
+/// `isGoal` holds; null if there is none.
 const Node* findBefore(const Value& start, llvm::function_ref<bool(const Node&)> isGoal) {
   llvm::SmallVector<const Value*, 16> pending{&start};
   llvm::DenseSet<const Value*> seen{&start};
@@ -45,14 +45,14 @@ bool isScoreProduct(const Node& node) {
   return second && !second->constant() && !node.operand(0)->constant();
 }
 
-/// How many operands of a Concat are scores.
+/// Number of operands of a Concat that are scores.
 size_t joinedScores(const Node& concat) {
   return static_cast<size_t>(llvm::count_if(concat.operands(), [](const Use& part) {
     return part.value() && findBefore(*part.value(), isScoreProduct);
   }));
 }
 
-/// A Concat along the keys.
+/// Whether the node is a Concat along the keys.
 bool joinsKeys(const Node& node) {
   if (movementKind(node) != MovementKind::Concat || !node.result().type().hasRank())
     return false;

@@ -1,4 +1,4 @@
-// Ranges of the last axis, by a Slice or a Split.
+// Ranges of the last axis, from a Slice or a Split.
 #include "passes/analysis/scores/probability_columns.h"
 
 #include "ir/movement.h"
@@ -10,7 +10,7 @@ using namespace ir;
 
 namespace {
 
-/// An index of an axis with that extent, counted from its start.
+/// An index into an axis of that extent, counted from its start.
 Dim placeOf(const Dim& index, const Dim& extent) {
   const std::optional<int64_t> known = index.value();
   if (known && *known > std::numeric_limits<int32_t>::max() / 2)

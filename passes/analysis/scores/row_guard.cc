@@ -1,4 +1,4 @@
-// -inf stays -inf under everything but fills with a finite number, and lower bounds.
+// -inf stays -inf under all steps except fills with a finite number, and lower bounds.
 #include "passes/analysis/scores/row_guard.h"
 
 #include "support/format.h"
@@ -42,7 +42,7 @@ const Value& beforeWidening(const Value& value) {
   return *current;
 }
 
-/// Whether `value` is `tested` or comes from it by casts, which keep -inf.
+/// Whether `value` is `tested` or a cast of it; casts preserve -inf.
 bool comesFrom(const Value& value, const Value& tested) {
   const Value* current = &value;
   for (unsigned step = 0; step <= mostCasts && current; ++step) {

@@ -1,4 +1,4 @@
-// The algebra that sorts the steps from the product to the softmax into factors, a soft cap and
+// Algebra that separates the steps from the product to the softmax into factors, a soft cap and
 // masks.
 #include "passes/analysis/scores/score_chain.h"
 
@@ -75,7 +75,7 @@ private:
     if (!std::isfinite(factor))
       return refuse(*step.node, ReasonCode::ScaleNotConstant, "a finite factor",
                     fmt::format("{}", factor));
-    // With a factor <= 0 what was masked would not stay masked.
+    // With a factor <= 0, masked scores would not stay masked.
     if (!chain.mask.empty() && !(factor > 0.0))
       return refuse(*step.node, ReasonCode::ScaleNotConstant, "a positive factor after the mask",
                     fmt::format("{}", factor));
@@ -107,11 +107,11 @@ private:
     return true;
   }
 
-  /// A mask of zeros, as functions with an optional mask are expanded to.
+  /// Whether the step adds a mask of zeros, as in the expansion of functions with an optional mask.
   static bool addsNothing(const ScoreStep& step) { return uniformValue(*step.other) == 0.0; }
 
   bool clamp(const ScoreStep& step) {
-    // Only what is masked may be below; scores of this size do not occur in f32.
+    // Only masked scores may be below; other scores of this size do not occur in f32.
     constexpr double belowAllScores = -1e31;
     ElementType type = step.node->result().type().elementType();
     if (!(step.number <= belowAllScores ||
@@ -127,7 +127,7 @@ private:
     return true;
   }
 
-  /// Scores that a mask gives more rows or axes are no scores of this product any more.
+  /// Scores to which a mask adds rows or axes are no longer scores of this product.
   bool broadcasts(const ScoreStep& step) {
     const TensorType& type = step.other->type();
     if (!type.hasRank())

@@ -19,7 +19,7 @@ using NodeList = llvm::SmallVector<Node*, 16>;
 
 bool isInner(const Node& node) { return isElementwise(node) || isReshaping(node); }
 
-/// Calls `visit` for the operands whose elements the node's result is made of.
+/// Calls `visit` for the operands from whose elements the node's result is computed.
 template <class Visit> void forEachSource(const Node& node, Visit visit) {
   unsigned count = isElementwise(node) ? node.operands().size() : 1;
   for (unsigned i = 0; i < count; ++i)
@@ -28,7 +28,7 @@ template <class Visit> void forEachSource(const Node& node, Visit visit) {
         visit(*producer);
 }
 
-/// The inner nodes among the ancestors of `from`, and the nodes of operator `end` they begin with.
+/// The inner nodes among the ancestors of `from`, and the nodes of operator `end` where they begin.
 struct Ancestors {
   NodeList inner, ends;
 };
@@ -72,7 +72,8 @@ NodeList dependents(NodeList nodes, Node& start) {
 Node* scoresOf(const Node& softmax, const Ancestors& ancestors) {
   if (ancestors.ends.size() == 1)
     return ancestors.ends.front();
-  // A mask may be made by a matrix product, too: the scores are as many as the probabilities.
+  // A matrix product may also compute a mask: the scores are those with the same number of elements
+  // as the probabilities.
   Dim count = softmax.result().type().elementCount();
   Node* scores = nullptr;
   for (Node* product : ancestors.ends) {

@@ -22,7 +22,7 @@ std::string describe(const Value& value) {
   return value.isGraphInput() ? "a graph input" : "an initializer";
 }
 
-/// The number of a constant of one element that does not add axes to a tensor of rank 4.
+/// The number in a constant of one element that does not add axes to a tensor of rank 4.
 std::optional<double> scalarFactor(const Value* value) {
   const TensorData* tensor = value ? value->constant() : nullptr;
   if (!tensor || tensor->shape().size() > 4)
@@ -30,7 +30,7 @@ std::optional<double> scalarFactor(const Value* value) {
   return scalarValue(*tensor);
 }
 
-/// Of 16 bits at least: casts between such types round, and lose no more.
+/// Whether the type has at least 16 bits: casts between such types only round.
 bool isRealType(const Value& value) {
   return roundedTo(value.type().elementType(), 0.0).has_value();
 }
@@ -39,7 +39,7 @@ class Reader {
 public:
   explicit Reader(MatchFailure& reason) : failure(reason) {}
 
-  /// On success `steps` leads from the softmax inwards and `product` is set.
+  /// On success `steps` contains the path from the softmax inwards, and `product` is set.
   bool walk(Value& value) {
     if (++visits > mostVisits)
       return refuse(ReasonCode::StepBudget, value, "the product of queries and keys",
@@ -101,8 +101,8 @@ private:
     return false;
   }
 
-  /// The node that works on codes, if it is this one or makes, but for a cast, one of its operands;
-  /// null otherwise.
+  /// The node that computes with codes, if it is this one or, ignoring a cast, the producer of one
+  /// of its operands; null otherwise.
   static const Node* codesBehind(const Node& node) {
     if (worksOnCodes(node))
       return &node;
@@ -197,7 +197,7 @@ private:
     return false;
   }
 
-  /// Masks mostly have one head for all; scores have the result's shape.
+  /// Masks usually have one head for all; scores have the result's shape.
   static bool looksLikeScores(const Node& sum, unsigned operand) {
     const TensorType& type = sum.operand(operand)->type();
     const Node* producer = sum.operand(operand)->producer();

@@ -1,4 +1,4 @@
-// Following sequences of all tokens.
+// Follows sequences of all tokens.
 #include "passes/analysis/tokens/prefix_sequences.h"
 
 #include "ir/elementwise.h"
@@ -14,7 +14,7 @@ namespace {
 
 bool isPrefixSum(const Node& node) { return node.is("CumSum") && node.intAttr("reverse", 0) == 0; }
 
-/// Movements after which an axis is found by its extent.
+/// Movements after which an axis can be identified by its extent.
 bool keepsTokens(const Node& node) {
   const std::optional<MovementKind> kind = movementKind(node);
   return kind == MovementKind::Same || kind == MovementKind::Convert ||

@@ -61,7 +61,7 @@ RowAxes RowAxes::permuted(llvm::ArrayRef<unsigned> order) const {
 namespace {
 
 /// Takes the outermost factors of `left`, or its innermost ones, whose product is `extent`. False
-/// where there are none.
+/// if there are none.
 bool takeFactors(llvm::SmallVector<RowAxes::Factor, 8>& left, Dim extent, bool innermost,
                  RowAxes::Axis& axis) {
   while (extent.value() != 1) {
@@ -102,7 +102,7 @@ std::optional<RowAxes> RowAxes::reshaped(llvm::ArrayRef<Dim> shape) const {
       return std::nullopt;
   if (first + 1 < last || (first == last && !left.empty()))
     return std::nullopt;
-  // The one axis of an unknown extent has what is left.
+  // The one axis of unknown extent gets the remaining factors.
   if (first < last)
     result.axes[first].assign(left.begin(), left.end());
   return result;

@@ -1,4 +1,4 @@
-// Following the results of attention forward.
+// Follows the results of attention forward.
 #include "passes/analysis/tokens/row_carriers.h"
 
 #include "ir/elementwise.h"
@@ -23,10 +23,10 @@ constexpr const char* unknownEffect = "nothing says that it keeps the rows of to
 /// Rows of tokens in a value.
 struct Rows {
   RowAxes axes;
-  /// Rows of earlier tokens are joined to those of the step, as in a cache: only attention and
-  /// outputs may read these.
+  /// Whether rows of earlier tokens are joined to those of the step, as in a cache: only attention
+  /// and outputs may read these.
   bool isJoined = false;
-  /// The result that picked some tokens and so moved them; null where all tokens are in place.
+  /// The result that selected some tokens and thereby moved them; null if all tokens are in place.
   const Value* pick = nullptr;
 };
 
@@ -34,13 +34,13 @@ llvm::ArrayRef<Dim> shapeOf(const Value& value) {
   return value.type().hasRank() ? llvm::ArrayRef<Dim>(value.type().shape()) : llvm::ArrayRef<Dim>();
 }
 
-/// Whether a product reads its first operand as it is, or transposed.
+/// Whether a product transposes its first operand.
 bool transposesFirst(const Node& node) {
   return node.intAttr("transA", 0) != 0 || node.intAttr("transBatchA", 0) != 0 ||
          node.intAttr("transBatchB", 0) != 0;
 }
 
-/// The axes after a movement that keeps all rows; nullopt where it is not known to.
+/// The axes after a movement that keeps all rows; nullopt if that is unknown.
 std::optional<RowAxes> movedAxes(const Movement& movement, const RowAxes& data,
                                  llvm::ArrayRef<Dim> shape) {
   switch (movement.kind) {
@@ -86,7 +86,7 @@ std::optional<RowAxes> movedAxes(const Movement& movement, const RowAxes& data,
   return std::nullopt;
 }
 
-/// What is known of the values that were visited.
+/// Known rows of the visited values.
 class KnownRows {
 protected:
   void refuse(std::string name, std::string why) {
@@ -112,8 +112,8 @@ protected:
         set(result, found);
   }
 
-  /// The rows of an operator that computes each of them from the same row of its operands.
-  /// Refuses others.
+  /// Rows of an operator that computes each row from the same row of its operands. Refuses other
+  /// operators.
   std::optional<Rows> joinedRows(const Node& node, llvm::ArrayRef<Dim> shape) {
     std::optional<Rows> joined;
     for (const Use& use : node.operands()) {
@@ -132,7 +132,7 @@ protected:
     return joined;
   }
 
-  /// Whether what was picked is spread over all tokens again.
+  /// Whether selected rows are broadcast over all tokens again.
   bool spreads(const Node& node, const Rows& found) const {
     const llvm::ArrayRef<Dim> shape = shapeOf(node.result(0));
     for (size_t fromEnd = 1; found.pick && fromEnd <= shape.size(); ++fromEnd) {
@@ -152,7 +152,7 @@ protected:
     return false;
   }
 
-  /// Whether a broadcast repeats its operand along what may be the tokens.
+  /// Whether a broadcast repeats its operand along a possible token axis.
   bool repeats(const Value& operand, const Value& result) const {
     const llvm::ArrayRef<Dim> from = shapeOf(operand);
     const llvm::ArrayRef<Dim> to = shapeOf(result);
@@ -172,7 +172,7 @@ protected:
             llvm::any_of(tokens, [&](const Dim& count) { return count.isKnownEqual(extent); }));
   }
 
-  llvm::SmallVector<Dim, 4> tokens; ///< how many queries each attention has
+  llvm::SmallVector<Dim, 4> tokens; ///< number of queries of each attention
   std::optional<RowCarrier> carrier;
 
 private:
@@ -184,7 +184,7 @@ public:
   RowFollower(llvm::ArrayRef<AttentionSite> sites, const llvm::DenseSet<const Value*>& stateOutputs)
       : states(stateOutputs) {
     for (const AttentionSite& site : sites) {
-      // The root of what no rule raised is an ordinary operator.
+      // The root of a missed site is an ordinary operator.
       if (!site.node || site.node->op().isOnnx() || site.node->results().empty() ||
           shapeOf(site.node->result(0)).size() != 4)
         continue;
@@ -247,7 +247,7 @@ private:
     visitCombined(node);
   }
 
-  /// Both branches of an If give the same rows; loops are not followed.
+  /// Both branches of an If return the same rows; loops are not followed.
   void visitSubgraphs(const Node& node) {
     const bool readsRows =
         llvm::any_of(node.operands(), [&](const Use& use) { return rowsOf(use.value()); });
@@ -275,7 +275,7 @@ private:
     return llvm::any_of(capturedValues(node), [&](const Value* value) { return rowsOf(value); });
   }
 
-  /// Keys and values may be those of any tokens, as long as they are one row for each.
+  /// Keys and values may be rows of any tokens, one row each.
   void visitAttention(const Node& node) {
     const auto hasOtherRows = [](const Rows& found) {
       for (unsigned axis = 0; axis < found.axes.rank(); ++axis)
@@ -315,7 +315,7 @@ private:
     setAll(node, *joined);
   }
 
-  /// Rows of the first operand; the others are the same for every token.
+  /// Rows of the first operand; the other operands are the same for every token.
   void visitRowFunction(const Node& node) {
     const Rows* first = rowsOf(node.operand(0));
     if (!first || llvm::any_of(node.operands(), [&](const Use& use) {
@@ -350,7 +350,7 @@ private:
     setAll(node, result);
   }
 
-  /// Each token's matrix times its own row: the matrices of the experts that it chose.
+  /// Each token's matrix times its own row: the matrices of the experts that it selected.
   void visitBatchedProduct(const Node& node) {
     const llvm::ArrayRef<Dim> shape = shapeOf(node.result(0));
     const auto joined = node.is("MatMul") ? joinedRows(node, shape) : std::nullopt;
@@ -371,7 +371,7 @@ private:
   /// Operators that combine the elements of some axes.
   void visitCombined(const Node& node) {
     const Rows* found = rowsOf(node.operand(0));
-    // What a normalization adds to its operand first has its shape.
+    // A value that a normalization adds to its operand first has its shape.
     if (const Rows* added = rowsOf(node.operand(1)); !found && added)
       found = added->axes.rank() == shapeOf(*node.operand(0)).size() ? added : nullptr;
     const auto rank = found ? found->axes.rank() : 0;
@@ -430,7 +430,7 @@ private:
     setAll(node, result);
   }
 
-  /// The same by the first axes of the data.
+  /// The same for indices into the first axes of the data.
   void visitPoints(const Node& node) {
     const Rows* data = rowsOf(node.operand(0));
     const Rows* indices = rowsOf(node.operand(1));
@@ -457,8 +457,8 @@ private:
     setAll(node, result);
   }
 
-  /// Elements that are picked or written by their index on one axis: on all others, an operand's
-  /// index is the result's.
+  /// Elements that are selected or written by their index on one axis; on all other axes, an
+  /// operand's index is the result's.
   void visitElements(const Node& node) {
     const llvm::ArrayRef<Dim> shape = shapeOf(node.result(0));
     const std::optional<unsigned> along =

@@ -1,4 +1,4 @@
-// Functions of rows, copied into a graph of their own.
+// Functions of rows, copied into separate graphs.
 #include "passes/analysis/tokens/row_function.h"
 
 #include "ir/attribute_list.h"
@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* rowsSymbol = "rows";
 constexpr const char* batchSymbol = "batch";
-/// Of a function. Rotations and normalizations have a few dozen; behind a cache that has more, a
-/// model computes something else.
+/// Maximum number of nodes of a function. Rotations and normalizations have a few dozen; more nodes
+/// after a cache are some other computation.
 constexpr size_t mostFunctionNodes = 512;
 
-/// Copies what stands between rows and a result. Extents of the rows are read from the copy's
-/// input, however the model computes them.
+/// Copies the nodes between rows and a result. Extents of the rows are read from the copy's input,
+/// however the model computes them.
 class RegionCopier {
 public:
   RegionCopier(Value& rowsOfModel, unsigned rowAxis, RowFunction& function)
@@ -36,7 +36,7 @@ public:
     note(rows, *input);
   }
 
-  /// Null where the value is computed from anything else; `obstacle` then says so.
+  /// Null if the value depends on anything else; `obstacle` then holds the reason.
   Value* copyOf(Value& value) {
     if (Value* known = copies.lookup(&value))
       return known;
@@ -115,8 +115,8 @@ private:
     return result;
   }
 
-  /// Slice(table, 0, T) along an axis of a constant, for T rows: a Gather, which fails where the
-  /// table has fewer entries than there are rows. Null for other nodes.
+  /// Slice(table, 0, T) along an axis of a constant, for T rows: a Gather, which fails if the table
+  /// has fewer entries than there are rows. Null for other nodes.
   Value* tableEntries(const Node& node) {
     const auto movement = node.is("Slice") ? movementOf(node.result()) : std::nullopt;
     const auto along = movement ? movement->axis() : std::nullopt;
@@ -147,8 +147,8 @@ private:
   llvm::DenseMap<const Value*, Value*> copies;
 };
 
-/// The axes of `read` in the order of those of `rows`: of other axes that are equally long, the
-/// first ones; empty where they are as they are. nullopt where the extents are others.
+/// The axes of `read` in the order of those of `rows`; among axes of equal extent, the first. Empty
+/// if the order is the same. nullopt if the extents differ.
 std::optional<std::vector<int64_t>> orderLike(const TensorType& rows, const TensorType& read) {
   if (!read.hasRank() || read.rank() != rows.rank() || read.elementType() != rows.elementType())
     return std::nullopt;

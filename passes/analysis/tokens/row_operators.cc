@@ -1,4 +1,4 @@
-// What operators combine with what, by name.
+// Axes that operators combine, by operator name.
 #include "passes/analysis/tokens/row_operators.h"
 
 #include "ir/movement.h"
@@ -43,7 +43,7 @@ std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int6
   if (type.startswith("Reduce")) {
     auto given = knownIntegersOf(node, 1, "axes");
     if (!given || given->empty())
-      return std::nullopt; // all of them
+      return std::nullopt; // all axes
     for (int64_t axis : *given)
       oneAxis(axis);
     return axes;

@@ -1,4 +1,4 @@
-// Following tokens through a graph.
+// Follows tokens through a graph.
 #include "passes/analysis/tokens/token_functions.h"
 
 #include "ir/elementwise.h"
@@ -18,21 +18,21 @@ using namespace ir;
 
 namespace {
 
-/// How a value depends on the tokens.
+/// Dependence of a value on the tokens.
 enum class Kind {
   Constant,  ///< not at all
-  Extent,    ///< integers that are computed from extents
+  Extent,    ///< integers computed from extents
   PerToken,  ///< along one axis, element by element
   LastToken, ///< on the last token only
-  Cached     ///< rows of earlier tokens, perhaps with those of the new ones behind them
+  Cached     ///< rows of earlier tokens, possibly followed by those of the new ones
 };
 
 struct State {
   Kind kind = Kind::Constant;
-  /// Of PerToken: what else lies along the tokens' axis, outside of them; [B*S] has B.
+  /// For PerToken: extent outside the tokens on their axis; [B*S] has B.
   Dim outer = Dim::fixed(1);
-  /// Of PerToken: the tokens' axis, where extents do not tell. A table may be shorter than they
-  /// are.
+  /// For PerToken: the tokens' axis, if extents do not determine it. A table may be shorter than
+  /// the tokens.
   std::optional<unsigned> axis = std::nullopt;
 };
 
@@ -49,7 +49,7 @@ Dim product(llvm::ArrayRef<Dim> extents) {
 
 bool isPure(const State& state) { return state.outer.value() == 1; }
 
-/// Whether a Slice keeps the last of so many tokens and no other.
+/// Whether a Slice keeps only the last of that number of tokens.
 bool keepsLast(const MovementRange& range, const Dim& tokens) {
   const bool toEnd = range.end.known.isKnownEqual(tokens) ||
                      range.end.known.value().value_or(0) > std::numeric_limits<int32_t>::max() / 2;
@@ -76,7 +76,8 @@ struct Attentions {
     }
   }
 
-  /// Whether a mask is understood, and hides keys of a batch row by what an input says of that row.
+  /// Whether a mask is understood, and hides keys of a batch row according to an input for that
+  /// row.
   static bool hidesByRow(const MaskFacts& facts) {
     return facts.remaining != MaskFacts::Remaining::Other && facts.bias != MaskFacts::Bias::Other &&
            llvm::all_of(facts.padding, [](const MaskFacts::Padding& padding) {
@@ -96,15 +97,15 @@ struct Attentions {
   llvm::DenseSet<const Node*> toOtherSequences;
   llvm::DenseSet<const Node*> maskedByRow;
   llvm::DenseSet<const Value*> pasts;
-  /// With the new rows that each of them joins to a past.
+  /// Nodes that join new rows to a past, with the new rows.
   llvm::DenseMap<const Node*, const Value*> writers;
-  /// How many tokens are earlier ones; 0 without caches that grow.
+  /// Number of earlier tokens; 0 without caches that grow.
   Dim pastRows = Dim::fixed(0);
 };
 
-/// What outputs and attention are computed from. Masks of attention among the tokens are left out
-/// where those are followed: they say which tokens see each other. Where batch rows are followed,
-/// so are masks that are known to treat them apart.
+/// Values from which outputs and attention are computed. When tokens are followed, masks of
+/// attention among them are left out, because they define which tokens see each other. When batch
+/// rows are followed, masks that are known to treat them separately are left out.
 llvm::DenseSet<const Value*> liveValues(const Graph& graph, const Attentions& attentions,
                                         Followed followed) {
   llvm::DenseSet<const Value*> live;
@@ -125,12 +126,12 @@ llvm::DenseSet<const Value*> liveValues(const Graph& graph, const Attentions& at
   return live;
 }
 
-/// Asks about one value, which may be absent.
+/// A test of one value, which may be absent.
 using ValueTest = llvm::function_ref<bool(const Value*)>;
 
-/// Why attention to another sequence mixes tokens; nullptr if it does not. Rows of that sequence
-/// are the same for every token. A mask may say for each token which of them it sees, the token's
-/// place may not.
+/// Reason why attention to another sequence mixes tokens; nullptr if it does not. Rows of that
+/// sequence are the same for every token. A mask may select the visible ones for each token, but
+/// the token's position must not.
 const char* mixedByCrossAttention(const Node& node, ValueTest isConstant, ValueTest isRowPerToken) {
   if (!isRowPerToken(node.operand(0)))
     return "its queries are not one row for each token";
@@ -144,7 +145,7 @@ const char* mixedByCrossAttention(const Node& node, ValueTest isConstant, ValueT
   return nullptr;
 }
 
-/// The same of attention among the tokens, and those before them.
+/// The same for attention among the tokens and earlier ones.
 const char* mixedByAttention(const Node& node, ValueTest isConstant, ValueTest isRowPerToken,
                              ValueTest isCached) {
   if (!isRowPerToken(node.operand(0)))
@@ -157,8 +158,8 @@ const char* mixedByAttention(const Node& node, ValueTest isConstant, ValueTest i
   return nullptr;
 }
 
-/// Why attention mixes rows of a batch; nullptr if it does not. All operands have them on the first
-/// axis, or are the same for all rows.
+/// Reason why attention mixes rows of a batch; nullptr if it does not. All operands must have batch
+/// rows on the first axis, or be the same for all rows.
 const char* mixedByBatchedAttention(const Node& node, ValueTest isConstant, ValueTest isFirstAxis) {
   if (!isFirstAxis(node.operand(0)))
     return "its queries are not laid out by batch rows";
@@ -168,7 +169,7 @@ const char* mixedByBatchedAttention(const Node& node, ValueTest isConstant, Valu
   return nullptr;
 }
 
-/// What is known of the values that were visited.
+/// Known states of the visited values.
 class TokenStates {
 protected:
   explicit TokenStates(llvm::StringRef followedSymbol)
@@ -182,7 +183,7 @@ protected:
     return llvm::any_of(extentsOf(value), [&](const Dim& extent) { return counts(extent); });
   }
 
-  /// The one axis that tokens lie along.
+  /// The one axis of tokens.
   std::optional<unsigned> tokenAxis(const Value& value) const {
     if (const auto entry = states.find(&value); entry != states.end() && entry->second.axis)
       return entry->second.axis;
@@ -215,7 +216,7 @@ protected:
   llvm::DenseMap<const Value*, State> states;
 };
 
-/// What operators make of tokens' rows, one of each for every token.
+/// Effects of operators on tokens' rows; every token has one of each.
 class TokenRows : protected TokenStates {
 protected:
   TokenRows(llvm::StringRef followedSymbol, Followed kindOfRows)
@@ -246,13 +247,13 @@ protected:
       if (!result.isUnused())
         set(result, state, &node);
   }
-  /// For operators that may move the axis: only extents tell where it is then.
+  /// For operators that may move the axis: only extents determine it then.
   static State withoutAxis(State state) {
     state.axis.reset();
     return state;
   }
 
-  /// Each result row is computed from the same row of each operand that has the tokens.
+  /// Each result row is computed from the same row of each operand that has tokens.
   void visitRows(const Node& node) {
     if (stateOf(node.operand(0)).kind != Kind::PerToken)
       return refuse(&node, "its parameters depend on the tokens");
@@ -267,7 +268,7 @@ protected:
   void visitElementwise(const Node& node) {
     std::optional<size_t> fromEnd;
     std::optional<State> state;
-    bool isUniform = false; // rows that are all the same are in any order
+    bool isUniform = false; // equal rows may be in any order
     for (const Use& use : node.operands()) {
       if (!use.value() || stateOf(use.value()).kind == Kind::Constant)
         continue;
@@ -309,7 +310,7 @@ protected:
     setAll(node, state);
   }
 
-  /// A product of two matrices for each token, as rows with those of the expert that they go to.
+  /// A product of two matrices for each token, such as rows with those of the token's expert.
   void visitProducts(const Node& node) {
     std::optional<int64_t> fromEnd[2];
     for (unsigned i : {0U, 1U})
@@ -321,8 +322,8 @@ protected:
     setAll(node, withoutAxis(stateOf(node.operand(0))));
   }
 
-  /// A constant matrix times columns, or times matrices, of which each is a token's: as angles are
-  /// made of positions.
+  /// A constant matrix times columns, or times matrices, one per token, as angles are computed from
+  /// positions.
   void visitColumns(const Node& node) {
     const State state = stateOf(node.operand(1));
     const std::optional<unsigned> axis = tokenAxis(*node.operand(1));
@@ -362,8 +363,8 @@ protected:
     setAll(node, {Kind::LastToken, Dim::fixed(1)});
   }
 
-  /// Entries of a constant for each token, as the weights of its expert, or the same entries of
-  /// each token's row.
+  /// Entries of a constant for each token, such as the weights of its expert, or the same entries
+  /// of each token's row.
   void visitPointGather(const Node& node) {
     const State data = stateOf(node.operand(0));
     const State indices = stateOf(node.operand(1));
@@ -382,7 +383,7 @@ protected:
     setAll(node, withoutAxis(data));
   }
 
-  /// Whether indices into rows are laid out along the tokens as the rows are, and pick along
+  /// Whether indices into rows have the tokens on the same axis as the rows, and select along
   /// another axis.
   bool picksWithinTokens(const Node& node) const {
     const TensorType& type = node.operand(1)->type();
@@ -392,7 +393,7 @@ protected:
     return along && axis && along != axis;
   }
 
-  /// Numbers written over others of the same token. Rows that are all the same are in any order.
+  /// Numbers that overwrite others of the same token. Equal rows may be in any order.
   void visitScatterElements(const Node& node) {
     const auto axis = tokenAxis(*node.operand(1));
     if (!picksWithinTokens(node))
@@ -413,8 +414,8 @@ protected:
     setAll(node, {Kind::PerToken, indices.outer, stateOf(node.operand(0)).axis});
   }
 
-  /// Tables by position: each index picks an entry of the axis that it lies on. Where data are
-  /// tokens' rows, each index picks from its own token's.
+  /// Tables by position: each index selects an entry along its own axis. If data are tokens' rows,
+  /// each index selects from its own token's.
   void visitGatherElements(const Node& node) {
     const TensorType& type = node.operand(1)->type();
     const std::optional<unsigned> along =
@@ -481,7 +482,7 @@ public:
   }
 
 private:
-  /// Whether numbers among the extents depend on how many tokens there are, or were.
+  /// Whether the integers depend on the number of tokens, new or earlier, through these extents.
   bool dependsOnCount(llvm::ArrayRef<Dim> extents) const {
     return llvm::any_of(extents, [&](const Dim& extent) {
       return extent.isUnknown() || counts(extent) ||
@@ -492,7 +493,7 @@ private:
     });
   }
 
-  /// What a node takes of sequences of all tokens. True where its result is one of them.
+  /// Visits nodes on sequences of all tokens. Returns true if the result is such a sequence.
   bool visitSequences(const Node& node) {
     if (sequences.count(&node.result())) {
       const PrefixSequence& sequence = sequences.find(&node.result())->second;
@@ -566,7 +567,7 @@ private:
     setAll(node, {Kind::PerToken, Dim::fixed(1)});
   }
 
-  /// What joins the tokens' rows to earlier ones; a batch row's go to its own.
+  /// Visits nodes that join the tokens' rows to earlier ones, each to those of its own batch row.
   void visitWriter(const Node& node, const Value& fresh) {
     const bool isTokens = followed == Followed::Tokens;
     if (isTokens ? stateOf(&fresh).kind != Kind::PerToken : !isRowPerToken(&fresh, 0))
@@ -574,7 +575,7 @@ private:
     setAll(node, {isTokens ? Kind::Cached : Kind::PerToken, Dim::fixed(1)});
   }
 
-  /// Constants and extents.
+  /// Visits constants and extents.
   void visitExtents(const Node& node) {
     if (node.is("Range")) {
       const auto integer = [&](unsigned operand) -> std::optional<Dim> {
@@ -692,7 +693,7 @@ private:
     refuse(&node, "nothing says that it treats tokens apart");
   }
 
-  /// The order of elements stays: what lies before the tokens is as large as it was.
+  /// The order of elements is preserved: the extent before the tokens is unchanged.
   void visitReshape(const Node& node, const Value& data, const State& state, unsigned axis) {
     const std::optional<unsigned> after = tokenAxis(node.result());
     if (!after)

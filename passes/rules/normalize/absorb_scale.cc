@@ -1,12 +1,12 @@
-// A constant factor on the queries or keys of an Sdpa → its scale.
+// Folds a constant factor on the queries or keys of an Sdpa into its scale.
 //
 //   before   q = move(x * c)   o = ai.kvopt.Sdpa<scale = s>(q, k, v, …)
 //            (k likewise; x / c too)
 //
 //   after    o = ai.kvopt.Sdpa<scale = s * c>(move(x), k, v, …)
 //
-// `move` is any chain of data movement that nothing else reads. The walk ends at a Concat, so a
-// factor that is part of what a cache holds stays where it is.
+// `move` is any chain of data movement without other readers. The walk ends at a Concat, so a
+// factor that is part of a cache's contents remains.
 #include "ir/attribute.h"
 #include "ir/movement.h"
 #include "passes/pattern/rule.h"
@@ -21,7 +21,7 @@ using namespace pattern;
 
 namespace {
 
-/// Whether every element of the moved operand is in the one result, once or more often.
+/// Whether the result contains every element of the moved operand, once or more often.
 bool keepsAllElements(MovementKind kind) {
   switch (kind) {
   case MovementKind::Same:
@@ -42,7 +42,8 @@ bool keepsAllElements(MovementKind kind) {
   return false;
 }
 
-/// Readers of the shape do not mind a factor.
+/// Whether there is one data reader; readers of the shape do not count, because a factor does not
+/// affect them.
 bool hasOneDataReader(const Value& value) {
   auto isData = [](const Use& use) { return !use.user().is("Shape"); };
   return !value.isGraphOutput() && llvm::count_if(value.uses(), isData) == 1;
@@ -54,7 +55,7 @@ struct Factor {
   double number = 1.0;
 };
 
-/// The factor if the node is a product with, or a quotient by, one constant number.
+/// The factor if the node multiplies or divides by one constant number.
 std::optional<Factor> scalarFactor(Node& node) {
   bool divides = node.is("Div");
   if (!divides && !node.is("Mul"))
@@ -111,12 +112,12 @@ public:
     if (!std::isfinite(scale))
       return MatchFailure{ReasonCode::ScaleNotConstant, before.name().str(), "a finite scale",
                           "one beyond the range of float", ""};
-    // Where the Sdpa reads the product itself there is no movement to read it through.
+    // If the Sdpa reads the product itself, there is no movement to read it through.
     for (Value*& operand : operands)
       if (operand == factor.scaled)
         operand = factor.unscaled;
-    // The movement in between has no other reader and stays as it is. Neither replacement can make
-    // a cycle: what comes in was an operand of what goes out.
+    // The movement in between has no other reader and remains. Neither replacement can create a
+    // cycle: the new value was an operand of the replaced one.
     if (std::optional<MatchFailure> refused = rewriter.replace(*factor.scaled, *factor.unscaled))
       return refused;
     Node& after = rewriter.createLike(before, operands, "attention");

@@ -1,9 +1,9 @@
-// com.microsoft::BiasSoftmax over the last axis → Add and Softmax.
+// Replaces com.microsoft::BiasSoftmax over the last axis by Add and Softmax.
 //
 //   before   p = com.microsoft.BiasSoftmax<axis = 3>(x, bias)       x[B,H,S,T]
 //   after    p = Softmax<axis = 3>(Add(x, bias))
 //
-// The last axis is the same in every version of Softmax.
+// The last axis has the same meaning in every version of Softmax.
 #include "ir/attribute.h"
 #include "passes/pattern/rule.h"
 

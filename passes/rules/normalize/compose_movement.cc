@@ -1,4 +1,4 @@
-// A chain of data movements that permutes axes → one Transpose.
+// Replaces a chain of data movements that permutes axes by one Transpose.
 //
 //   before   y = Transpose<0,1,3,2>(Transpose<0,2,1,3>(x))
 //            y = Reshape(Transpose<0,2,1>(Reshape(x, [-1,T,D])), [B,H,D,T])
@@ -22,7 +22,7 @@ class ComposeMovement final : public Rule {
   };
   Payload<Origin> from;
 
-  /// The furthest value, at least two nodes away, that a Transpose makes the root's result of.
+  /// The furthest value, at least two nodes away, of which the root's result is a Transpose.
   static std::optional<Origin> origin(Node& root) {
     Value& end = root.result();
     if (!end.type().hasRank())

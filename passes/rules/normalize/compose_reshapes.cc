@@ -1,10 +1,10 @@
-// A Reshape of a tensor that was only given another shape → a Reshape of that tensor.
+// Replaces a Reshape of a reshaped tensor by a Reshape of the original tensor.
 //
 //   before   y = Reshape(Unsqueeze(x, axes), shape)
 //   after    y = Reshape(x, shape)
 //
-// An entry of 0 copies an extent of the operand, whose axes are others now: entries that may be 0
-// need that extent to be the same before and after.
+// An entry of 0 copies an extent of the operand, whose axes change: the extent at an entry that may
+// be 0 must be the same before and after.
 #include "passes/pattern/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -18,13 +18,13 @@ namespace {
 class ComposeReshapes final : public Rule {
   Var x{"x"}, shape{"shape"}, between{"between"};
 
-  /// Whether the new Reshape is to take a 0 as an extent of 0.
+  /// Whether a 0 in the shape of the new Reshape is an extent of 0.
   struct Zeros {
     bool areExtents;
   };
   Payload<Zeros> zeros;
 
-  /// What the zeros that `shape` may hold need; nullopt where they would copy another extent.
+  /// Meaning of zeros that `shape` may contain; nullopt if they would copy another extent.
   std::optional<Zeros> zerosOf(const Match& match) const {
     Node& root = match.root();
     auto entries = match[shape].knownIntegers();

@@ -1,9 +1,9 @@
-// A factor per row of the probabilities → a factor per row of what attention gives.
+// Moves a factor per row from the probabilities to the result of attention.
 //
 //   before   o = MatMul(Mul(p, g), v)      p[B,H,S,T] from a softmax, g[B,H,S,1] or broadcast to it
 //   after    o = Mul(MatMul(p, v), g)      (Div likewise)
 //
-// Gates and head masks are such factors. One that differs from key to key is not.
+// Gates and head masks are such factors. A factor that differs between keys is not.
 #include "passes/analysis/scores/score_region.h"
 #include "passes/pattern/rule.h"
 
@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  /// One column, and no more rows, heads or batches than the probabilities have.
+  /// Whether the factor has one column, and no more rows, heads or batches than the probabilities.
   static bool isPerRow(const TensorType& factor, const TensorType& probabilities) {
     if (!factor.hasRank() || factor.rank() > 4 || probabilities.dim(-1).value() == 1)
       return false;

@@ -1,11 +1,11 @@
-// A sum of products over one index → MatMul between transposes.
+// Replaces a sum of products over one index by a MatMul between transposes.
 //
 //   before   s = Einsum<"bshd,bthd->bhst">(q, k)
 //   after    s = MatMul(Transpose<0,2,1,3>(q), Transpose<0,2,3,1>(k))
 //
-// Indices of both operands and the result are batch axes; of the free indices of each operand the
-// last becomes its rows or columns, earlier ones become batch axes of extent one in the other.
-// Batch axes keep the result's order, so that scores and probabilities need no Transpose between
+// Indices of both operands and the result are batch axes. The last free index of each operand
+// becomes its rows or columns; earlier ones become batch axes with extent one in the other operand.
+// Batch axes keep the result's order, so scores and probabilities need no Transpose between
 // products.
 #include "ir/attribute.h"
 #include "passes/pattern/rule.h"
@@ -23,7 +23,8 @@ struct Terms {
   std::string a, b, result;
 };
 
-/// The three terms, if the equation has two operands and plain letters only, none twice in a term.
+/// The three terms, if the equation has two operands and plain letters only, each at most once per
+/// term.
 std::optional<Terms> parse(llvm::StringRef equation) {
   std::string compact;
   for (char c : equation)
@@ -35,7 +36,7 @@ std::optional<Terms> parse(llvm::StringRef equation) {
     return std::nullopt;
   Terms terms{a.str(), b.str(), result.str()};
   if (!llvm::StringRef(compact).contains("->")) {
-    // What occurs once, in alphabetical order.
+    // Letters that occur once, in alphabetical order.
     std::string letters = terms.a + terms.b;
     llvm::sort(letters);
     for (char letter : letters)
@@ -52,7 +53,7 @@ std::optional<Terms> parse(llvm::StringRef equation) {
 
 bool has(llvm::StringRef term, char letter) { return term.contains(letter); }
 
-/// The axes of the product: outer ones in the result's order, then row and column.
+/// Axes of the product: outer ones in the result's order, then row and column.
 struct Layout {
   std::string outer;
   char row = 0, column = 0, summed = 0;
@@ -124,7 +125,7 @@ public:
       }
       return true;
     });
-    // Einsum may stretch an index of extent one; MatMul stretches batch axes only.
+    // Einsum may broadcast an index of extent one; MatMul broadcasts batch axes only.
     c.check([this](const Match& match, Refusal& refusal) {
       const auto& [terms, layout] = match[product];
       Dim inA = match[a].type().dim(static_cast<int64_t>(terms.a.find(layout.summed)));
@@ -158,7 +159,7 @@ private:
     return rewriter.create("Transpose", {&value}, attrs({{"perm", perm}}), 1, "arranged").result();
   }
 
-  /// The operand with its axes in the order `to`, with axes of extent one for letters it lacks.
+  /// The operand with its axes in the order `to`, and axes of extent one for missing letters.
   static Value& arranged(Value& value, llvm::StringRef from, llvm::StringRef to,
                          Rewriter& rewriter) {
     std::string present;

@@ -1,4 +1,4 @@
-// The exponential of a log-softmax → a softmax.
+// Replaces the exponential of a log-softmax by a softmax.
 //
 //   before   p = Exp(LogSoftmax<axis>(x))
 //   after    p = Softmax<axis>(x)
@@ -23,7 +23,7 @@ public:
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    // Both operators have the same versions, with the same meaning of their axis.
+    // Both operators have the same versions, in which their axis has the same meaning.
     Node& softmax = rewriter.create(
         "Softmax", {&match[x]}, cloneAttributes(*match[logarithms].producer()), 1, "probabilities");
     return rewriter.replace(match.root().result(), softmax.result());

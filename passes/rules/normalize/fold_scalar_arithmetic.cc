@@ -1,11 +1,11 @@
-// Floating-point arithmetic on a few known numbers → the numbers.
+// Folds floating-point arithmetic on a few known numbers.
 //
 //   before   s = Sqrt(Cast<float>(n))     (n is a constant, or an integer tensor whose elements
 //                                          shape inference knows, as Slice(Shape(q)) of a fixed
 //                                          width)
 //   after    s = a constant
 //
-// Computed in the element type of the result, operator by operator, as a runtime would. Reshapes of
+// Computed in the element type of the result, operator by operator, as in a runtime. Reshapes of
 // the numbers are folded as well.
 #include "ir/attribute.h"
 #include "passes/analysis/movement/uniform_value.h"
@@ -58,7 +58,7 @@ std::optional<Numbers> knownNumbers(const Value& value) {
   return numbers;
 }
 
-/// One operator on numbers of the type `Real`.
+/// Applies one operator to numbers of the type `Real`.
 template <class Real> Real compute(const Node& node, Real a, Real b) {
   if (node.is("Sqrt"))
     return std::sqrt(a);
@@ -79,7 +79,7 @@ template <class Real> Real compute(const Node& node, Real a, Real b) {
   return a; // Cast, CastLike
 }
 
-/// nullopt where the shapes are neither equal nor one of them that of a single number.
+/// nullopt unless the shapes are equal or one of them is that of a single number.
 std::optional<Numbers> folded(const Node& node, const Numbers& a, const Numbers& b,
                               ElementType type) {
   bool isPair = node.operands().size() == 2 && !node.is("CastLike");
@@ -142,7 +142,7 @@ public:
       alternatives.push_back({name, op(name, {a})});
     for (const char* name : {"Add", "Sub", "Mul", "Div", "Pow"})
       alternatives.push_back({name, op(name, {a, b})});
-    // Of the second operand only the type or the shape matters, which the result has.
+    // Only the type or the shape of the second operand matters, which the result has.
     for (const char* name : {"CastLike", "Reshape", "Unsqueeze", "Squeeze"})
       alternatives.push_back({name, op(name, {a, any()})});
     return oneOf("operator", std::move(alternatives));

@@ -1,12 +1,12 @@
-// com.microsoft::FusedMatMul of two computed matrices → Transpose, MatMul and a factor.
+// Replaces com.microsoft::FusedMatMul of two computed matrices by Transpose, MatMul and a factor.
 //
 //   before   y = com.microsoft.FusedMatMul<alpha, transB = 1>(a, b)
 //   after    y = Mul(MatMul(a, Transpose<0,1,3,2>(b)), alpha)
 //
 // ONNX Runtime's optimizer folds the transpose of the keys and the scale of the scores into this
-// operator. A product with a constant is a linear layer and stays as it is. transBatchA and
-// transBatchB move the first axis to the place before the last one, ahead of transA and transB:
-// [M,…,K] stands for [...,M,K].
+// operator. A product with a constant is a linear layer and remains. transBatchA and transBatchB
+// move the first axis to the position before the last, before transA and transB apply: [M,…,K]
+// means [...,M,K].
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 
@@ -61,7 +61,7 @@ public:
   }
 
 private:
-  /// The factor as MatMul takes it.
+  /// The factor in the layout of MatMul.
   static Value& arranged(Value& factor, bool movesFirstAxis, bool swapsLastAxes,
                          Rewriter& rewriter) {
     std::vector<int64_t> perm(factor.type().rank());

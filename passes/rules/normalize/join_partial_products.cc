@@ -1,13 +1,13 @@
-// Products of the probabilities of several sets of keys with the values of each, summed → one
-// product with all values.
+// Joins products of the probabilities of several sets of keys with their values, which are summed,
+// into one product with all values.
 //
 //   before   o = Add(MatMul(Slice<-1>(p, 0, n), past), MatMul(Slice<-1>(p, n), v))
 //   after    o = MatMul(p, Concat<-2>(past, v))
 //
-// The parts of p may be any number, in any order, of a Slice or a Split; together they are p. A
-// part of one column may be multiplied by its row instead. Where the scores of the parts are joined
-// in the same order, and not those of a cache first, they are joined anew in that order: p is then
-// the softmax of the same scores in other places.
+// Any number of parts of p, in any order, may come from a Slice or a Split; together they are p. A
+// part of one column may be multiplied by its row elementwise instead. If the scores of the parts
+// are joined in the same order, and those of a cache do not come first, they are joined again with
+// those of the cache first: p is then the softmax of the same scores in another order.
 #include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/analysis/movement/uniform_value.h"
@@ -33,13 +33,13 @@ struct PartialProduct {
   Dim width() const { return columns.end - columns.start; }
 };
 
-/// The sum of partial products that has the probabilities' columns in order.
+/// A sum of partial products that covers the probabilities' columns in order.
 struct PartialSum {
   Value* probabilities = nullptr;
   std::vector<PartialProduct> parts;
 };
 
-/// Whether an elementwise product is that of one column with one row.
+/// Whether an elementwise product is an outer product of one column and one row.
 bool isOuterProduct(const Value& column, const Value& row) {
   const TensorType& left = column.type();
   const TensorType& right = row.type();
@@ -47,7 +47,7 @@ bool isOuterProduct(const Value& column, const Value& row) {
          left.dim(-1).value() == 1 && right.dim(-2).value() == 1;
 }
 
-/// One term of a sum, with the probabilities that its columns are of.
+/// One term of a sum, with the probabilities whose columns it uses.
 std::optional<std::pair<Value*, PartialProduct>> partialProduct(Value& term) {
   Node* node = term.producer();
   if (!node || !(node->is("MatMul") || node->is("Mul")))
@@ -66,7 +66,7 @@ std::optional<std::pair<Value*, PartialProduct>> partialProduct(Value& term) {
   return std::nullopt;
 }
 
-/// The terms of a sum of sums.
+/// Collects the terms of nested sums.
 void addTerms(Value& sum, llvm::SmallVectorImpl<Value*>& terms) {
   constexpr size_t mostTerms = 64;
   Node* node = sum.producer();
@@ -77,7 +77,7 @@ void addTerms(Value& sum, llvm::SmallVectorImpl<Value*>& terms) {
     addTerms(*use.value(), terms);
 }
 
-/// Sorts parts by their columns; false where they are not all columns, each once.
+/// Sorts parts by their columns; false unless every column occurs exactly once.
 bool sortByColumns(std::vector<PartialProduct>& parts, const Dim& extent) {
   Dim place = Dim::fixed(0);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -122,8 +122,8 @@ std::optional<PartialSum> partialSum(Value& sum) {
   return found;
 }
 
-/// The operand of an operator between joined scores and probabilities that is made of the scores;
-/// null where another operand differs from key to key.
+/// The operand with the scores of an operator between joined scores and probabilities; null if
+/// another operand differs between keys.
 Value* scoresBefore(const Node& node) {
   if (node.is("Softmax"))
     return node.intAttr("axis", -1) == -1 ? node.operand(0) : nullptr;
@@ -135,7 +135,7 @@ Value* scoresBefore(const Node& node) {
   return nullptr;
 }
 
-/// What makes the probabilities of scores that are joined.
+/// Operators from joined scores to their probabilities.
 struct JoinedScores {
   Node* join = nullptr;
   llvm::SmallVector<Node*, 4> after; ///< from the probabilities back to the join
@@ -168,7 +168,7 @@ std::optional<JoinedScores> joinedScores(const PartialSum& sum) {
   return scores;
 }
 
-/// The order of the parts that has those of caches first.
+/// The order of the parts with those of caches first.
 llvm::SmallVector<size_t, 4> cachedFirst(const PartialSum& sum) {
   llvm::SmallVector<size_t, 4> order;
   for (size_t i = 0; i < sum.parts.size(); ++i)

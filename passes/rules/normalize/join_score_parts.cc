@@ -1,12 +1,14 @@
-// Scores of several sets of keys, joined before one softmax → scores of the joined keys.
+// Joins the keys instead of the scores, if scores of several sets of keys are joined before one
+// softmax.
 //
 //   before   s = Concat<-1>(Where(m, -inf, Mul(MatMul(q, Transpose(past)), c)),
 //                           Mul(MatMul(q, Transpose(k)), c))
-//   after    s = Where(Concat<-1>(m, false), -inf, Mul(MatMul(q, Transpose(Concat<-2>(past, k))),
-//   c))
+//   after    s = Where(Concat<-1>(m, false), -inf,
+//                     Mul(MatMul(q, Transpose(Concat<-2>(past, k))), c))
 //
-// All parts are products with one query, scaled alike. A part may have a mask that others lack:
-// those hide no key, or add 0. Parts that are no products, such as sinks, are left as they are.
+// All parts are products with one query and equal scales. A part may have a mask that others lack:
+// the others get a mask that hides no key, or adds 0. Parts that are not products, such as sinks,
+// do not change.
 #include "ir/elementwise.h"
 #include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
@@ -32,24 +34,24 @@ struct ScoreStep {
   enum class Kind {
     Scale, ///< multiplied or divided by one number
     Bias,  ///< a mask added
-    Keep,  ///< kept where a mask is true, overwritten by one number elsewhere
-    Hide,  ///< overwritten by one number where a mask is true
+    Keep,  ///< kept where a mask is true, replaced by one number elsewhere
+    Hide,  ///< replaced by one number where a mask is true
   };
   Kind kind = Kind::Scale;
-  const Node* like = nullptr; ///< the operator, of one of the parts
-  Value* number = nullptr;    ///< the scale, or what scores are overwritten by
-  /// By part; null where the part has none. Empty of a scale.
+  const Node* like = nullptr; ///< the operator in one of the parts
+  Value* number = nullptr;    ///< the scale, or the number that replaces scores
+  /// Mask of each part; null if the part has none. Empty for a scale.
   llvm::SmallVector<Value*, 4> masks;
 
   bool hasMasks() const { return kind != Kind::Scale; }
 };
 
-/// What the parts are made of.
+/// Common composition of the parts.
 struct ScoreParts {
   Value* query = nullptr;
   llvm::SmallVector<Value*, 4> keys;     ///< [..,width,keys], by part
   llvm::SmallVector<ScoreStep, 4> steps; ///< from the Concat back to the products
-  /// What the masks of each step have in common: their extents but the last.
+  /// Extents that the masks of each step share: all but the last.
   llvm::SmallVector<Shape, 4> maskExtents;
 };
 
@@ -101,13 +103,13 @@ bool leadsToProduct(const Value& value, unsigned depth) {
   });
 }
 
-/// Whether a number says the same of all scores, whatever its shape.
+/// Whether two operands hold the same number for all scores, whatever their shapes.
 bool isSameNumber(const Value* a, const Value* b) {
   return a == b || (a && b && uniformValue(*a) == uniformValue(*b) &&
                     a->type().elementType() == b->type().elementType());
 }
 
-/// Whether two queries are one, or are scaled alike.
+/// Whether two queries are equal, or are scaled alike.
 bool isSameQuery(const Value& a, const Value& b) {
   if (areEqual(a, b))
     return true;
@@ -118,8 +120,8 @@ bool isSameQuery(const Value& a, const Value& b) {
          areEqual(*first->operand(0), *second->operand(0));
 }
 
-/// The masks' extents but the last, each as far as some mask has it; nullopt where they differ or
-/// are not known.
+/// Extents of the masks except the last, each from a mask that has it; nullopt if they differ or
+/// are unknown.
 std::optional<Shape> commonMaskExtents(llvm::ArrayRef<Value*> masks) {
   llvm::SmallVector<Dim, 4> fromEnd;
   for (const Value* mask : masks) {
@@ -143,7 +145,8 @@ std::optional<Shape> commonMaskExtents(llvm::ArrayRef<Value*> masks) {
   return Shape(fromEnd.rbegin(), fromEnd.rend());
 }
 
-/// Takes one operator off the parts: a mask of those that have one, or a scale that all have.
+/// Removes one operator from the parts: a mask, from the parts that have one, or a scale that all
+/// have.
 std::optional<ScoreStep> takeStep(llvm::MutableArrayRef<Value*> parts) {
   llvm::SmallVector<std::optional<PartStep>, 4> steps;
   for (const Value* part : parts)
@@ -222,8 +225,8 @@ std::optional<ScoreParts> scoreParts(const Node& join) {
   return areOfOneForm(found.keys) ? std::optional(std::move(found)) : std::nullopt;
 }
 
-/// The softmax over the last axis that reads scores after elementwise operators at most; null if
-/// another operator does.
+/// The softmax over the last axis that reads the scores, through elementwise operators only; null
+/// if another operator reads them.
 const Node* softmaxOf(const Value& scores) {
   constexpr unsigned mostSteps = 8;
   const Value* value = &scores;
@@ -241,9 +244,8 @@ const Node* softmaxOf(const Value& scores) {
   return nullptr;
 }
 
-/// Whether `join-partial-products` can follow: where the probabilities are cut, it is known where,
-/// and the keys of a cache do not come after others, or else it puts the parts in another order
-/// first.
+/// Whether `join-partial-products` can follow: if the probabilities are cut, the places are known,
+/// and the keys of a cache come first, or can be moved to the front before.
 bool canFollow(const Node& softmax, const ScoreParts& parts) {
   const auto isCut = [](const Use& use) { return movementKind(use.user()) == MovementKind::Slice; };
   const auto uses = softmax.result().uses();
@@ -264,7 +266,7 @@ public:
   ScorePartsWriter(const ScoreParts& scoreParts, const Node& scoreJoin, Rewriter& edits)
       : parts(scoreParts), join(scoreJoin), rewriter(edits), build(edits), shapes(edits) {}
 
-  /// Null where a mask cannot be given an extent.
+  /// Returns null if a mask cannot be given an extent.
   Value* run() {
     Value* scores = &build.node("MatMul", {*parts.query, joinedKeys()}, {}, "scores");
     for (size_t i = parts.steps.size(); scores && i-- > 0;)
@@ -273,7 +275,7 @@ public:
   }
 
 private:
-  /// [..,width,keys] as rows [..,keys,width], without a second Transpose where the keys have one.
+  /// [..,width,keys] as rows [..,keys,width], without a second Transpose if the keys have one.
   Value& rowsOf(Value& columns) {
     std::vector<int64_t> order;
     Value* rows = &columns;
@@ -336,7 +338,7 @@ private:
                        "mask");
   }
 
-  /// What leaves scores as they are.
+  /// A mask that does not change scores.
   Value& neutralMask(const ScoreStep& step) {
     if (step.kind == ScoreStep::Kind::Bias)
       return build.value(floatScalar(join.result().type().elementType(), 0));

@@ -1,11 +1,11 @@
-// Probabilities that are masked and divided by what is left of them → a softmax of masked scores.
+// Replaces masked and renormalized probabilities by a softmax of masked scores.
 //
 //   before   w = Mul(Softmax<-1>(x), m)         m of zeros and ones; or Where(c, Softmax(x), 0)
 //            p = Div(w, ReduceSum<-1>(w))
 //   after    p = Softmax<-1>(Where(m, x, -inf))
 //
-// A row that is left without any key is 0/0 before and NaN after. A mask without the division is
-// another attention: its denominator counts the keys that it hides.
+// A row without any visible key is 0/0 before and NaN after. A mask without the division is another
+// kind of attention: its denominator includes the hidden keys.
 #include "ir/attribute.h"
 #include "passes/analysis/mask/truth_value.h"
 #include "passes/analysis/movement/uniform_value.h"
@@ -31,7 +31,7 @@ public:
   RuleGroup group() const override { return RuleGroup::Normalize; }
 
   P pattern() const override {
-    // What remains of the nodes below has readers of its own, or is dead.
+    // The nodes below may have other readers; otherwise they are dead after the rewrite.
     P softmax = escaping(op("Softmax", {x}, attrs({{"axis", -1}})));
     P masked = oneOf("mask", {{"product", escaping(commutative("Mul", {softmax, m}))},
                               {"kept", escaping(op("Where", {m, softmax, zero}))},

@@ -1,10 +1,10 @@
-// Data that is moved in a wider type than it is stored in → the same movement in its own type.
+// Moves data in its storage type instead of a wider type.
 //
 //   before   y = Cast<float16>(Expand(Cast<float>(x), shape))      x[…] of float16
 //   after    y = Expand(x, shape)
 //
-// Widening is exact, so that narrowing what was only moved gives every element back. ONNX Runtime
-// puts such casts around operators that it has no float16 kernel for.
+// Widening is exact, so narrowing moved elements restores every one. ONNX Runtime inserts such
+// casts around operators without a float16 kernel.
 #include "ir/movement.h"
 #include "passes/pattern/rule.h"
 
@@ -21,7 +21,7 @@ class NarrowMovement final : public Rule {
 
   struct Detour {
     Value* stored = nullptr;
-    llvm::SmallVector<Node*, 4> movements; ///< the last comes first
+    llvm::SmallVector<Node*, 4> movements; ///< last one first
   };
   Payload<Detour> found;
 

@@ -1,4 +1,4 @@
-// A product of values and transposed probabilities → the transpose of the usual product.
+// Replaces a product of values and transposed probabilities by the transpose of the usual product.
 //
 //   before   o = MatMul(vt, Transpose<0,1,3,2>(p))       vt[B,H,Dv,T], p[B,H,S,T] from a softmax
 //   after    o = Transpose<0,1,3,2>(MatMul(p, Transpose<0,1,3,2>(vt)))
@@ -39,7 +39,7 @@ public:
   }
 
 private:
-  /// Through casts and guards, which have the probabilities as their last operand.
+  /// Looks through casts and guards, whose last operand is the probabilities.
   static bool comesFromSoftmax(const Value& value) {
     constexpr unsigned mostSteps = 4;
     const Value* current = &value;

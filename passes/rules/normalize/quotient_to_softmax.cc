@@ -1,4 +1,4 @@
-// A softmax spelled as a quotient, or by logarithms → Softmax.
+// Replaces a softmax written as a quotient, or with logarithms, by Softmax.
 //
 //   before   p = Div(e, ReduceSum<axis, keepdims = 1>(e))              e = Exp(x)
 //            p = Mul(e, Reciprocal(ReduceSum<axis, keepdims = 1>(e)))
@@ -57,15 +57,15 @@ public:
   }
 
 private:
-  /// Values that others read as well stay alive.
+  /// Values that have other readers stay alive.
   static P inner(P pattern) { return escaping(std::move(pattern)); }
 
   static P reduced(const char* name, const P& operand) {
     return optional(inner(op(name, {operand})), inner(op(name, {operand, any()})));
   }
 
-  /// The axis that all reductions of the match are along; nullopt where they are not along one,
-  /// where it is not kept, and where Softmax would take all later axes along.
+  /// The one axis of all reductions in the match; nullopt if there is no such axis, if it is not
+  /// kept, or if Softmax would include all later axes.
   std::optional<int64_t> axisOf(const Match& match) const {
     const TensorType& type = match[x].type();
     std::optional<int64_t> axis;

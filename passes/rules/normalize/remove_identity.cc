@@ -1,5 +1,5 @@
-// Identity → its operand. An Identity that gives a graph input or another output a second output
-// name stays: that name is part of the model's interface.
+// Replaces an Identity by its operand. An Identity that makes a graph input or another output a
+// second output remains, because its name is part of the model's interface.
 //
 //   before   y = Identity(x)
 //   after    y = x

@@ -1,4 +1,4 @@
-// Cast to the type its operand already has → the operand.
+// Removes a Cast to the type that its operand already has.
 //
 //   before   y = Cast<to = float>(x)      (x is float)
 //   after    y = x

@@ -1,10 +1,10 @@
-// Data movement that ends where it began → its beginning.
+// Removes data movement whose result equals its operand.
 //
 //   before   y = Reshape(Unsqueeze(x), shape(x))    y = Expand(x, shape(x))
 //            y = Transpose<0,2,1,3>(Transpose<0,2,1,3>(x))    y = Slice(x, 0, extent of x)
 //   after    y = x
 //
-// Decided by the composed index map and the shapes: how a shape operand is computed is no matter.
+// The composed index map and the shapes decide; the computation of shape operands is irrelevant.
 #include "passes/analysis/movement/index_map.h"
 #include "passes/pattern/rule.h"
 #include "passes/pattern/shape_builder.h"
@@ -16,7 +16,7 @@ using namespace pattern;
 
 namespace {
 
-/// False only when the shapes are different for sure; cheaper than any proof.
+/// False only if the shapes are provably different; cheaper than a proof of equality.
 bool mayBeSameShape(const TensorType& a, const TensorType& b) {
   if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank())
     return false;
@@ -32,7 +32,7 @@ class RemoveNoopMovement final : public Rule {
   static constexpr unsigned maxNodes = 12;
   Payload<Value*> beginning;
 
-  /// The furthest value that the root's result is, element for element.
+  /// The furthest value that provably equals the root's result.
   static std::optional<Value*> origin(Node& root) {
     Value& end = root.result();
     unsigned worthwhile = 0, passed = 0;

@@ -1,4 +1,5 @@
-// A concatenation of one part → the part. Merged decoders join "no past" and the new rows this way.
+// Replaces a concatenation of one part by the part. Merged decoders join "no past" and the new rows
+// this way.
 //
 //   before   y = Concat<axis>(x)
 //   after    y = x

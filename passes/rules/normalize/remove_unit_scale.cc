@@ -1,9 +1,9 @@
-// A product with 1, or a quotient by it → the other operand.
+// Removes a multiplication or division by 1.
 //
 //   before   y = Mul(x, 1)      y = Div(x, 1)
 //   after    y = x
 //
-// The one may not add axes: [1,1] makes a matrix of a vector.
+// The operand 1 must not add axes: [1,1] turns a vector into a matrix.
 #include "passes/pattern/rule.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,12 +1,11 @@
-// Rows that are scattered into a transposed tensor → rows that are scattered into the tensor
-// itself.
+// Scatters rows into a tensor directly, instead of into its transpose.
 //
 //   before   y = Transpose<q>(ScatterND(Transpose<p>(x), positions[S,1], rows)), q the inverse of p
-//   after    y = ScatterElements<axis = p[0]>(x, Expand(Reshape(positions, [1,…,S,…,1]), …),
-//   Transpose<q>(rows))
+//   after    y = ScatterElements<axis = p[0]>(
+//                x, Expand(Reshape(positions, [1,…,S,…,1]), …), Transpose<q>(rows))
 //
-// Exporters write an index_put along any axis but the first like this. What they transpose there
-// and back is a whole cache, in which a step writes a few rows.
+// Exporters write an index_put along any axis but the first like this. They transpose a whole cache
+// twice, although a step writes only a few rows.
 #include "passes/pattern/rule.h"
 
 namespace kvopt::rules {
@@ -51,7 +50,7 @@ public:
     const int64_t axis = forth.front();
     Value& updates =
         rewriter.create("Transpose", {&match[rows]}, attrs({{"perm", back}}), 1, "rows").result();
-    // [S,1] is as long as the axis and 1 elsewhere.
+    // [S,1] has the length of the axis there and 1 elsewhere.
     std::vector<int64_t> extents(forth.size(), 1);
     extents[static_cast<size_t>(axis)] = -1;
     Value& column =
@@ -73,7 +72,7 @@ public:
   }
 
 private:
-  /// The permutation of a Transpose; empty where it is not written.
+  /// The permutation of a Transpose; empty if it is not written.
   static std::vector<int64_t> order(const Node& transpose) {
     const Attribute* perm = transpose.attribute("perm");
     return perm ? perm->ints().vec() : std::vector<int64_t>();

@@ -1,12 +1,10 @@
-// A row that is selected into a cache by comparing slots with its position → a row that is
-// scattered into it.
+// Scatters a row into a cache, instead of selecting it by comparing slots with its position.
 //
 //   before   present = Where(Equal(0 … C-1, position), row, past)
 //   after    present = ScatterElements<axis>(past, Expand(position), row)
 //
 // past is an input of the model and present an output: a cache of C slots on one axis, on which the
-// row has extent 1. A position outside of the cache leaves it as it is before, and is an error
-// after.
+// row has extent 1. A position outside the cache has no effect before, and is an error after.
 #include "passes/analysis/mask/mask_reader.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -54,7 +52,7 @@ public:
   }
 
 private:
-  /// The axis that slots are counted along, if the row has one slot there and all of the cache's
+  /// The axis along which slots are counted, if the row has one slot there and all of the cache's
   /// other extents, and the position is the same for all slots.
   std::optional<unsigned> slotAxis(const Match& match) const {
     const TensorType& counted = match[slots].type();
@@ -86,7 +84,7 @@ private:
     return countsUp(match[slots], *found - missing, cache.dim(*found)) ? found : std::nullopt;
   }
 
-  /// The element at index i of the axis is i.
+  /// Whether the element at index i of the axis is i.
   static bool countsUp(const Value& value, unsigned axis, const Dim& extent) {
     const Dim one = Dim::fixed(1);
     MaskReader reader(IndexSpace(one, one, one, IndexSpace::fromModel(extent)), false);

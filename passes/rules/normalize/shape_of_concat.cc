@@ -1,5 +1,5 @@
-// The shape of a cache concatenation, computed from its parts, so that nothing that a fused
-// attention consumes depends on the present it produces.
+// Computes the shape of a concatenated cache from its parts, so that no operand of a fused
+// attention depends on the present that it produces.
 //
 //   before   p = Concat<axis>(a, b)   s = Shape(p)
 //   after    s = Shape(a) + Shape(b) * onehot(axis)

@@ -1,12 +1,11 @@
-// The shape of attention's scores, computed from the operands of their product, so that no mask
+// Computes the shape of attention's scores from the operands of their product, so that no mask
 // needs the scores themselves.
 //
 //   before   s = MatMul(q, kt)   n = Shape(f(s))      f elementwise, a mask or a softmax
 //   after    n from the extents of graph inputs, or Concat(Shape(q)[:-1], Shape(kt)[-1:])
 //
-// Exporters read the numbers of queries and keys where they are needed, after the product.
-// Attention that is one operator has no scores, and a product that stays for its shape reads the
-// whole cache.
+// Exporters read the numbers of queries and keys where they need them, after the product. Fused
+// attention has no scores, and a product that is kept for its shape reads the whole cache.
 #include "ir/elementwise.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -27,7 +26,7 @@ constexpr unsigned mostSteps = 12;
 
 bool isSoftmax(const Node& node) { return node.op().isOnnx() && node.is("Softmax"); }
 
-/// The operand whose shape the node's result has; null if none provably has it.
+/// The operand that provably has the shape of the node's result; null if there is none.
 Value* sameShapeOperand(const Node& node) {
   if (isSoftmax(node))
     return node.operand(0);
@@ -52,7 +51,7 @@ Value* sameShapeOperand(const Node& node) {
   return nullptr;
 }
 
-/// Whether elementwise nodes carry the product to a softmax.
+/// Whether elementwise nodes connect the product to a softmax.
 bool becomesProbabilities(const Node& product) {
   llvm::SmallVector<const Node*, 16> reached{&product};
   llvm::SmallPtrSet<const Node*, 16> seen{&product};
@@ -71,7 +70,7 @@ class ShapeOfScores final : public Rule {
   Var scores{"scores"};
   Payload<Node*> productOfHeads;
 
-  /// The product of queries and keys that the scores are made of, in its shape.
+  /// The product of queries and keys from which the scores are computed, in its shape.
   static std::optional<Node*> productOf(Value& value) {
     Value* step = &value;
     for (unsigned passed = 0; step && passed < mostSteps; ++passed) {
@@ -86,7 +85,8 @@ class ShapeOfScores final : public Rule {
     return std::nullopt;
   }
 
-  /// Of two computed tensors, of which the first has the result's batch and heads.
+  /// Whether the node is a product of two computed tensors, the first of which has the result's
+  /// batch and heads.
   static bool isProductOfHeads(const Node& product) {
     const Value* left = product.operand(0);
     const Value* right = product.operand(1);
@@ -122,7 +122,7 @@ public:
     };
     int64_t start = clamp(shape.intAttr("start", 0));
     int64_t end = std::max(start, clamp(shape.intAttr("end", rank)));
-    // Extents of inputs are best: the keys' own shape may be that of the present.
+    // Extents of inputs are preferred: the keys' own shape may be that of the present.
     llvm::ArrayRef<Dim> known = product.result().type().shape();
     if (Value* extents = ShapeBuilder(rewriter).vector(
             known.slice(static_cast<size_t>(start), static_cast<size_t>(end - start))))

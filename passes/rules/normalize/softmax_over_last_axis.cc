@@ -1,10 +1,11 @@
-// Scores with keys as rows, and their softmax over the rows → scores with keys as columns.
+// Transposes scores with keys as rows, and their softmax over the rows, into scores with keys as
+// columns.
 //
 //   before   p = Softmax<axis = 2>(MatMul(k, Transpose<0,1,3,2>(q)) + m)   p[B,H,T,S], k[B,H,T,D]
 //   after    p = Transpose<0,1,3,2>(Softmax<axis = 3>(MatMul(q, Transpose<0,1,3,2>(k)) + mt))
 //
-// mt is m with its last two axes exchanged. Whatever works element by element between the product
-// and the softmax is made anew.
+// mt is m with its last two axes exchanged. Elementwise operators between the product and the
+// softmax are created again.
 #include "ir/attribute.h"
 #include "ir/elementwise.h"
 #include "passes/builders/attention_builder.h"
@@ -20,7 +21,7 @@ using namespace pattern;
 
 namespace {
 
-/// Values with their last two axes exchanged. Without a rewriter it only says whether a matrix
+/// Exchanges the last two axes of values. Without a rewriter it only checks whether a matrix
 /// product of computed operands can be reached.
 class Exchange {
 public:
@@ -40,7 +41,7 @@ public:
     return false;
   }
 
-  /// Null where the rank of an operand does not say what the exchange is.
+  /// Null if the rank of an operand does not determine the exchange.
   Value* of(Value& value) {
     const TensorType& type = value.type();
     if (!type.hasRank())
@@ -107,7 +108,7 @@ public:
   P pattern() const override { return op("Softmax", {x}, attrs({{"axis", -2}})); }
 
   void constraints(Constraints& c) const override {
-    // Before 13 a Softmax took all later axes as one.
+    // Before opset 13, Softmax flattened all later axes into one.
     c.require("a softmax along one axis, from opset 13 on",
               [](const Match& match) { return match.root().graph().opsetVersion() >= 13; });
     c.require("scores of rank 4 from a product of keys and queries", [this](const Match& match) {

@@ -1,11 +1,10 @@
-// A computed extent that only one number fits → the extent itself.
+// Replaces a computed extent that can have only one value by that extent.
 //
 //   before   x = Max(0, …)   r = Reshape<allowzero = 1>(data[B*S,D], Concat(B, Unsqueeze(x), D))
 //   after    x replaced everywhere by S, as an input's Shape has it
 //
-// Exporters write what a Slice of a table leaves, min(64, P + S) - min(64, P), where the number of
-// rows was meant. The Reshape fails for any other number; Max with a constant of at least 0 shows
-// that it is an extent and not -1.
+// Exporters write the length of a sliced table, min(64, P + S) - min(64, P), instead of the number
+// of rows. The Reshape fails for any other number; Max with a constant of at least 0 excludes -1.
 #include "passes/pattern/rule.h"
 #include "passes/pattern/shape_builder.h"
 
@@ -21,12 +20,12 @@ class SolveReshapedExtent final : public Rule {
   Var data{"data"}, shape{"shape"};
 
   struct Plan {
-    Value* scalar; ///< int64, what the extent was computed as
+    Value* scalar; ///< int64, the computed extent
     Dim extent;
   };
   Payload<Plan> plan;
 
-  /// The scalar that a part of a Concat holds, if it is the result of Max with some constant >= 0.
+  /// The scalar in a part of a Concat, if it is the result of Max with some constant >= 0.
   static Value* boundedScalar(Value* part) {
     constexpr unsigned mostSteps = 3;
     for (unsigned step = 0; part && step < mostSteps; ++step) {

@@ -1,10 +1,10 @@
-// Rows that are spliced into a cache → rows that are scattered into it.
+// Scatters rows into a cache, instead of splicing them in.
 //
 //   before   present = Concat<axis>(Slice(past, 0, p), rows, Slice(past, p + S, C))
 //   after    present = ScatterElements<axis>(past, Expand(p + (0 … S-1)), rows)
 //
-// past is an input of the model and present an output: a cache of C slots. Rows that do not fit
-// behind p make the present another extent before, and are an error after.
+// past is an input of the model and present an output: a cache of C slots. If rows do not fit after
+// p, present has another extent before, and the rewritten model fails.
 #include "ir/movement.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -72,7 +72,7 @@ private:
     return value;
   }
 
-  /// The range of the one axis that a Slice with step 1 cuts.
+  /// The axis and range of a Slice that cuts one axis with step 1.
   static std::optional<std::pair<unsigned, MovementRange>> cut(const Value& value) {
     const std::optional<Movement> movement =
         value.producer() && value.producer()->is("Slice") ? movementOf(value) : std::nullopt;
@@ -110,7 +110,7 @@ private:
     return Place{past, first, axis};
   }
 
-  /// next = first + count.
+  /// Whether next = first + count.
   static bool isNext(const Value& first, const Value& next, const Dim& count) {
     const Node* add = next.producer();
     if (!add || !add->is("Add"))

@@ -1,11 +1,11 @@
-// Keys and values repeated over the query heads of their group → grouped Sdpa.
+// Removes the repetition of keys and values over the query heads of their group, for grouped Sdpa.
 //
 //   before   K = Reshape(Expand(Unsqueeze(k, 2), [B,G,N,T,D]), [B,G*N,T,D])   (V likewise)
 //            o = ai.kvopt.Sdpa(q, K, V, …)
 //   after    o = ai.kvopt.Sdpa(q, k, v, …)
 //
-// Decided by the index map of whatever lies before K and V: Expand, Tile, Gather with fixed
-// indices, repeated Concat, in any layout. A repetition in the order h mod G is another attention.
+// The index map of the movement before K and V decides: Expand, Tile, Gather with fixed indices,
+// repeated Concat, in any layout. A repetition in the order h mod G is another kind of attention.
 #include "passes/analysis/movement/head_broadcast.h"
 #include "passes/pattern/rule.h"
 
@@ -24,7 +24,7 @@ class StripGqaBroadcast final : public Rule {
   };
   Payload<Plan> planned;
 
-  /// The fewest groups that keys and values can both be read in, if these are fewer than now.
+  /// The fewest groups in which both keys and values can be read, if there are fewer than now.
   std::optional<Plan> planOf(const Match& match, bool& interleaved) const {
     std::vector<HeadSource> keys = headSources(match[k], interleaved);
     std::vector<HeadSource> values = headSources(match[v], interleaved);

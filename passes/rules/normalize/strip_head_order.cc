@@ -1,12 +1,13 @@
-// Query heads that read key and value heads in an order of their own → grouped Sdpa.
+// Reorders query heads that read key and value heads in an arbitrary order, for grouped Sdpa.
 //
 //   before   o = ai.kvopt::Sdpa(q, k[:, g(h)], v[:, g(h)], mask, sinks)     g(h) a constant table
 //   after    o = Gather<1>(ai.kvopt::Sdpa(Gather<1>(q, p), k, v, mask, sinks), inverse of p)
 //
-// where p lists the heads that read group 0, then those of group 1, and so on: as many for every
-// group. Masks and sinks with an entry per head follow the queries. What strip-gqa-broadcast proves
-// for heads of any number needs no p; this rule follows each head by itself, through repetitions in
-// the order h mod G, reversed Slices, Gathers of any fixed indices and Concats of single heads.
+// where p lists the heads that read group 0, then those of group 1, and so on, the same number for
+// every group. Masks and sinks with an entry per head follow the queries. Groups that
+// strip-gqa-broadcast proves for any number of heads need no p. This rule follows each head
+// separately, through repetitions in the order h mod G, reversed Slices, Gathers of any fixed
+// indices and Concats of single heads.
 #include "passes/analysis/movement/head_map.h"
 #include "passes/pattern/rule.h"
 
@@ -37,8 +38,8 @@ class StripHeadOrder final : public Rule {
     return bestSource(headSources(heads, interleaved), groups) != nullptr;
   }
 
-  /// Whether heads are taken in groups, or one by one, all the way to what no movement makes. That
-  /// takes one walk, where following every head takes one for each.
+  /// Whether heads are taken in groups, or one by one, all the way to a value that no movement
+  /// produces. This needs one walk, whereas following every head needs one walk each.
   static bool endsInGroups(Value& heads) {
     constexpr unsigned headAxis = 1, maxNodes = 16;
     if (!heads.type().hasRank() || heads.type().rank() != 4)
@@ -64,7 +65,7 @@ class StripHeadOrder final : public Rule {
     return !movementKind(*node) && !pointwiseOperand(*node);
   }
 
-  /// The mask's axis of heads; nullopt where all heads share it. `failure` if that is not known.
+  /// The mask's axis of heads; nullopt if all heads share it. Sets `failure` if that is unknown.
   static std::optional<int64_t> headAxisOf(const Value& mask, const Dim& heads,
                                            std::optional<MatchFailure>& failure) {
     const TensorType& type = mask.type();

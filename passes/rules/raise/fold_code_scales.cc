@@ -1,12 +1,14 @@
-// Scales of cached codes, next to attention → scales of the query and of the result.
+// Moves the scales of quantized caches from keys and values to the query and the result of
+// attention.
 //
 //   before   K = DequantizeLinear(codes, ks)      V = DequantizeLinear(codes, vs)
 //            o = ai.kvopt.Sdpa<scale>(q, K, V, …)
 //   after    o = ai.kvopt.Sdpa<scale>(q * ks, Cast(codes), Cast(codes), …) * vs
 //
-// The codes are int8 rows that are put to those of a cache; scales are constants: one number, or
-// one for each head, column, or both. A single one of the keys becomes a factor of `scale`.
-// Cast(codes) * scales is read like DequantizeLinear. Sums are multiplied instead of their terms:
+// The codes are int8 rows that are appended to those of a cache. Scales are constants: one number,
+// or one per head, per column, or per both. A single scale of the keys becomes a factor of `scale`.
+// Cast(codes) * scales is treated like DequantizeLinear. Sums are multiplied instead of their
+// terms:
 //
 //   sum_d q[d] (ks[d] k[j,d]) = sum_d (q[d] ks[d]) k[j,d]
 #include "ir/movement.h"
@@ -30,14 +32,16 @@ namespace {
 
 /// Keys or values that are computed from codes.
 struct ScaledCodes {
-  llvm::SmallVector<Value*, 4> moves; ///< how they are moved to attention, last first
+  llvm::SmallVector<Value*, 4> moves; ///< movements to attention, last first
   Value* codes = nullptr;             ///< int8
-  int64_t heads = 1;                  ///< of the scales: 1 for all heads alike
-  int64_t columns = 1;                ///< likewise
+  int64_t heads = 1;                  ///< number of heads with separate scales; 1: common to all
+                                      ///< heads
+  int64_t columns = 1;                ///< number of columns with separate scales; 1: common to all
+                                      ///< columns
   std::vector<float> scales;          ///< [heads,columns]
 
   bool isOneNumber() const { return scales.size() == 1; }
-  /// Of query head or output head `head` of `count`.
+  /// Scale of query head or output head `head` of `count`.
   float of(int64_t head, int64_t count, int64_t column) const {
     const int64_t row = heads == 1 ? 0 : head / (count / heads);
     return scales[static_cast<size_t>(row * columns + (columns == 1 ? 0 : column))];
@@ -56,7 +60,7 @@ std::optional<std::vector<float>> floatsOf(const Value* value) {
   return std::vector<float>(numbers->begin(), numbers->end());
 }
 
-/// Whether all zero points are 0; so they are without any.
+/// Whether all zero points are 0, or there are none.
 bool isSymmetric(const Node& dequantize) {
   const Value* zero = dequantize.operand(2);
   if (!zero)
@@ -66,7 +70,7 @@ bool isSymmetric(const Node& dequantize) {
   return numbers && llvm::all_of(*numbers, [](int64_t number) { return number == 0; });
 }
 
-/// Whether the rows are those of a cache, with new ones.
+/// Whether the rows belong to a cache with new rows.
 bool areCached(const Value& codes) {
   const Value* value = &codes;
   while (const Node* node = value->producer()) {
@@ -143,7 +147,7 @@ private:
     return match.root().floatAttr("scale", 1.0f) * match[keys].scales.front();
   }
 
-  /// nullopt, with a reason where they are computed from codes in another way.
+  /// nullopt, with a reason if they are computed from codes in another way.
   std::optional<ScaledCodes> codesOf(Value& operand, Refusal& refusal) const {
     ScaledCodes found;
     std::optional<AxisMap> map = AxisMap::ofAttentionOperand(operand.type());
@@ -182,7 +186,7 @@ private:
     return found;
   }
 
-  /// The scales of a node that makes numbers of codes, and the codes; null for other nodes.
+  /// Scales of a node that dequantizes codes, and the codes; null for other nodes.
   static const Value* scalesOf(Node& node, ScaledCodes& found) {
     if (node.is("DequantizeLinear")) {
       found.codes = node.operand(0);
@@ -207,7 +211,7 @@ private:
     return element == ElementType::Int8 || element == ElementType::UInt8;
   }
 
-  /// Sets what the scales count; false where they are not those of heads and columns.
+  /// Sets the numbers of heads and columns of the scales; false if the scales have other axes.
   static bool placeScales(const Node& scaled, const Value& scales,
                           const std::optional<AxisMap>& map, ScaledCodes& found) {
     if (found.isOneNumber())
@@ -218,7 +222,7 @@ private:
     const CacheLayout layout = map->layout();
     const unsigned rank = rows.rank();
     const std::optional<unsigned> head = layout.axisOf('H'), column = layout.axisOf('D');
-    // The axis of the rows that axis `i` of the scales is.
+    // Axis of the rows that corresponds to axis `i` of the scales.
     int64_t shift = static_cast<int64_t>(rank) - static_cast<int64_t>(scales.type().rank());
     if (scaled.is("DequantizeLinear")) {
       const int64_t axis = scaled.intAttr("axis", 1);
@@ -240,7 +244,7 @@ private:
       else
         return false;
     }
-    // Numbers stand in the order of the axes.
+    // The numbers are in the order of the axes.
     const bool isOrdered = found.heads == 1 || found.columns == 1 || *head < *column;
     return isOrdered && static_cast<size_t>(found.heads * found.columns) == found.scales.size();
   }

@@ -1,4 +1,4 @@
-// com.microsoft.DecoderMaskedMultiHeadAttention → ai.kvopt::Sdpa.
+// Raises com.microsoft.DecoderMaskedMultiHeadAttention to ai.kvopt::Sdpa.
 //
 //   before   o, kAll, vAll = DecoderMaskedMultiHeadAttention<num_heads, …>(
 //                q, k, v, mask_index, attention_bias, past_k, past_v, past_sequence_length, ,,
@@ -8,11 +8,11 @@
 //   or, with past_present_share_buffer = 1
 //            kAll = ScatterElements<2>(past_k, past_sequence_length, heads(k + bias))
 //            o = rows(Sdpa<causal>(…, past_sequence_length))
-//   or, where key and value are heads [B,H,L,D] of cross attention
+//   or, if key and value are heads [B,H,L,D] of cross attention
 //            o = rows(Sdpa(heads(q + bias), k, v, padding))
 //
-// The operator takes one token per batch row, which sees every row: causal says the same of it.
-// beam_width has a meaning with cache_indirection only, which is refused.
+// The operator takes one token per batch row, which sees every row; causal has the same meaning.
+// beam_width is used only with cache_indirection, which is refused.
 #include "ir/attribute.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -102,7 +102,7 @@ public:
                                     double{node.floatAttr("mask_filter_value", -10000.0f)});
       parts.mask = parts.mask ? &build.node("Add", {*parts.mask, added}, {}, "mask") : &added;
     }
-    // It has a column for each row that is valid.
+    // The mask has a column for each valid row.
     if (parts.mask && sharesBuffer(node))
       parts.mask = &build.paddedMask(*parts.mask, build.extent(*parts.key, 2));
     const float scale = node.floatAttr("scale", 0.0f);
@@ -190,7 +190,7 @@ private:
       if (!mask)
         return true;
       const Dim columns = rankOf(mask) == rank ? mask->type().dim(-1) : Dim::fixed(-1);
-      // One column would be every key's.
+      // A single column would apply to every key.
       const bool isOne = columns.isKnownEqual(Dim::fixed(1)) && !keys.isKnownEqual(columns);
       if (rankOf(mask) == rank && !columns.isKnownDifferent(keys) && !isOne)
         return true;

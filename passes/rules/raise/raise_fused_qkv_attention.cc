@@ -1,4 +1,4 @@
-// com.microsoft.Attention, which holds the projection of queries, keys and values too →
+// Raises com.microsoft.Attention, which includes the projection of queries, keys and values, to
 // ai.kvopt::Sdpa.
 //
 //   before   o, present = Attention<num_heads, …>(x, weights, bias, mask_index, past [2,B,H,P,D])
@@ -6,7 +6,7 @@
 //            kAll = Concat<2>(past[0], heads(k))   vAll = Concat<2>(past[1], heads(v))
 //            o = rows(ai.kvopt.Sdpa<…>(heads(q), kAll, vAll, mask))   present = stack(kAll, vAll)
 //
-// Hidden keys have mask_filter_value added to their score. unidirectional is on at 1 alone.
+// mask_filter_value is added to the scores of hidden keys. unidirectional is on only if it is 1.
 #include "ir/attribute.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -24,9 +24,9 @@ namespace {
 constexpr llvm::StringLiteral fusedQkvAttributes[] = {"num_heads", "scale", "unidirectional",
                                                       "mask_filter_value", "qkv_hidden_sizes"};
 
-/// Columns of the projection.
+/// Numbers of columns in the projection.
 struct Widths {
-  int64_t key = 0; ///< of queries and keys, all heads together
+  int64_t key = 0; ///< queries and keys, all heads together
   int64_t value = 0;
 };
 
@@ -50,7 +50,7 @@ public:
     c.require(
         "operands of one floating-point type",
         [this](const Match& match) {
-          // An operator that kvopt does not know may say nothing of x.
+          // The type of x may be unknown after an operator that kvopt does not know.
           ElementType element = elementOf(match);
           ElementType given = match[x].type().elementType();
           if (given != ElementType::Undefined && given != element)
@@ -150,7 +150,7 @@ private:
     if (stacked && (rankOf(*stacked) != 5 || widths->key != widths->value))
       return refuse(*stacked, ReasonCode::LayoutUnsupported,
                     "a past [2,B,H,P,D] of keys and values of one width");
-    // Without a past the present is of one width too, being stacked.
+    // The present is stacked, so it has one width, also without a past.
     auto results = match.root().results();
     if (results.size() > 1 && !results[1].isUnused() && widths->key != widths->value)
       return refuse(results[1], ReasonCode::LayoutUnsupported,

@@ -1,4 +1,4 @@
-// com.microsoft.GroupQueryAttention → ai.kvopt::Sdpa.
+// Raises com.microsoft.GroupQueryAttention to ai.kvopt::Sdpa.
 //
 //   before   o, kAll, vAll = GroupQueryAttention<num_heads, kv_num_heads, …>(
 //                q, k, v, past_k, past_v, seqlens_k, total_sequence_length, cos, sin, …)
@@ -6,16 +6,16 @@
 //            kAll = AppendRows(past_k, RotaryEmbedding(heads(k)), length)     (v without rotary)
 //            o = rows(Sdpa<causal>(RotaryEmbedding(heads(q)), kAll, vAll, bias, sinks, length))
 //
-// A key and a value without rows mean that the past holds all rows, which another layer appended:
-// attention is over the past itself.
+// If key and value have no rows, the past holds all rows, because another layer appended them:
+// attention reads the past itself.
 //
-// seqlens_k holds each batch row's total length less one; a first prompt has it less the rows of
-// padding on its right. A window of w sees w keys, the row's own included, as ONNX Runtime does
-// since 1.21; a cache of the last tokens only (sliding_window_cache) is one that keeps them all, as
-// no row sees what such a cache drops. Norm weights are spelled out before the rotation.
-// position_ids count from their first number in a prompt. The past is taken to be as long as the
-// longest batch row's, that is, to grow; where past and present are declared as one buffer of fixed
-// capacity the rule does not apply.
+// seqlens_k holds each batch row's total length less one; in a first prompt, the padding rows on
+// the right are subtracted, too. A window of w sees w keys, the row's own included, as in ONNX
+// Runtime since 1.21. A cache of the last tokens only (sliding_window_cache) is treated as one that
+// keeps all tokens, because no row sees the dropped ones. Norm weights are applied in separate
+// nodes before the rotation. position_ids count up from their first number in a prompt. The past is
+// assumed to have the length of the longest batch row, that is, to grow; if past and present are
+// declared as one buffer of fixed capacity, the rule does not apply.
 #include "ir/attribute.h"
 #include "passes/analysis/cache/unpadded_length.h"
 #include "passes/builders/attention_builder.h"
@@ -174,7 +174,7 @@ public:
   }
 
 private:
-  /// Flags are on at 1 alone; ONNX Runtime's optimizer writes -1 for "off".
+  /// Flags are on only if they are 1; ONNX Runtime's optimizer writes -1 for "off".
   static bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
 
   static bool isFloat(ElementType element) {
@@ -188,7 +188,7 @@ private:
     return key && match.find(pastKey) && key->type().dim(1).value() == 0;
   }
 
-  /// Whether the rows of every batch row come after all rows of the past, by extents alone.
+  /// Whether the rows of every batch row follow all rows of the past, according to extents alone.
   static bool followsAllRows(const Value& length, const Value& past, const Value& rows) {
     const Dim earlier = past.type().dim(2);
     const auto counted = analysis::unpaddedLength(length, earlier, rows.type().dim(2));
@@ -208,7 +208,7 @@ private:
     return width && *width > 0 && !hidden ? width : std::nullopt;
   }
 
-  /// The width of a head.
+  /// Returns the width of a head.
   std::optional<int64_t> readLayout(const Match& match, Refusal& refusal) const {
     const Node& node = match.root();
     auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
@@ -282,7 +282,7 @@ private:
     });
   }
 
-  /// A past and present declared to be of one length are one buffer that does not grow.
+  /// If past and present are declared with one length, they are one buffer that does not grow.
   bool checkBuffer(const Match& match, Refusal& refusal) const {
     const Value* past = match.find(pastKey);
     auto results = match.root().results();
@@ -322,7 +322,7 @@ private:
     return build.castTo(scaled, heads.type().elementType());
   }
 
-  /// position_ids [B,S]; in a prompt, where total_sequence_length is S, its first number + s.
+  /// position_ids [B,S]; in a prompt, where total_sequence_length is S, the first number + s.
   Value& givenPositions(const Match& match, AttentionBuilder& build) const {
     BuilderOperand count = build.extent(match[q], 1, true);
     Value& given = match[positions];
@@ -349,7 +349,7 @@ private:
                       {tensor, rows, match[cosines], match[sines]}, attributes, "rotary");
   }
 
-  /// A smooth softmax has one more logit per head, of 0.
+  /// A smooth softmax has one more logit per head, with the value 0.
   Value* sinksOf(const Match& match, AttentionBuilder& build) const {
     if (Value* logits = match.find(sinks))
       return &build.castTo(*logits, ElementType::Float);

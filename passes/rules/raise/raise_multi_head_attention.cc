@@ -1,4 +1,4 @@
-// com.microsoft.MultiHeadAttention → ai.kvopt::Sdpa.
+// Raises com.microsoft.MultiHeadAttention to ai.kvopt::Sdpa.
 //
 //   before   o, kAll, vAll = MultiHeadAttention<num_heads, …>(q, k, v, bias, key_padding_mask,
 //                                attention_bias, past_k, past_v)
@@ -6,7 +6,7 @@
 //            o = rows(ai.kvopt.Sdpa<…>(heads(q + bias), kAll, vAll, attention_bias + padding))
 //
 // Operands are rows [B,S,H*D]; or keys and values [B,H,T,D]; or packed [B,T,H,2,D], [B,S,H,3,D].
-// Hidden keys have mask_filter_value added to their score. unidirectional is on at 1 alone.
+// mask_filter_value is added to the scores of hidden keys. unidirectional is on only if it is 1.
 #include "ir/attribute.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -139,7 +139,7 @@ private:
       return refuse(ReasonCode::LayoutUnsupported,
                     "rows, or keys and values by heads, or one packed operand",
                     fmt::format("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
-    // Engines differ in whether they add a bias to keys that are split already.
+    // Engines differ in whether they add a bias to keys that are already split.
     if (!rows && match.find(bias) && !(split && isQueryBias(match)))
       return refuse(ReasonCode::BiasUnsupported, "a bias beside rows only",
                     "a bias beside operands split by heads");
@@ -179,7 +179,7 @@ private:
       if (rankOf(mask) != 2 && rankOf(mask) != 3)
         return refuse(*mask, "a padding mask [B,T] or [B,S,T], or lengths [B]");
       Dim columns = mask->type().dim(-1);
-      // Of the new keys only: which of a past's rows are kept, such a mask does not say.
+      // A mask of the new keys only does not say which rows of a past are visible.
       bool partial = match.find(pastKey) && columns.isKnownEqual(facts.newKeys);
       if (columns.isKnownDifferent(facts.tokens) || partial)
         return refuse(*mask, "a padding mask as long as all keys");

@@ -1,15 +1,16 @@
-// ONNX's own Attention (opset 23 on) → ai.kvopt::Sdpa.
+// Raises ONNX's own Attention (since opset 23) to ai.kvopt::Sdpa.
 //
-//   before   o, kAll, vAll = Attention<…>(q, k, v, mask, past_k, past_v)      [B,S,H*D] or
-//   [B,H,S,D] after    kAll = Concat<2>(past_k, heads(k))   vAll = Concat<2>(past_v, heads(v))
+//   before   o, kAll, vAll = Attention<…>(q, k, v, mask, past_k, past_v)
+//            with operands [B,S,H*D] or [B,H,S,D]
+//   after    kAll = Concat<2>(past_k, heads(k))   vAll = Concat<2>(past_v, heads(v))
 //            o = rows(ai.kvopt.Sdpa<…>(heads(q), kAll, vAll, mask))
 //
 // Row i is at position p = i + offset. The offset is the past's length; without a past it is 0, and
 // with lengths nonpad_kv_seqlen it is nonpad_kv_seqlen[b] - S, which may be negative. Windows
-// (opset 25) leave the keys p - left_window_size ... p + right_window_size. Sdpa's frontier is
-// bottom-right: the two agree where as many keys as rows are new, else past_length states the
-// offset. Windows that look ahead, and offsets that past_length cannot state because it hides the
-// keys after the rows too, become part of the mask.
+// (opset 25) keep the keys p - left_window_size ... p + right_window_size. Sdpa's frontier is
+// bottom-right: the two agree if the number of new keys equals the number of rows; otherwise
+// past_length is the offset. Windows that include later keys become part of the mask, as do offsets
+// that past_length cannot express because it hides the keys after the rows, too.
 #include "ir/attribute.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
@@ -30,17 +31,17 @@ constexpr llvm::StringLiteral onnxAttentionAttributes[] = {
     "scale",        "softcap",          "is_causal",         "qk_matmul_output_mode", "q_num_heads",
     "kv_num_heads", "left_window_size", "right_window_size", "softmax_precision"};
 
-/// Which keys a row sees by its position.
+/// Keys that a row sees according to its position.
 struct Frame {
   bool causal = false;
-  int64_t window = 0; ///< keys up to its own; 0: all
-  int64_t ahead = 0;  ///< later keys; only where it is not causal, and 0: all
+  int64_t window = 0; ///< number of keys up to its own; 0: all
+  int64_t ahead = 0;  ///< number of later keys, if it is not causal; 0: all
 
   bool countsPositions() const { return causal || window != 0 || ahead != 0; }
 };
 
 Frame frameOf(const Node& node) {
-  // Beyond any difference of positions, and small enough to add them.
+  // Larger than any difference of positions, and small enough to add them.
   constexpr int64_t unbounded = INT64_MAX / 4;
   const int64_t left = node.intAttr("left_window_size", -1);
   const int64_t right = node.intAttr("right_window_size", -1);
@@ -51,7 +52,7 @@ Frame frameOf(const Node& node) {
   return frame;
 }
 
-/// What the node and its operands' types say; extents may be unknown.
+/// Facts from the node and its operands' types; extents may be unknown.
 struct OnnxAttentionFacts {
   unsigned rank = 0;
   Dim heads, groups, rows, width, valueWidth;
@@ -163,7 +164,7 @@ private:
     return !(frame.causal && facts.rows.isKnownLessEqual(facts.newKeys));
   }
 
-  /// The mask of `parts`, which may be null, without the keys outside of the frame.
+  /// The mask of `parts`, which may be null, with keys outside the frame hidden.
   static Value& framedMask(const AttentionBuilder::AttentionParts& parts, const Frame& frame,
                            Value* past, AttentionBuilder& build) {
     KeyVisibility hidden;
@@ -208,7 +209,7 @@ private:
     return facts;
   }
 
-  /// Sdpa computes in float: at least as precise as what the narrower types ask for.
+  /// Sdpa computes in float, which is at least as precise as the narrower types require.
   static bool checkPrecision(const Node& node, Refusal& refusal) {
     auto precision = static_cast<ElementType>(
         node.intAttr("softmax_precision", static_cast<int64_t>(ElementType::Float)));
@@ -251,7 +252,7 @@ private:
     return facts;
   }
 
-  /// A mask shorter than the keys is padded with "masked", one of width 1 too.
+  /// A mask with fewer columns than keys is padded with "masked", even one with a single column.
   bool checkMask(const Match& match, Refusal& refusal) const {
     const Value* present = match.find(mask);
     if (!present)
@@ -265,7 +266,7 @@ private:
     });
   }
 
-  /// p where `total` is p + S and p is a list; null for anything else.
+  /// p if `total` is p + S and p is a list; null otherwise.
   static Value* withoutRows(Value& total, const Dim& rows) {
     const Node* sum = total.producer();
     if (!sum || !sum->is("Add"))
@@ -281,7 +282,7 @@ private:
     return nullptr;
   }
 
-  /// The operand that states where the rows stand, or null where Sdpa assumes it anyway.
+  /// Operand with the positions of the rows, or null if Sdpa assumes the same by default.
   Value* pastLength(const Match& match, const OnnxAttentionFacts& facts, Value& query,
                     AttentionBuilder& build) const {
     if (Value* total = match.find(lengths)) {

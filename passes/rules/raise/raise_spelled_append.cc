@@ -1,11 +1,11 @@
-// New rows gathered behind the valid rows of a past → ai.kvopt::AppendRows.
+// Raises a gather of new rows after the valid rows of a past to ai.kvopt::AppendRows.
 //
 //   before   d = Range(0, T, 1) - lengths[B,1]     s = Where(d < 0, Range(0, T, 1), d + P)
 //            y = Where(s < T, GatherElements<2>(Concat<2>(past, fresh), Where(s < T, s, 0)), 0)
 //   after    y = ai.kvopt.AppendRows(past, fresh, lengths)
 //
-// P and T are the rows of the past and of both. A length outside of the past, for which the gather
-// would take rows from elsewhere, is an error of AppendRows.
+// P is the number of rows in the past, T the number in both. With a length outside the past, for
+// which the gather would take other rows, AppendRows fails.
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 
@@ -16,7 +16,7 @@ using namespace pattern;
 
 namespace {
 
-/// Int64 0 or a float 0 of any type.
+/// Whether the value is int64 0 or a float 0 of any type.
 bool isNumber(const Value& value, double number) {
   const TensorData* data = value.constant();
   return data && scalarValue(*data) == number;
@@ -38,7 +38,7 @@ public:
   RuleGroup group() const override { return RuleGroup::Raise; }
 
   P pattern() const override {
-    // Layers share the index: everything but the root may have other readers.
+    // Layers share the index: everything except the root may have other readers.
     P slots = escaping(bind(slot, op("Range", {constant(first), count, constant(step)})));
     P behind = escaping(bind(offset, op("Sub", {slots, lengths})));
     P isPast = escaping(op("Less", {behind, constant(none)}));
@@ -94,7 +94,7 @@ public:
   }
 
 private:
-  /// [B,1,T,1], or [1,1,T,1], of offsets [B,T] or [1,T].
+  /// Whether the value has the shape [B,1,T,1], or [1,1,T,1], for offsets [B,T] or [1,T].
   bool isColumn(const Value& value, const Match& match) const {
     const TensorType& type = match[offset].type();
     const TensorType& column = value.type();

@@ -1,12 +1,12 @@
-// Attention spelled out in matrix products and a softmax → ai.kvopt::Sdpa.
+// Raises decomposed attention, matrix products and a softmax, to ai.kvopt::Sdpa.
 //
 //   before   o = MatMul(guard(Softmax<-1>(mask(softcap(scale * MatMul(q, kt))))), v)
 //   after    o = ai.kvopt.Sdpa<scale, softcap>(q, Transpose<0,1,3,2>(kt), v[, mask])
 //
-// Everything between the products is read by analysis/score_chain.h, and score_mask.h argues which
-// masks one operand can stand for. The guard is any of: casts between float types, Dropout in
-// inference, and zeros for a row without any allowed key, as Sdpa has them: Where(IsNaN(p), 0, p),
-// or the same for rows whose scores, or the mask added to them, are -inf throughout.
+// analysis/score_chain.h reads everything between the products, and score_mask.h explains which
+// masks one operand can express. The guard is any of: casts between float types, Dropout in
+// inference, and zeros for a row without any visible key, as in Sdpa: Where(IsNaN(p), 0, p), or the
+// same for rows whose scores, or the mask added to them, are all -inf.
 #include "ir/attribute.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/scores/last_axis.h"
@@ -50,7 +50,7 @@ public:
   RuleGroup group() const override { return RuleGroup::Raise; }
 
   P pattern() const override {
-    // The plain form comes first everywhere: its failure is the one to report.
+    // The plain form comes first in every alternative, because its failure is the one to report.
     P column = inner(bind(
         logits, oneOf("column", {{"joined", op("Concat", {scores, sinks}, attrs({{"axis", -1}}))},
                                  {"padded", op("Pad", {scores, pads, maybe(filler)})}})));
@@ -102,15 +102,15 @@ public:
   }
 
 private:
-  /// Readers are checked here and not by the matcher: those of the extents do no harm.
+  /// Readers are checked here and not by the matcher, because readers of extents are harmless.
   static P inner(P pattern) { return escaping(std::move(pattern)); }
 
   static P reduced(const char* name, const P& operand) {
     return optional(inner(op(name, {operand})), inner(op(name, {operand, any()})));
   }
 
-  /// A softmax of `operand`, which is `same`, also shifted by its maximum, and the one whose
-  /// denominator is larger by one than the sum: it has a sink of 0.
+  /// A softmax of `operand`, which is `same`, also shifted by its maximum; and one whose
+  /// denominator is the sum plus one, which has a sink of 0.
   P softmaxOf(const P& operand, const Var& same) const {
     P peak = reduced("ReduceMax", same);
     P bound = oneOf("shift", {{"peak", peak},
@@ -137,12 +137,12 @@ private:
     return inner(op("Cast", {reduced("ReduceMin", inner(op("Cast", {isMasked})))}));
   }
 
-  /// "The largest element of the row is -inf", of the scores or of a mask.
+  /// "The largest element of the row is -inf", for the scores or a mask.
   P maskedMaximum() const {
     return inner(commutative("Equal", {reduced("ReduceMax", tested), constant(infinite)}));
   }
 
-  /// What stands between the softmax and the product with the values changes no probability.
+  /// Operators between the softmax and the product with the values must not change probabilities.
   bool checkGuard(const Match& match, MatchFailure& failure) const {
     auto refuse = [&](const Node& node, std::string expected, std::string found) {
       failure = {ReasonCode::PatternMismatch, labelOf(node), std::move(expected), std::move(found),
@@ -171,20 +171,20 @@ private:
     return true;
   }
 
-  /// Exponentials of what is shifted by such a number do not overflow.
+  /// Exponentials of operands shifted by such a number do not overflow.
   static bool keepsPeak(const TensorData& floor) {
     std::optional<double> number = scalarValue(floor);
     return number && std::isfinite(*number);
   }
 
-  /// Between float types, or from and to the truth values of a guard.
+  /// Whether the cast is between float types, or from or to the booleans of a guard.
   static bool isHarmless(const Node& cast) {
     return roundedTo(cast.result().type().elementType(), 0.0).has_value() ||
            cast.result().type().elementType() == ElementType::Bool ||
            (cast.operand(0) && cast.operand(0)->type().elementType() == ElementType::Bool);
   }
 
-  /// Sinks as a column next to the scores, or as a 1 in the denominator.
+  /// Finds sinks as a column next to the scores, or as a 1 in the denominator.
   bool findSinks(const Match& match, const Dim& heads, SpelledSinks& found,
                  MatchFailure& failure) const {
     if (Value* column = match.find(sinks))
@@ -204,7 +204,7 @@ private:
     return false;
   }
 
-  /// The slice leaves out the last column, which Concat or Pad appended to the scores.
+  /// The slice removes the last column, which Concat or Pad appended to the scores.
   bool cutsSinks(const Match& match, const Node& slice) const {
     auto only = [](const Value* value) -> std::optional<int64_t> {
       auto known = value ? value->knownIntegers() : std::nullopt;
@@ -267,13 +267,13 @@ private:
     return plan;
   }
 
-  /// A guard that looks at a mask of one finite number leaves every row as it is.
+  /// Whether a guard never applies, because its mask is one finite number.
   static bool neverHides(const Value& mask) {
     std::optional<double> number = uniformValue(mask);
     return number && std::isfinite(*number);
   }
 
-  /// Nothing outside may read the scores or probabilities; their extents may be read.
+  /// Nodes outside must not read the scores or probabilities; they may read their extents.
   static bool nothingEscapes(const Match& match, const ScoreChain& chain, MatchFailure& failure) {
     llvm::SmallVector<Node*, 16> nodes(chain.nodes.begin(), chain.nodes.end());
     nodes.append(match.nodes().begin() + 1, match.nodes().end());
@@ -293,8 +293,8 @@ private:
     return true;
   }
 
-  /// Scores and probabilities are nowhere held in fewer bits than the values are: Sdpa would not
-  /// round them.
+  /// Scores and probabilities never have fewer bits than the values, because Sdpa would not round
+  /// them.
   static bool nothingIsRounded(const Match& match, const ScoreChain& chain, const Value& values,
                                MatchFailure& failure) {
     ElementType storage = values.type().elementType();
@@ -314,7 +314,7 @@ private:
     return true;
   }
 
-  /// Probabilities are looked at in any type, as long as nothing is computed of them.
+  /// Probabilities may be tested in any type if nothing is computed from them.
   static bool isTestOnly(const Node& cast) {
     return llvm::all_of(cast.result().uses(),
                         [](const Use& use) { return use.user().is("IsNaN"); });

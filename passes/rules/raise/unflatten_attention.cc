@@ -1,13 +1,13 @@
-// Attention between matrix products of another rank than four → rank four.
+// Rewrites attention between matrix products of another rank than four to rank four.
 //
 //   before   p = Softmax<-1>(Reshape(MatMul(q, kt), [B,H,S,T]) + mask)     q[B*H,S,D], kt[B*H,D,T]
 //            o = MatMul(Reshape(p, [B*H,S,T]), v)                          v[B*H,T,Dv]
 //   after    p = Softmax<-1>(MatMul(Reshape(q, [B,H,S,D]), Reshape(kt, [B,H,D,T])) + mask)
 //            o = Reshape(MatMul(p, Reshape(v, [B,H,T,Dv])), [B*H,S,Dv])
 //
-// Everything between the products is elementwise or a softmax over T, so it computes the same
-// numbers in any grouping of the batch axes: [B*H], [B,G,N] and none become [B,H]. What the groups
-// are is read off the values around; a product of one batch axis that nobody splits is one head.
+// Everything between the products is elementwise or a softmax over T, so the results do not depend
+// on the grouping of the batch axes: [B*H], [B,G,N] and no axes become [B,H]. The groups follow
+// from the shapes of nearby values; a product with one batch axis that is never split is one head.
 #include "ir/movement.h"
 #include "passes/analysis/scores/attention_atoms.h"
 #include "passes/pattern/rule.h"
@@ -32,7 +32,7 @@ Dim product(llvm::ArrayRef<Dim> extents) {
   return result;
 }
 
-/// Makes the region anew in rank four.
+/// Rebuilds the region in rank four.
 class Unflattening {
 public:
   Unflattening(const ScoreRegion& scoreRegion, const AttentionAtoms& attentionAtoms,
@@ -40,7 +40,7 @@ public:
       : region(scoreRegion), atoms(attentionAtoms), rewriter(graphRewriter), shapes(graphRewriter) {
   }
 
-  /// Null, or what stands in the way.
+  /// Returns null, or the value that prevents the rewrite.
   const Value* run(llvm::SmallVectorImpl<Rewriter::Replacement>& replacements) {
     if (!makeScores())
       return &region.scores->result();
@@ -55,8 +55,8 @@ public:
   }
 
 private:
-  /// `value`, whose axes have the extents `parts` (or one) of the atoms, then `kept`, grouped to
-  /// [B,H,…]. An axis of which it has some parts only is repeated over the others.
+  /// `value`, whose axes have the extents `parts` (or one) of the atoms, followed by `kept`,
+  /// grouped to [B,H,…]. An axis for which it has only some parts is repeated over the others.
   Value* place(Value& value, llvm::ArrayRef<Dim> parts, llvm::ArrayRef<Dim> kept) {
     using Axis = AttentionAtoms::Axis;
     Extents apart, repeated, grouped;
@@ -90,7 +90,7 @@ private:
     return shapes.reshape(*result, grouped, "heads");
   }
 
-  /// Leading ones are all that the shape lacks.
+  /// Whether the type lacks only leading axes of extent one.
   static bool isBroadcastOf(const TensorType& type, llvm::ArrayRef<Dim> shape) {
     if (!type.hasRank() || type.rank() > shape.size())
       return false;
@@ -135,7 +135,7 @@ private:
     return true;
   }
 
-  /// The shape of a node's result, given those of the operands from inside.
+  /// Shape of a node's result, given the shapes of its operands inside the region.
   std::optional<Extents> shapeOf(const Node& node) {
     const TensorType& type = node.result().type();
     const Extents* inside = nullptr;
@@ -148,8 +148,8 @@ private:
     if (!isReshaping(node)) {
       if (shape.size() != inside->size())
         return std::nullopt;
-      // An operand that broadcasts makes nothing longer but what is one: with a mask of symbols of
-      // its own the extent is that of the scores, or the product with the values would be invalid.
+      // An operand that broadcasts enlarges only axes of extent one. For a mask with different
+      // symbols the extent is that of the scores, or the product with the values would be invalid.
       for (size_t axis = 0; axis < shape.size(); ++axis)
         if ((*inside)[axis].value() != 1)
           shape[axis] = (*inside)[axis];
@@ -201,7 +201,7 @@ private:
     return true;
   }
 
-  /// The parts are all of that axis, and others of extent one.
+  /// Whether the parts are all parts of that axis, plus others of extent one.
   bool isAxis(llvm::ArrayRef<unsigned> parts, AttentionAtoms::Axis axis) const {
     auto range = atoms.partsOf(axis);
     for (unsigned part = 0; part < atoms.extents.size(); ++part) {
@@ -212,7 +212,7 @@ private:
     return true;
   }
 
-  /// [B,H,S,T] already: operands broadcast as they did, whatever their extents.
+  /// Whether the view is [B,H,S,T] already: operands broadcast as before, whatever their extents.
   bool isGoal(const AtomView& view) const {
     using Axis = AttentionAtoms::Axis;
     if (view.size() != AttentionAtoms::axisCount)
@@ -223,7 +223,7 @@ private:
     return true;
   }
 
-  /// An operand from outside of the region, which broadcasts to `shape`.
+  /// An operand from outside the region, which broadcasts to `shape`.
   Value* aside(Value& value, llvm::ArrayRef<Dim> shape, const AtomView& view) {
     const TensorType& type = value.type();
     if (!type.hasRank() || type.rank() > shape.size())
@@ -252,8 +252,8 @@ private:
     return staysInPlace ? &value : place(value, parts, {});
   }
 
-  /// Where a part that is an axis of [B,H,S,T] by itself stands, counted from the end; 0 for one
-  /// that shares its axis with others.
+  /// Position, counted from the end, of a part that is a whole axis of [B,H,S,T]; 0 for one that
+  /// shares its axis with others.
   size_t axesFromEnd(unsigned part) const {
     AttentionAtoms::Axis axis = atoms.axisOf(part);
     auto range = atoms.partsOf(axis);
@@ -278,7 +278,7 @@ private:
     return shapes.reshape(output, shape, "flattened");
   }
 
-  /// Values inside that have readers outside are made from the new ones.
+  /// Values inside that have readers outside are computed from the new ones.
   const Value* keepOthers(llvm::SmallVectorImpl<Rewriter::Replacement>& replacements) {
     auto keep = [&](Value& value) {
       bool isRead =
@@ -304,8 +304,8 @@ private:
   const AttentionAtoms& atoms;
   Rewriter& rewriter;
   ShapeBuilder shapes;
-  llvm::DenseMap<const Value*, Value*> remade;   // the values inside, in rank four
-  llvm::DenseMap<const Value*, Extents> shapeAt; // and the shapes they had
+  llvm::DenseMap<const Value*, Value*> remade;   // values inside, in rank four
+  llvm::DenseMap<const Value*, Extents> shapeAt; // shapes that they had
 };
 
 class UnflattenAttention final : public Rule {

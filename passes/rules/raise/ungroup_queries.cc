@@ -1,11 +1,12 @@
-// Query heads of one group stacked as rows, under a mask repeated for them → grouped Sdpa.
+// Unstacks the query heads of one group, which are rows under a mask that is repeated for them, for
+// grouped Sdpa.
 //
 //   before   o = ai.kvopt::Sdpa(Reshape(q, [B,G,N*S,D]), k, v, mask repeated to [..,N*S,T])
 //   after    o = Reshape(ai.kvopt::Sdpa(q, k, v, mask), [B,G,N*S,Dv])          q[B,G*N,S,D]
 //
-// Row n*S + s of group g is row s of head g*N + n. With one group the rows may also stand as
-// s*N + n, q being [B,S,N,D]. The mask has to be the same for all n, which its index map shows, or
-// to have rows for each of them.
+// Row n*S + s of group g is row s of head g*N + n. With one group the order may also be s*N + n,
+// for q [B,S,N,D]. The mask must be the same for all n, according to its index map, or have rows
+// for each.
 #include "ir/elementwise.h"
 #include "passes/analysis/movement/head_broadcast.h"
 #include "passes/pattern/rule.h"
@@ -21,9 +22,10 @@ namespace {
 
 using Repeat = IndexMap::Repeat;
 
-/// How rows of the scores stand for rows of several heads.
+/// Mapping from rows of the scores to rows of several heads.
 struct Stacking {
-  Value* query; ///< [B,G*N,S,D], or [B,S,N,D] where a row's heads stand together, or their elements
+  Value* query; ///< [B,G*N,S,D], or [B,S,N,D] if the heads of a row are adjacent, or a reshape of
+                ///< it
   Dim heads, rows;
   /// Whole: row n*S + s. Entries: row s*N + n.
   Repeat order;
@@ -38,7 +40,7 @@ llvm::SmallVector<Stacking, 2> stackingsOf(Value& query) {
   for (const MovementStop& stop : movementChain(query)) {
     llvm::ArrayRef<Dim> shape = stop.map.source();
     if (shape.size() == 3 && own[1].value() == 1 && shape[0].isKnownEqual(own[0])) {
-      // A projection, of which each row holds a position's heads.
+      // A projection, each row of which holds the heads of a position.
       std::optional<Dim> together = shape[2].dividedBy(own[3]);
       if (together && together->value() != 1 && (*together * shape[1]).isKnownEqual(own[2]) &&
           stop.map.isReshape())
@@ -60,8 +62,8 @@ llvm::SmallVector<Stacking, 2> stackingsOf(Value& query) {
   return found;
 }
 
-/// Masks without the repetition over stacked heads. Without a rewriter it only says whether that
-/// can be had, by null or not.
+/// Masks without the repetition over stacked heads. Without a rewriter it only checks whether such
+/// a mask exists: null means no.
 class Unstacking {
 public:
   Unstacking(const Stacking& queryStacking, Rewriter* graphRewriter)
@@ -74,7 +76,7 @@ public:
     if (type.rank() < 4 || type.shape()[1].value() == 1)
       if (Value* once = rowsOfOneHead(value, 0))
         return once;
-    // Rows of its own for each head.
+    // Separate rows for each head.
     if (type.rank() < 4 || stacking.order != Repeat::Whole ||
         !type.shape()[1].isKnownEqual(groups) ||
         !(type.shape()[1] * type.shape()[2]).isKnownEqual(stacking.heads * stacking.rows))
@@ -88,7 +90,7 @@ public:
 private:
   static constexpr unsigned maxDepth = 6;
 
-  /// Of the axis before the last, what all heads have in common.
+  /// The common part of all heads on the axis before the last.
   Value* rowsOfOneHead(Value& value, unsigned depth) {
     const TensorType& type = value.type();
     if (!type.hasRank() || depth > maxDepth)
@@ -132,7 +134,7 @@ class UngroupQueries final : public Rule {
   Payload<Stackings> stackings;
   Payload<Stacking> chosen;
 
-  /// The first stacking under which the mask can be taken apart.
+  /// The first stacking for which the mask can be split.
   std::optional<Stacking> stackingOf(const Match& match) const {
     for (const Stacking& stacking : match[stackings]) {
       Value* stacked = match.find(mask);

@@ -210,8 +210,8 @@ Value& spellAppendRows(Node& append, Rewriter& rewriter) {
   // Computed from extents of inputs, so that all layers share one index.
   Value& total =
       build.node("Add", {build.extent(past, 2), build.extent(fresh, 2)}, {}, "joined_rows");
-  // The row of `joined` for each slot: the past's up to its length, then the fresh ones, then any
-  // other.
+  // The row of `joined` for each slot: the past's up to its length, then the fresh ones. The slots
+  // after them become zeros.
   Value& count = build.node("Reshape", {total, int64Tensor({})}, {}, "joined_rows");
   Value& slot = build.range(count);
   Value& lengths = build.node("Reshape", {*append.operand(2), ints({-1, 1})}, {}, "lengths");
