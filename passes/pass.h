@@ -91,8 +91,8 @@ struct PassContext {
   std::set<std::string> unpaddedMasks;
   /// Roles of the inputs. Set by `read-interface`.
   analysis::InterfaceFacts interface;
-  /// What attention of the exported graph reads and hides, evaluated at small sizes. Set by
-  /// `read-attention`, for `check-attention`.
+  /// Elements that attention of the exported graph reads and hides, evaluated at small sizes. Set
+  /// by `read-attention`, for `check-attention`.
   std::shared_ptr<const analysis::ExportedAttention> exportedAttention;
   /// Input that selects the batch row that each cache row continues. Set where `lift-reorders` took
   /// it out of the graph or the model's manifest declares it; empty if there is none.

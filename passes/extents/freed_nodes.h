@@ -11,7 +11,7 @@ struct Obstacle {
   std::string why;
 };
 
-/// Infers every node again, in order, after replacing the numbers that stand for extents in the
+/// Infers every node again, in order, after replacing the numbers that represent extents in the
 /// node. The inputs have their symbols; all other values still have the exported extents. Returns
 /// the first obstacle; nullopt if the whole graph was freed. If several axes have the extent 1, the
 /// choice between them may be a guess.

@@ -75,7 +75,7 @@ struct ReasonInfo {
 llvm::ArrayRef<ReasonInfo> reasonTable();
 llvm::StringRef reasonName(ReasonCode code);
 
-/// Why something does not apply.
+/// Reason why something does not apply.
 struct MatchFailure {
   ReasonCode code = ReasonCode::PatternMismatch;
   std::string node;     ///< name of the node that caused the failure

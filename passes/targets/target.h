@@ -59,9 +59,8 @@ public:
   /// nullopt if the target supports the site; otherwise the reason.
   virtual std::optional<pattern::MatchFailure> supports(const analysis::AttentionSite& site,
                                                         const ir::Model& model) const = 0;
-  /// Lowers all given sites, each of which must be supported, and describes the result. The graph
-  /// is complete afterwards: shape readers of caches are rewired, functions and opset imports
-  /// added.
+  /// Lowers all given sites and describes the result. Every site must be supported. The graph is
+  /// complete afterwards: shape readers of caches are rewired, functions and opset imports added.
   virtual llvm::Expected<ir::Manifest> lower(ir::Model& model,
                                              llvm::ArrayRef<analysis::AttentionSite*> sites,
                                              const LowerOptions& options,

@@ -348,7 +348,7 @@ private:
     return start == 0 && end == rank ? all : build.slice(all, 0, start, std::max(start, end));
   }
 
-  /// Parts of the output, each of which must continue the input in its position.
+  /// Parts of the output. Each must continue the input at the same index.
   bool findPresents(llvm::ArrayRef<Value*> inputs, llvm::SmallVectorImpl<Value*>& presents) {
     for (size_t i = 0; i < cells.size(); ++i) {
       Value* present = part(*continued, cells[i], axis);

@@ -13,7 +13,7 @@ namespace kvopt::analysis {
 
 /// Source of the keys or the values of one attention.
 struct CacheTrace {
-  bool isCross = false; ///< of another sequence than the queries'
+  bool isCross = false; ///< whether keys or values are of another sequence than the queries
   std::optional<SiteCache> cache;
   std::optional<pattern::MatchFailure> failure; ///< reason why the source of earlier rows is not
                                                 ///< proved

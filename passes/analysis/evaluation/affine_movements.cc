@@ -19,7 +19,7 @@ enum BoundSide : unsigned { BeforeAxis = 1, FromEnd = 2, WithinAxis = 4, BeyondA
 /// One end of a range of an axis.
 struct SliceBound {
   MovementNumber number;
-  Dim extent; ///< of the axis
+  Dim extent; ///< extent of the axis
   NumberBounds bounds;
 
   std::optional<int64_t> value() const { return number.known.value(); }

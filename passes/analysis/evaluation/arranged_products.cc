@@ -26,7 +26,7 @@ struct ScoreShape {
       : outer(extents[0] * extents[1]), queries(extents[2]), keys(extents[3]) {}
 };
 
-/// The elements of `product` of which the scores are multiples.
+/// For each score, the element of `product` that it is a multiple of.
 std::optional<std::vector<int64_t>> productElements(llvm::ArrayRef<LinearForm> scores,
                                                     const Value& product, double& factor) {
   std::vector<int64_t> elements;

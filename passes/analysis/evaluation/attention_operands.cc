@@ -47,8 +47,8 @@ Node* productBefore(Node& softmax, Evaluation& evaluation) {
   return found;
 }
 
-/// The product of which `value` is a factor: its reader, or the sum that reads its reader. Null if
-/// there is none.
+/// The product with `value` as a factor: the reader of `value`, or the sum that reads its reader.
+/// Null if there is none.
 Node* productReading(Node& reader, const Value& value, Evaluation& evaluation,
                      bool& hasValuesLeft) {
   Node* node = &reader;

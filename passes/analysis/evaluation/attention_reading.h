@@ -12,8 +12,8 @@
 
 namespace kvopt::analysis {
 
-/// The element of a graph input of which a column of a key or value is a multiple; without an input
-/// for other elements.
+/// An element of a graph input; a column of a key or value is a multiple of it. Without an input
+/// for other columns.
 struct ReadElement {
   std::string input;
   int64_t element = 0;

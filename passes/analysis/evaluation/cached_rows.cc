@@ -8,7 +8,7 @@ using namespace ir;
 
 namespace {
 
-/// The input of which the element is a multiple; null for other elements.
+/// The input that contains the element, up to a factor; null for other elements.
 const Value* inputOf(const LinearForm& form) {
   if (form.terms.size() != 1 || form.constant != 0)
     return nullptr;

@@ -9,7 +9,7 @@ namespace kvopt::analysis {
 /// Elements of one value at one point of evaluation: elements of an input cache, of one other
 /// value, or of both, separated along one axis.
 struct CachedRows {
-  Extents extents;                  ///< of the value
+  Extents extents;                  ///< extents of the value
   double factor = 1;                ///< all elements are multiplied by it
   const ir::Value* past = nullptr;  ///< an input of the graph; null: no element is from a cache
   const ir::Value* fresh = nullptr; ///< null: all elements are from the cache
@@ -32,8 +32,8 @@ struct CachedRows {
 /// read.
 const ir::Value* joinedPast(const ir::Value& rows, Evaluation& evaluation);
 
-/// Candidates for `CachedRows::fresh`: values whose number of elements is that of the new ones in
-/// `value`, all of which it contains; nearest to the blocks first.
+/// Candidates for `CachedRows::fresh`: values that consist of exactly the new elements in `value`;
+/// nearest to the blocks first.
 std::vector<const ir::Value*> freshCandidates(const ir::Value& value, Evaluation& evaluation);
 
 /// The rows of `value`, whose new ones are rows of `fresh` (null: it must have none). nullopt if an

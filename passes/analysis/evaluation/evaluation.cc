@@ -19,8 +19,8 @@ using namespace ir;
 
 namespace {
 
-/// Maximum number of elements of a constant that is read as a whole; larger ones are weights or
-/// tables, of which single elements are read.
+/// Maximum number of elements of a constant that is read as a whole. Larger constants are weights
+/// or tables; only single elements of them are read.
 constexpr int64_t mostConstantNumbers = int64_t{1} << 14;
 /// Maximum depth of nested evaluations or traces.
 constexpr unsigned mostDepth = 1500;

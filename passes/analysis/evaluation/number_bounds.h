@@ -28,7 +28,7 @@ NumberBounds between(double low, double high, bool isIntegral);
 
 /// Uses sums of lengths as bounds where they are known and no number is.
 void limitBy(NumberBounds& bounds, const ir::Dim& least, const ir::Dim& most);
-/// Sets both sums of lengths from bounds that are numbers.
+/// Sets both sums of lengths if the bounds are lengths.
 void setLimits(NumberBounds& bounds);
 
 /// Bounds of the elements of all operands together.

@@ -16,7 +16,7 @@ class Evaluation;
 struct SelectedElement {
   static constexpr unsigned filled = ~0U;
   unsigned operand = filled;
-  int64_t element = 0; ///< of the operand
+  int64_t element = 0; ///< index in the operand
   double fill = 0;     ///< the element itself, if it is not from an operand
 };
 

@@ -31,8 +31,9 @@ struct SolvedExtent {
   ir::Dim value;
 };
 
-/// Solves for a symbol that occurs once, in a linear term, and whose value cannot be negative. Of
-/// two bare symbols, the one that `prefers` names is kept. nullopt if no symbol qualifies.
+/// Solves for a symbol that occurs once, in a linear term, and whose value cannot be negative. If
+/// there are two bare symbols, the one that `prefers` names is kept. nullopt if no symbol
+/// qualifies.
 std::optional<SolvedExtent>
 solvedExtent(const ExtentEquation& equation,
              llvm::function_ref<bool(llvm::StringRef kept, llvm::StringRef replaced)> prefers);

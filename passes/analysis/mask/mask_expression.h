@@ -140,7 +140,7 @@ private:
                                ///< simplification
   std::deque<MaskExpression> storage;
   llvm::DenseMap<unsigned, llvm::SmallVector<unsigned, 1>> byHash;
-  llvm::DenseMap<ExprRef, ExprRef> negations; ///< of conjunctions and disjunctions
+  llvm::DenseMap<ExprRef, ExprRef> negations; ///< negations of conjunctions and disjunctions
 };
 
 /// Whether the type represents indices exactly: 32- and 64-bit integers and floats.

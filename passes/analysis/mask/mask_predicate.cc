@@ -192,7 +192,7 @@ class MaskAnalysis::Impl {
 public:
   struct Reading {
     MaskReader* reader = nullptr;
-    ExprRef seen = nullptr; ///< of operand and attributes together
+    ExprRef seen = nullptr; ///< predicate of operand and attributes together
     MaskMeaning meaning;
     Parts parts;
   };

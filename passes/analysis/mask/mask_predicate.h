@@ -75,8 +75,8 @@ struct MaskFacts {
   Bias bias = Bias::None;
   std::vector<const ir::Value*> biasDependsOn; ///< graph inputs
 
-  /// Whether hidden keys get -inf or false; otherwise they get finite numbers, the largest of which
-  /// is `hiddenValue`. True if nothing is hidden.
+  /// Whether hidden keys get -inf or false; otherwise they get finite numbers, at most
+  /// `hiddenValue`. True if nothing is hidden.
   bool isExact = true;
   double hiddenValue = 0;
   /// Whether every row sees at least one key for all inputs of the graph.

@@ -8,7 +8,7 @@
 namespace kvopt::analysis {
 
 /// A part of one logical axis of keys or values [B,H,S,D]: 'B', 'H', 'S' (the sequence), 'D', or
-/// '*' for an axis of several stacked tensors, one of which is selected.
+/// '*' for an axis along which several tensors are stacked and one is selected.
 struct AxisPart {
   char role = '*';
   ir::Dim extent;

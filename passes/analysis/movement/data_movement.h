@@ -32,8 +32,8 @@ struct SlicedRange {
   bool toEnd = false; ///< provably up to the last element
 };
 
-/// The single axis of which the node's `result` keeps a contiguous range; nullopt for other nodes,
-/// for several axes, and if the start is not constant.
+/// The single axis whose contiguous range the node's `result` keeps; nullopt for other nodes, for
+/// several axes, and if the start is not constant.
 std::optional<SlicedRange> slicedRange(const ir::Value& result);
 
 } // namespace kvopt::analysis

@@ -72,8 +72,8 @@ std::optional<HeadMap> mapAt(const Stop& first, llvm::ArrayRef<std::vector<Stop>
   return found;
 }
 
-/// Of the maps with the table of `map`, the furthest that is [B,groups,T,D] already, so that no
-/// movement is added; `map` itself if there is none.
+/// The furthest map with the table of `map` that is [B,groups,T,D] already, so that no movement is
+/// added; `map` itself if there is none.
 const HeadMap& easiest(llvm::ArrayRef<HeadMap> maps, const HeadMap& map) {
   for (const HeadMap& other : llvm::reverse(maps))
     if (other.source.isDirect() && other.groupOf == map.groupOf &&

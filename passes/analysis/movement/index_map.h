@@ -151,7 +151,7 @@ private:
   std::vector<ir::Dim> factors;                              // extents
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // the factors of each axis of the
                                                              // target
-  Coordinates coordinates;                                   // of the source
+  Coordinates coordinates;                                   // index on each axis of the source
 };
 
 /// A value from which data movement alone produces another value.

@@ -24,8 +24,7 @@ struct AttentionAtoms {
   }
 };
 
-/// For each axis of a shape, the parts of which it is the product; parts of extent one may be
-/// missing.
+/// For each axis of a shape, its factors, which are parts; parts of extent one may be missing.
 using AtomView = llvm::SmallVector<llvm::SmallVector<unsigned, 3>, 6>;
 
 /// nullopt if the axes are not known to be products of consecutive parts, or if a part is left

@@ -77,7 +77,7 @@ private:
     return copies[&original] = &copy;
   }
 
-  /// int64 numbers, some of which are extents of the rows; null for other values.
+  /// int64 numbers that may include extents of the rows; null for other values.
   Value* extentsOf(const Value& value) {
     const TensorType& type = value.type();
     const auto known = value.knownIntegers();

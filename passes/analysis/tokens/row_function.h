@@ -29,10 +29,10 @@ struct RowFunction {
   llvm::DenseSet<const ir::Node*> region;
 };
 
-/// The function that computes `result` from `rows`, whose row axis is `axis`. Of the other extents,
-/// only the batch may be symbolic. Each row of the result is a function of the same row, of its
-/// index and of constants; batch rows are independent. Otherwise the reason why there is no such
-/// function.
+/// The function that computes `result` from `rows`, whose row axis is `axis`. Among the other
+/// extents, only the batch may be symbolic. Each row of the result is a function of the same row,
+/// of its index and of constants; batch rows are independent. Otherwise the reason why there is no
+/// such function.
 std::variant<RowFunction, std::string> findRowFunction(ir::Value& rows, unsigned axis,
                                                        ir::Value& result);
 

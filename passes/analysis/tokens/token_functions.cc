@@ -58,7 +58,7 @@ bool keepsLast(const MovementRange& range, const Dim& tokens) {
           range.start.known.isKnownEqual(tokens - Dim::fixed(1)));
 }
 
-/// What is followed: the tokens of sequences, or the rows of a batch.
+/// Subject of the walk: the tokens of sequences, or the rows of a batch.
 enum class Followed { Tokens, BatchRows };
 
 /// The attention of a graph, and the caches that it reads.
@@ -216,7 +216,7 @@ protected:
   llvm::DenseMap<const Value*, State> states;
 };
 
-/// Effects of operators on tokens' rows; every token has one of each.
+/// Rules for operators on tokens' rows, where every token has one row.
 class TokenRows : protected TokenStates {
 protected:
   TokenRows(llvm::StringRef followedSymbol, Followed kindOfRows)

@@ -21,7 +21,7 @@ struct TokenFunctions {
   std::vector<ir::Node*> positions;
   /// Slice(table, P, P + S) along one axis of a constant: entries by position.
   std::vector<ir::Node*> tables;
-  /// Operands that are sequences of all tokens, of which the node takes the last S.
+  /// Operands that are sequences of all tokens; the node takes the last S of them.
   struct LastRows {
     ir::Node* node;
     unsigned operand;

@@ -22,7 +22,7 @@ class ComposeMovement final : public Rule {
   };
   Payload<Origin> from;
 
-  /// The furthest value, at least two nodes away, of which the root's result is a Transpose.
+  /// The furthest value, at least two nodes away, whose Transpose is the root's result.
   static std::optional<Origin> origin(Node& root) {
     Value& end = root.result();
     if (!end.type().hasRank())

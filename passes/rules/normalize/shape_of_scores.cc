@@ -85,8 +85,8 @@ class ShapeOfScores final : public Rule {
     return std::nullopt;
   }
 
-  /// Whether the node is a product of two computed tensors, the first of which has the result's
-  /// batch and heads.
+  /// Whether the node is a product of two computed tensors, and the first has the result's batch
+  /// and heads.
   static bool isProductOfHeads(const Node& product) {
     const Value* left = product.operand(0);
     const Value* right = product.operand(1);

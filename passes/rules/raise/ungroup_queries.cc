@@ -40,7 +40,7 @@ llvm::SmallVector<Stacking, 2> stackingsOf(Value& query) {
   for (const MovementStop& stop : movementChain(query)) {
     llvm::ArrayRef<Dim> shape = stop.map.source();
     if (shape.size() == 3 && own[1].value() == 1 && shape[0].isKnownEqual(own[0])) {
-      // A projection, each row of which holds the heads of a position.
+      // A projection: each row holds the heads of a position.
       std::optional<Dim> together = shape[2].dividedBy(own[3]);
       if (together && together->value() != 1 && (*together * shape[1]).isKnownEqual(own[2]) &&
           stop.map.isReshape())

@@ -1,4 +1,4 @@
-// BlockLowering: splits caches into blocks, each of which is an input.
+// BlockLowering: splits caches into blocks, each an input.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -22,8 +22,8 @@ std::optional<pattern::MatchFailure> blocksObstacle(const analysis::AttentionSit
 /// first.
 bool takesBlocksApart(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model, none of which has a blocksObstacle. Derived classes write the
-/// attention over the blocks.
+/// Lowers sites of one model without a blocksObstacle. Derived classes write the attention over the
+/// blocks.
 class BlockLowering {
 public:
   BlockLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,

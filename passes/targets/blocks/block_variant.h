@@ -19,7 +19,8 @@ const ir::Node* readerOfBlockExtents(const ir::Graph& graph, const ir::Manifest&
 /// Keeps the first `blocks` blocks of each cache, a number that one of the manifest's variants has;
 /// removes the inputs of all others and the values joined from them. The model must have at least
 /// that many blocks. `manifest` no longer drives the result by itself and is removed from its
-/// metadata. Fails if the manifest has no such variant; the caller must then discard the model.
+/// metadata. Fails if there is no such variant, or if the model does not have its caches in blocks
+/// of fixed extents; the caller must then discard the model.
 llvm::Error keepPastBlocks(ir::Model& model, const ir::Manifest& manifest, int64_t blocks);
 
 } // namespace kvopt::targets

@@ -68,7 +68,7 @@ private:
         outer, build.concat(build.value(build.extent(query, 2)), build.value(width), 0), 0);
   }
 
-  /// The maximum in the form of the state: in float16 two numbers, the first of which is rounded.
+  /// The maximum in the form of the state: in float16 two numbers, a rounded one and the remainder.
   struct StoredMaximum {
     Value* stored; ///< [..., 1 or 2]
     Value* exact;  ///< float: their sum

@@ -26,7 +26,7 @@ struct CacheForm {
   bool asRings() const { return place == ir::CachePlace::Ring; }
 };
 
-/// Lowers sites of one model, each of which supportsKvoptSite. Attention in branches does not
+/// Lowers sites of one model; supportsKvoptSite must hold for each. Attention in branches does not
 /// support quantized rows.
 class KvoptLowering {
 public:

@@ -11,9 +11,9 @@ namespace kvopt::targets {
 /// rest of the model.
 std::optional<pattern::MatchFailure> supportsPastAttention(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model of opset 23 or newer, each of which supportsPastAttention. The node
-/// itself concatenates a cache [B,G,P,D]. Other caches are joined before the node, and a mask hides
-/// the keys after a row's position.
+/// Lowers sites of one model of opset 23 or newer; supportsPastAttention must hold for each. The
+/// node itself concatenates a cache [B,G,P,D]. Other caches are joined before the node, and a mask
+/// hides the keys after a row's position.
 class PastAttentionLowering {
 public:
   PastAttentionLowering(ir::Model& lowered, pattern::Journal& editJournal);

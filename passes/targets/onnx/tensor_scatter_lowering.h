@@ -16,8 +16,8 @@ struct OnnxAttention;
 std::optional<pattern::MatchFailure> supportsTensorScatter(const analysis::AttentionSite& site,
                                                            bool asRing = false);
 
-/// Lowers sites of one model of opset 24 or newer, each of which supportsTensorScatter: first to
-/// ai.kvopt's operators, then from these to ONNX's.
+/// Lowers sites of one model of opset 24 or newer; supportsTensorScatter must hold for each. The
+/// first step lowers them to ai.kvopt's operators, the second from these to ONNX's.
 class TensorScatterLowering {
 public:
   /// `withRings`: caches become rings where possible, with slots for steps of `lowerOptions.size`

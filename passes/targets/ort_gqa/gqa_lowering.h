@@ -13,8 +13,9 @@ namespace kvopt::targets {
 /// nullopt if GqaLowering can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsGqaForm(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model, each of which supportsGqaForm: first to ai.kvopt's operators, then
-/// those with a cache to GroupQueryAttention. Cross-attention remains in ai.kvopt's operators.
+/// Lowers sites of one model; supportsGqaForm must hold for each. The first step lowers them to
+/// ai.kvopt's operators, the second turns those with a cache into GroupQueryAttention.
+/// Cross-attention remains in ai.kvopt's operators.
 class GqaLowering {
 public:
   GqaLowering(ir::Model& lowered, const LowerOptions& lowerOptions, pattern::Journal& editJournal);

@@ -13,8 +13,9 @@ namespace kvopt::targets {
 /// nullopt if PagedLowering can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsPagedForm(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model, each of which supportsPagedForm: first to ai.kvopt's operators, then
-/// those with a cache to PagedAttention. Cross-attention remains in ai.kvopt's operators.
+/// Lowers sites of one model; supportsPagedForm must hold for each. The first step lowers them to
+/// ai.kvopt's operators, the second turns those with a cache into PagedAttention. Cross-attention
+/// remains in ai.kvopt's operators.
 class PagedLowering {
 public:
   /// `lowerOptions.size` is the number of tokens in a block.

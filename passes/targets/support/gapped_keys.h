@@ -1,13 +1,14 @@
-// GappedKeys: visibility of keys for a past with a fixed extent of which only the first rows are
-// tokens.
+// GappedKeys: visibility of keys for a past with a fixed extent, whose first rows are tokens and
+// whose others are unused.
 #pragma once
 
 #include "passes/builders/attention_builder.h"
 
 namespace kvopt::targets {
 
-/// Keys [past_rows + S] in two parts: past_rows rows, of which the first `pastLength` are earlier
-/// tokens and the others a gap that is always hidden, and then the S new rows.
+/// Keys [past_rows + S] in two parts: past_rows rows, and then the S new rows. The first
+/// `pastLength` of the past_rows rows are earlier tokens; the others are a gap, which is always
+/// hidden.
 ///
 ///   column j                      is key                        visible
 ///   j < pastLength                j                             as causality and the window say
