@@ -391,8 +391,7 @@ private:
   Match current;
   unsigned steps = 0;
   bool gaveUp = false;
-  const Value* furthestValue = nullptr;  // value at which the furthest failure expected another
-                                         // operator
+  const Value* furthestValue = nullptr;  // where the furthest failure expected another operator
   std::vector<std::string> alternatives; // operators expected there
 };
 

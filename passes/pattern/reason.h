@@ -40,24 +40,21 @@ enum class ReasonCode {
   StepBudget,
   ValueEscapes, ///< an interior value of a match has a reader outside the match
   MaskFillInexact,
-  CacheNotInPlace,  ///< the target would not update a cache in place: every step would still copy
-                    ///< it
-  NoCache,          ///< no attention of the model appends to a cache
-  NotLowRank,       ///< keys and values do not depend on fewer columns than they have
-  NoWindow,         ///< attention reads every row of its cache, so no row can be dropped
-  ExtentFixed,      ///< the results hold for one number of batch rows or tokens only
-  TokensMixed,      ///< something outside attention depends on more than one token
-  CacheReordered,   ///< indices select batch rows of a cache, as in beam search
-  CacheStacked,     ///< one tensor holds the caches of several layers
-  CacheTransformed, ///< attention reads something computed from the cache
-  NotSoftmax,       ///< the values are weighted by something other than one softmax per head
-  HeadsNotGrouped,  ///< the mapping from query heads to key and value heads does not form equal
-                    ///< groups
-  ScoreFunction,    ///< a function that fused attention lacks is applied to the scores
+  CacheNotInPlace,      ///< the target would not update a cache in place; every step would copy it
+  NoCache,              ///< no attention of the model appends to a cache
+  NotLowRank,           ///< keys and values do not depend on fewer columns than they have
+  NoWindow,             ///< attention reads every row of its cache, so no row can be dropped
+  ExtentFixed,          ///< the results hold for one number of batch rows or tokens only
+  TokensMixed,          ///< something outside attention depends on more than one token
+  CacheReordered,       ///< indices select batch rows of a cache, as in beam search
+  CacheStacked,         ///< one tensor holds the caches of several layers
+  CacheTransformed,     ///< attention reads something computed from the cache
+  NotSoftmax,           ///< the values are weighted by something other than one softmax per head
+  HeadsNotGrouped,      ///< query heads do not share key and value heads in equal groups
+  ScoreFunction,        ///< a function that fused attention lacks is applied to the scores
   ProbabilitiesChanged, ///< the probabilities change after the softmax
   QuantizedAttention,   ///< scores or probabilities are 8-bit codes
-  PositionAbsolute,     ///< attention depends on positions in another way than through their
-                        ///< differences
+  PositionAbsolute,     ///< attention depends on more than differences of positions
   RotationUnknown,      ///< keys or queries depend on positions in a way that is not a rotation
   HiddenRowsCarried,    ///< something other than attention reads the rows of hidden tokens
   NameTaken,            ///< a name that callers use to find caches belongs to something else

@@ -32,8 +32,7 @@ struct RowFact {
   /// For Appended: index of each batch row's first new row; null: after all rows of the cache.
   const ir::Value* pastLength = nullptr;
   int64_t lastRows = 0; ///< for LastRows
-  ir::Dim skipped;      ///< for Appended: number of rows at the front of the cache that are not
-                        ///< read
+  ir::Dim skipped;      ///< for Appended: number of unread rows at the front
   /// Number of consecutive heads that read one head; 1 if the value has no head axis.
   ir::Dim headRepeats = ir::Dim::fixed(1);
   bool hasHeads = false; ///< the value is [batch, heads, rows, columns]

@@ -21,8 +21,7 @@ public:
   struct Joined {
     const ir::Value* past = nullptr;
     const ir::Value* fresh = nullptr;
-    const ir::Value* place = nullptr; ///< input with the places of the new rows; null: they are
-                                      ///< appended
+    const ir::Value* place = nullptr; ///< places of the new rows; null: they are appended
     ir::Value* value = nullptr;
   };
   llvm::ArrayRef<Joined> joined() const { return made; }

@@ -308,8 +308,8 @@ private:
     return build.node("Squeeze", {value, ints({static_cast<int64_t>(dropped)})}, {}, "part");
   }
 
-  /// A node like `like`, whose `axis` attribute is `joined`, for parts. If parts drop an axis, the
-  /// node does not have it until the rewrite is complete.
+  /// A node like `like`, whose `axis` attribute is `joined`, for parts. If the parts' readers drop
+  /// the axis `along`, the node works without it, and the result gets it back.
   Value& createOfParts(const Node& like, unsigned joined, llvm::MutableArrayRef<Value*> operands,
                        unsigned partCount, unsigned along) {
     if (!dropsAxis)

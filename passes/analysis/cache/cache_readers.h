@@ -23,11 +23,9 @@ struct CacheReaders {
   const ir::Graph* graph = nullptr; ///< graph that contains the update
   llvm::SmallVector<Output, 2> outputs;
   llvm::SmallPtrSet<ir::Node*, 2> attentions;
-  ir::Node* escape = nullptr; ///< a node that reads the rows as data; the other lists may then be
-                              ///< incomplete
+  ir::Node* escape = nullptr; ///< reads the rows as data; other lists may be incomplete
   llvm::SmallVector<ir::Node*, 4> shapeReaders;
-  llvm::SmallVector<ir::Node*, 4> movers; ///< nodes that move the rows to attention and to the
-                                          ///< output
+  llvm::SmallVector<ir::Node*, 4> movers; ///< move the rows to attention and to the output
 };
 
 /// Follows `updated`, whose axes are those of `map`, through nodes that only move data.

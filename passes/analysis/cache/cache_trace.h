@@ -15,8 +15,7 @@ namespace kvopt::analysis {
 struct CacheTrace {
   bool isCross = false; ///< whether keys or values are of another sequence than the queries
   std::optional<SiteCache> cache;
-  std::optional<pattern::MatchFailure> failure; ///< reason why the source of earlier rows is not
-                                                ///< proved
+  std::optional<pattern::MatchFailure> failure; ///< reason why the source is not proved
 
   /// Whether the operand consists of rows of this step only.
   bool isOfThisStep() const { return !isCross && !cache && !failure; }

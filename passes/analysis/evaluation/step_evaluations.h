@@ -39,8 +39,7 @@ public:
   /// A point other than the sizes, at which facts are checked.
   struct CheckingPoint {
     Evaluation* evaluation;
-    const ir::Value* torn = nullptr; ///< the input that differs in its last element only; null if
-                                     ///< there is none
+    const ir::Value* torn = nullptr; ///< input whose last element alone differs; null: none
   };
   /// The varied points, and points near integer constants that both of the first two sizes have
   /// computed with so far (see areAlwaysEqual).

@@ -136,8 +136,8 @@ void StepPoints::findSymbols() {
 
 namespace {
 
-/// Whether the types allow the output to be a larger cache: they do not have equal fixed extents
-/// throughout, or nothing is known about the output's extent on the axis.
+/// Whether the types allow the output to be a larger cache: no fixed extents differ, and nothing is
+/// known about the output's extent on the axis.
 bool mayGrowTo(const TensorType& output, const TensorType& past, unsigned axis) {
   if (!output.hasRank() || output.rank() != past.rank() ||
       output.elementType() != past.elementType() || !isOpenExtent(output.dim(axis)))

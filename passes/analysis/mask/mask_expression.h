@@ -136,8 +136,7 @@ private:
   ExprRef compare(llvm::StringRef name, ExprRef a, ExprRef b);
 
   IndexSpace range;
-  mutable unsigned effort = 0; ///< number of predicate comparisons so far, which bounds
-                               ///< simplification
+  mutable unsigned effort = 0; ///< comparisons so far; bounds simplification
   std::deque<MaskExpression> storage;
   llvm::DenseMap<unsigned, llvm::SmallVector<unsigned, 1>> byHash;
   llvm::DenseMap<ExprRef, ExprRef> negations; ///< negations of conjunctions and disjunctions

@@ -149,8 +149,7 @@ private:
   /// Whether only whole axes were moved so far: matched axes have equal extents, even unknown ones.
   bool keepsExtents = true;
   std::vector<ir::Dim> factors;                              // extents
-  llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // the factors of each axis of the
-                                                             // target
+  llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // axis of the target -> its factors
   Coordinates coordinates;                                   // index on each axis of the source
 };
 

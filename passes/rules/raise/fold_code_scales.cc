@@ -34,10 +34,8 @@ namespace {
 struct ScaledCodes {
   llvm::SmallVector<Value*, 4> moves; ///< movements to attention, last first
   Value* codes = nullptr;             ///< int8
-  int64_t heads = 1;                  ///< number of heads with separate scales; 1: common to all
-                                      ///< heads
-  int64_t columns = 1;                ///< number of columns with separate scales; 1: common to all
-                                      ///< columns
+  int64_t heads = 1;                  ///< heads with separate scales; 1: common to all
+  int64_t columns = 1;                ///< columns with separate scales; 1: common to all
   std::vector<float> scales;          ///< [heads,columns]
 
   bool isOneNumber() const { return scales.size() == 1; }

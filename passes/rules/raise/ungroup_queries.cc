@@ -24,8 +24,7 @@ using Repeat = IndexMap::Repeat;
 
 /// Mapping from rows of the scores to rows of several heads.
 struct Stacking {
-  Value* query; ///< [B,G*N,S,D], or [B,S,N,D] if the heads of a row are adjacent, or a reshape of
-                ///< it
+  Value* query; ///< [B,G*N,S,D], or [B,S,N,D] if heads of a row are adjacent, or its reshape
   Dim heads, rows;
   /// Whole: row n*S + s. Entries: row s*N + n.
   Repeat order;

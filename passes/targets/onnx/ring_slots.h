@@ -32,8 +32,7 @@ private:
   int64_t slots;
   int64_t kept;                   ///< number of earlier rows that are visible
   ir::Value* total = nullptr;     ///< int64 [1]: P + S
-  ir::Value* positions = nullptr; ///< int64 [C]: positions in the slots; negative if a slot is
-                                  ///< unused
+  ir::Value* positions = nullptr; ///< int64 [C]: positions in the slots; negative if unused
 };
 
 } // namespace kvopt::targets

@@ -9,11 +9,9 @@ namespace kvopt::targets {
 struct KeyVisibility {
   bool hidesLaterKeys = false;        ///< keys after the row's position are hidden
   int64_t ahead = 0;                  ///< number of keys after the position that stay visible
-  int64_t window = 0;                 ///< keys `window` or more positions before it are hidden; 0:
-                                      ///< none
+  int64_t window = 0;                 ///< hidden: keys `window` or more before it; 0: none
   ir::Value* firstPosition = nullptr; ///< int64 [1] or [B]
-  ir::Value* keyCount = nullptr;      ///< int64 [1] or [B]: keys from there on are hidden; null:
-                                      ///< none
+  ir::Value* keyCount = nullptr;      ///< int64 [1] or [B]: first hidden key; null: none
 };
 
 /// bool [1|B,1,S,T] or [1|B,1,1,T]: whether a row sees a key; null if no key is hidden. S and T are
