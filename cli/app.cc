@@ -3,8 +3,10 @@
 
 #include "cli/process.h"
 #include "cli/support/command.h"
+#include "cli/support/help_text.h"
 #include "cli/support/option_values.h"
 #include "cli/support/style.h"
+#include "cli/support/terminal.h"
 #include "driver/options/nearest_word.h"
 #include "support/format.h"
 
@@ -225,21 +227,24 @@ void addCommands(CLI::App& app, CommandContext& context) {
   addOptCommand(app, context);
   addListCommand(app, context);
   addCompletionCommand(app, context);
+  addHelpCommand(app, context);
+}
+
+/// What `--help` or `--version` prints.
+std::string requestedText(const CLI::App& app, const CLI::ParseError& request) {
+  if (request.get_name() == "CallForVersion")
+    return "kvopt " KVOPT_VERSION "\n";
+  for (const CLI::App* chosen : app.get_subcommands())
+    for (unsigned i = 0; i < commandCount; ++i)
+      if (chosen->get_name() == wordOf(static_cast<Command>(i)))
+        return commandHelp(static_cast<Command>(i), textColumns());
+  return programHelp(textColumns());
 }
 
 int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), bool endsProcess) {
-  CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
-               "in place, and proves that nothing changed.",
-               "kvopt"};
+  CLI::App app{"", "kvopt"};
   app.set_version_flag("--version", "kvopt " KVOPT_VERSION);
   app.require_subcommand(1);
-  app.footer("Examples:\n"
-             "  kvopt inspect decoder.onnx\n"
-             "  kvopt rewrite decoder.onnx -o fused.onnx\n"
-             "  kvopt bench decoder.onnx fused.onnx -d 0,1024,4096\n"
-             "  kvopt run fused.onnx --tokens 1,2,3 --steps 16 --stats\n\n"
-             "Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
-             "3 input unreadable or invalid, 4 the runtime lacks an operator, 5 internal error.");
   CommandContext context;
   context.endsProcess = endsProcess;
   if (extend)
@@ -249,10 +254,11 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
     app.parse(argc, argv);
     checkLists(*app.get_subcommands().front(), argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 has exit codes of its own; help and version are no errors.
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
-      return app.exit(error) == 0 ? endOutput(ExitCode::Done)
-                                  : static_cast<int>(ExitCode::Internal);
+    // Help and version are exceptions of the parser.
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      printOut(requestedText(app, error));
+      return endOutput(ExitCode::Done);
+    }
     for (const CLI::App* sub : app.get_subcommands())
       context.command = sub->get_name();
     const std::string problem = parseProblem(app, error);

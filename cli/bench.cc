@@ -102,17 +102,7 @@ llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext
 
 void addBenchCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command =
-      app.add_subcommand("bench", "Measure models side by side: prefill, decode, read floor");
-  command->footer(
-      "Models take turns a few steps at a time, so that whatever disturbs the machine disturbs "
-      "all\n"
-      "alike; compare ratios, not times. The read floor is the time to read the weights and valid\n"
-      "cache rows of a step once, measured in the same rounds.\n\n"
-      "Examples:\n"
-      "  kvopt bench decoder.onnx fused.onnx\n"
-      "  kvopt bench decoder.onnx fused.onnx -p 0 -n 64 -d 0,4096,16384 -t 1 --plot latency.svg\n"
-      "  kvopt bench fused.onnx -o csv > fused.csv");
+  CLI::App* command = addCommand(app, Command::Bench);
   BenchPlan& plan = options->plan;
   CommandOptions add(*command, context, Command::Bench);
   add.add("models", plan.models);

@@ -3,6 +3,7 @@
 
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
+#include "driver/options/command_table.h"
 
 #include <CLI/CLI.hpp>
 
@@ -25,15 +26,14 @@ CompletionOption describe(const OptionInfo& option) {
   return described;
 }
 
-std::vector<CompletionCommand> describe(const CLI::App& app) {
+std::vector<CompletionCommand> describeCommands() {
   std::vector<CompletionCommand> commands;
   for (unsigned i = 0; i < commandCount; ++i) {
     const auto command = static_cast<Command>(i);
-    CompletionCommand described{
-        wordOf(command), app.get_subcommand(wordOf(command))->get_description(), {}};
+    CompletionCommand described{wordOf(command), commandInfo(command).summary, {}};
     for (const OptionInfo* option : optionsOf(command))
       described.options.push_back(describe(*option));
-    described.options.push_back({{"-h", "--help"}, "Print the options of the command.", false, {}});
+    described.options.push_back(describe(helpOption()));
     commands.push_back(std::move(described));
   }
   return commands;
@@ -43,16 +43,11 @@ std::vector<CompletionCommand> describe(const CLI::App& app) {
 
 void addCompletionCommand(CLI::App& app, CommandContext& context) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("completion", "Print a script that completes kvopt in a shell");
-  command->footer("Examples:\n"
-                  "  source <(kvopt completion bash)\n"
-                  "  kvopt completion zsh > ~/.zfunc/_kvopt\n"
-                  "  kvopt completion fish > ~/.config/fish/completions/kvopt.fish");
+  CLI::App* command = addCommand(app, Command::Completion);
   CommandOptions(*command, context, Command::Completion).add("shell", *shell);
-  command->callback([shell, &app, &context] {
-    context.action = [shell, &app]() -> llvm::Expected<ExitCode> {
-      std::vector<CompletionCommand> commands = describe(app);
+  command->callback([shell, &context] {
+    context.action = [shell]() -> llvm::Expected<ExitCode> {
+      std::vector<CompletionCommand> commands = describeCommands();
       printOut(*shell == "bash"  ? bashCompletion(commands)
                : *shell == "zsh" ? zshCompletion(commands)
                                  : fishCompletion(commands));

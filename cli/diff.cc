@@ -74,14 +74,12 @@ llvm::Expected<ExitCode> diff(const DiffOptions& options, const CommandContext& 
 
 void addDiffCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<DiffOptions>();
-  CLI::App* command =
-      app.add_subcommand("diff", "What changed between two models, attention by attention");
+  CLI::App* command = addCommand(app, Command::Diff);
   CommandOptions add(*command, context, Command::Diff);
   add.add("before", options->before);
   add.add("after", options->after);
   add.add("--layer", options->layer);
   add.addCommon();
-  command->footer("The picture of --format svg is of the first block that changed, or of --layer.");
   command->callback([options, &context] {
     context.action = [options, &context] { return diff(*options, context); };
   });

@@ -39,8 +39,7 @@ llvm::Expected<ExitCode> runExplain(ExplainOptions& options, const CommandContex
 
 void addExplainCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ExplainOptions>();
-  CLI::App* command =
-      app.add_subcommand("explain", "Every attention site: how it was matched, or why missed");
+  CLI::App* command = addCommand(app, Command::Explain);
   CommandOptions add(*command, context, driver::Command::Explain);
   add.add("model", options->model);
   addFormOptions(add, options->words);

@@ -167,7 +167,7 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<GenOptions>();
   DecoderSpec& spec = options->spec;
   spec.vocabulary = 32000;
-  CLI::App* command = app.add_subcommand("gen", "Write a decoder of any size with random weights");
+  CLI::App* command = addCommand(app, Command::Gen);
   CommandOptions add(*command, context, Command::Gen);
   add.add("kind", options->kind);
   add.add("--output", options->output)->required();

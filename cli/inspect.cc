@@ -286,14 +286,10 @@ llvm::Expected<ExitCode> inspect(const InspectOptions& options, const CommandCon
 
 void addInspectCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand(
-      "inspect", "Every cache and attention site of a model; a table for several");
+  CLI::App* command = addCommand(app, Command::Inspect);
   CommandOptions add(*command, context, Command::Inspect);
   add.add("models", options->models);
   add.add("--context", options->context);
-  command->footer(
-      "In the table, causal is yes, no, ? (not proved), or if: proved on the condition that\n"
-      "the positions fed count on from the past, which one model's report spells out.");
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return inspect(*options, context); };

@@ -1,7 +1,8 @@
-// kvopt list: passes, rules, targets, operators, kernels, reasons.
+// kvopt list: passes, rules, targets, operators, kernels, reasons, commands, options.
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/forms/form_table.h"
+#include "driver/options/command_table.h"
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
 #include "support/format.h"
@@ -118,6 +119,15 @@ void printTargets(const CommandContext& context) {
   printJson(json);
 }
 
+std::vector<Row> commandRows() {
+  std::vector<Row> rows;
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const CommandInfo& info = commandInfo(static_cast<Command>(i));
+    rows.push_back({info.word, info.summary});
+  }
+  return rows;
+}
+
 std::vector<Row> optionRows() {
   std::vector<Row> rows;
   for (unsigned i = 0; i < commandCount; ++i)
@@ -138,6 +148,22 @@ OrderedJson optionsJson() {
                       {"default", *option->defaultValue == 0 ? OrderedJson(nullptr)
                                                              : OrderedJson(option->defaultValue)},
                       {"text", option->sentence}});
+  return json;
+}
+
+OrderedJson commandsJson() {
+  OrderedJson json = OrderedJson::array();
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const CommandInfo& info = commandInfo(static_cast<Command>(i));
+    OrderedJson examples = OrderedJson::array();
+    for (const CommandExample& example : info.examples)
+      examples.push_back({{"line", example.line}, {"purpose", example.purpose}});
+    json.push_back({{"name", info.word},
+                    {"text", info.summary},
+                    {"description", info.description},
+                    {"usages", std::vector<std::string>(info.usages.begin(), info.usages.end())},
+                    {"examples", examples}});
+  }
   return json;
 }
 
@@ -169,12 +195,14 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
     printReasons(context);
     return ExitCode::Done;
   }
-  std::vector<Row> rows = what == "options" ? optionRows() : rowsOf(what, context.toolkit);
+  const std::vector<Row> rows = what == "options"    ? optionRows()
+                                : what == "commands" ? commandRows()
+                                                     : rowsOf(what, context.toolkit);
   if (context.common.json()) {
     OrderedJson json;
     json["schema"] = "kvopt/list/1";
-    if (what == "options") {
-      json[what] = optionsJson();
+    if (what == "options" || what == "commands") {
+      json[what] = what == "options" ? optionsJson() : commandsJson();
       printJson(json);
       return ExitCode::Done;
     }
@@ -193,7 +221,7 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
 
 void addListCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ListOptions>();
-  CLI::App* command = app.add_subcommand("list", "What kvopt knows");
+  CLI::App* command = addCommand(app, Command::List);
   CommandOptions add(*command, context, Command::List);
   add.add("what", options->what);
   add.add("--markdown", options->markdown);

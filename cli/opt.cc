@@ -113,7 +113,7 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
 
 void addOptCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<OptOptions>();
-  CLI::App* command = app.add_subcommand("opt", "Run a pipeline of passes (for developers)");
+  CLI::App* command = addCommand(app, Command::Opt);
   CommandOptions add(*command, context, Command::Opt);
   add.add("model", options->input);
   add.add("--pipeline", options->pipeline);

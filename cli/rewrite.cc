@@ -289,32 +289,22 @@ void addRewriting(CLI::App* command, Command kind, const std::shared_ptr<Rewrite
 } // namespace
 
 void addRewriteCommand(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand("rewrite", "Write a model in another form");
-  command->footer("Examples:\n"
-                  "  kvopt rewrite decoder.onnx -o fused.onnx\n"
-                  "  kvopt rewrite decoder.onnx -o fused.onnx --to onnx --opset 23\n"
-                  "  kvopt rewrite decoder.onnx -o int8.onnx --to kvopt --rows int8 --verify full\n"
-                  "  kvopt rewrite decoder.onnx -o blocks.onnx --to kvopt --cache blocks:64 "
-                  "--capacity 4096\n\n"
-                  "kvopt list targets prints the table of all forms.");
-  addRewriting(command, Command::Rewrite, std::make_shared<RewriteOptions>(), context);
+  addRewriting(addCommand(app, Command::Rewrite), Command::Rewrite,
+               std::make_shared<RewriteOptions>(), context);
 }
 
 void addAddCacheCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RewriteOptions>();
   options->request.addCaches = true;
   options->defaultEngine = "primitive";
-  addRewriting(app.add_subcommand("add-cache", "Give caches to a decoder that has none"),
-               Command::AddCache, options, context);
+  addRewriting(addCommand(app, Command::AddCache), Command::AddCache, options, context);
 }
 
 void addMakeDynamicCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RewriteOptions>();
   options->request.freeExtents = true;
   options->defaultEngine = "primitive";
-  addRewriting(app.add_subcommand("make-dynamic",
-                                  "Give symbols to the batch, sequence and past of a fixed export"),
-               Command::MakeDynamic, options, context);
+  addRewriting(addCommand(app, Command::MakeDynamic), Command::MakeDynamic, options, context);
 }
 
 } // namespace kvopt::cli

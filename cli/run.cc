@@ -296,17 +296,7 @@ void addCacheOptions(CommandOptions& add, RunOptions& options) {
 
 void addRunCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Generate, and print what was generated");
-  command->footer(
-      "The last token is printed, but in no cache yet: to go on, start the next prompt with it.\n\n"
-      "Examples:\n"
-      "  kvopt run kjv.onnx --text \"In the beginning \" --steps 64 --stats\n"
-      "  kvopt run kjv.onnx --text \"And \" --temperature 0.8 --top-p 0.95 --seed 7 --stop .\n"
-      "  kvopt run decoder.onnx --tokens 1,15043,29892 --steps 5 --eos 2 --save-cache chat.kv\n"
-      "  kvopt run decoder.onnx --load-cache chat.kv --crop 4 --tokens 920,526\n"
-      "  kvopt run decoder.onnx --draft small.onnx --tokens 1,15043,29892 --stats\n"
-      "  kvopt run decoder.onnx --tokens 1,2,3 --dump steps && kvopt verify fused.onnx --reference "
-      "steps");
+  CLI::App* command = addCommand(app, Command::Run);
   CommandOptions add(*command, context, Command::Run);
   add.add("model", options->model);
   addPromptOptions(add, *options);

@@ -236,22 +236,19 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
 
 void addVerifyCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command =
-      app.add_subcommand("verify", "Compare two models, or one with recorded outputs, by running");
+  CLI::App* command = addCommand(app, Command::Verify);
   CommandOptions add(*command, context, Command::Verify);
   add.add("models", options->models);
   auto* one = add.addInput("--reference", options->reference, "the recording");
   auto* all = add.add("--references", options->references)->excludes(one);
   add.add("--forms", options->forms)->needs(all);
   add.add("--to", options->target)->needs(all);
-  const char* runs = "One run of your own in place of the defaults";
-  add.add("--prompt", options->prompt)->group(runs);
-  add.add("--chunks", options->chunks)->group(runs);
-  add.add("--steps", options->steps)->group(runs);
-  add.add("--batch", options->batch)->group(runs);
+  add.add("--prompt", options->prompt);
+  add.add("--chunks", options->chunks);
+  add.add("--steps", options->steps);
+  add.add("--batch", options->batch);
   add.add("--pad", options->padding,
-          {{"left", Padding::Left}, {"right", Padding::Right}, {"none", Padding::None}})
-      ->group(runs);
+          {{"left", Padding::Left}, {"right", Padding::Right}, {"none", Padding::None}});
   add.add("--depth", options->depth);
   addInputOption(add, options->inputs);
   auto* text = add.addInput("--text-file", options->textFile, "the text");

@@ -92,5 +92,6 @@ void addGenCommand(CLI::App& app, CommandContext& context);
 void addOptCommand(CLI::App& app, CommandContext& context);
 void addListCommand(CLI::App& app, CommandContext& context);
 void addCompletionCommand(CLI::App& app, CommandContext& context);
+void addHelpCommand(CLI::App& app, CommandContext& context);
 
 } // namespace kvopt::cli

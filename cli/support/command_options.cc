@@ -16,26 +16,6 @@ using namespace driver;
 
 namespace {
 
-/// A list of words that is longer than this is not shown in the place of the value.
-constexpr size_t mostListedColumns = 48;
-
-/// The text that help shows for the value.
-std::string placeholderOf(const OptionInfo& info) {
-  if (info.type == OptionType::Flag || info.type == OptionType::CountedFlag)
-    return "";
-  const bool isListed =
-      info.words().empty() || llvm::StringRef(info.values).size() <= mostListedColumns;
-  return isListed ? info.values : "NAME";
-}
-
-/// The sentence, with the words that have no place next to the option.
-std::string sentenceOf(const OptionInfo& info) {
-  const std::vector<std::string> words = info.words();
-  if (words.empty() || placeholderOf(info) == info.values)
-    return info.sentence;
-  return fmt::format("{} One of: {}.", info.sentence, fmt::join(words, ", "));
-}
-
 std::string checkMembership(const OptionInfo& info, const std::string& text) {
   const std::vector<std::string> words = info.words();
   if (llvm::is_contained(words, text))
@@ -80,6 +60,8 @@ bool isList(OptionType type) { return type == OptionType::Wholes || type == Opti
 
 } // namespace
 
+CLI::App* addCommand(CLI::App& app, Command command) { return app.add_subcommand(wordOf(command)); }
+
 const OptionInfo& CommandOptions::infoOf(const char* name) const {
   const OptionInfo* info = findOption(command, name);
   assert(info && "the option is in the table");
@@ -97,12 +79,9 @@ std::string CommandOptions::parserNames(const OptionInfo& info) {
 }
 
 CLI::Option* CommandOptions::finished(CLI::Option* option, const OptionInfo& info) {
-  option->description(sentenceOf(info));
   std::string initial;
   if (!isFlag(info)) {
     initial = option->get_default_str();
-    option->type_name(placeholderOf(info));
-    option->default_str(info.defaultValue);
     if (!mayBeEmpty(info))
       option->check(
           CLI::Validator([&info](std::string& text) { return checkValue(info, text); }, ""));

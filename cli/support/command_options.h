@@ -14,6 +14,9 @@ namespace kvopt::cli {
 
 struct CommandContext;
 
+/// Adds a command to the parser. Its help is that of the table (driver/options/command_table.h).
+CLI::App* addCommand(CLI::App& app, driver::Command command);
+
 /// The options of one command. Names, sentences, defaults and checks are those of the table
 /// (driver/options/option_table.h); an option that is not in it cannot be added.
 class CommandOptions {

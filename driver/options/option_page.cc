@@ -48,14 +48,11 @@ std::string rowText(const OptionInfo& option) {
 
 constexpr const char* head = "| option | values | default | |\n|---|---|---|---|\n";
 
-/// Whether the option is one of all commands but `completion`.
+/// Whether the option is in the last section, whose options all commands have that answer about a
+/// model or about kvopt.
 bool isCommon(const OptionInfo& option) {
-  for (unsigned i = 0; i < commandCount; ++i) {
-    const auto command = static_cast<Command>(i);
-    if (command != Command::Completion && !findOption(command, option.name()))
-      return false;
-  }
-  return true;
+  const std::span<const OptionInfo> common = optionSections().back().options;
+  return &option >= common.data() && &option < common.data() + common.size();
 }
 
 } // namespace

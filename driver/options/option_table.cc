@@ -18,16 +18,21 @@ constexpr CommandSet gen = setOf(Command::Gen);
 constexpr CommandSet opt = setOf(Command::Opt);
 constexpr CommandSet list = setOf(Command::List);
 constexpr CommandSet completion = setOf(Command::Completion);
+constexpr CommandSet help = setOf(Command::Help);
 /// Commands that write a rewritten model.
 constexpr CommandSet rewriting = rewrite | addCache | makeDynamic;
-/// Commands with the options that all but `completion` have.
+/// Commands that answer about models or about kvopt; the others print a text.
 constexpr CommandSet common =
-    static_cast<CommandSet>(((1U << commandCount) - 1) & ~static_cast<unsigned>(completion));
+    static_cast<CommandSet>(((1U << commandCount) - 1) & ~static_cast<unsigned>(completion | help));
 
 /// The words of --to. A test compares them with the presets (driver/forms/form_table.h).
 constexpr const char* enginesAndPresets =
     "ort|onnx|kvopt|primitive|ort-gqa|paged|onnx24|onnx24-ring|onnx23|latent|ring|int8|int4|"
     "int8-ring|int4-ring|blocks|int8-blocks|blocks-plain|pyramid|tiles";
+
+/// The words of `kvopt help`. A test compares them with the commands.
+constexpr const char* commandWords = "inspect|explain|rewrite|add-cache|make-dynamic|verify|run|"
+                                     "bench|diff|gen|opt|list|completion|help";
 
 constexpr uint64_t lengths = uint64_t{1} << 32;
 constexpr uint64_t counts = uint64_t{1} << 20;
@@ -35,8 +40,7 @@ constexpr uint64_t capacities = uint64_t{1} << 40;
 
 using enum OptionType;
 
-constexpr OptionInfo table[] = {
-    // Arguments.
+constexpr OptionInfo argumentsOptions[] = {
     OptionInfo{inspect, "models", Models, "FILE", "", "ONNX files."},
     OptionInfo{explain | rewriting | run, "model", Model, "FILE", "", "ONNX file."},
     OptionInfo{opt, "model", Model, "FILE", "", "ONNX file (.onnx) or its textual form."},
@@ -48,12 +52,36 @@ constexpr OptionInfo table[] = {
     OptionInfo{gen, "kind", Word,
                "llama|mha|mqa|window|mla|mla-latent|encoder-decoder|hybrid|packed-qkv", "",
                "Kind of decoder."},
-    OptionInfo{list, "what", Word, "passes|rules|targets|ops|kernels|reasons|options", "",
+    OptionInfo{list, "what", Word, "passes|rules|targets|ops|kernels|reasons|commands|options", "",
                "What to list."},
     OptionInfo{completion, "shell", Word, "bash|zsh|fish", "", "Shell."},
+    OptionInfo{help, "command", Word, commandWords, "",
+               "Command to explain. Without it: the list of all commands."},
+};
 
-    // The form of a written model.
+constexpr OptionInfo filesOptions[] = {
     OptionInfo{rewriting, "-o,--output", Output, "FILE", "", "File to write."},
+    OptionInfo{rewriting, "--manifest", Output, "FILE", "",
+               "Where the manifest goes. Without it: next to the model."},
+    OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
+               "For --to ort: where ONNX Runtime GenAI's configuration goes."},
+    OptionInfo{rewriting, "--external-data", Word, "keep|copy|inline", "keep",
+               "Weights in files next to the model: keep them there, copy them next to the "
+               "output, or inline them."},
+    OptionInfo{rewriting, "--dry-run", Flag, "", "", "Write nothing."},
+    OptionInfo{run, "--dump", OutputFolder, "FOLDER", "",
+               "Folder to write inputs and outputs of every step to."},
+    OptionInfo{bench, "--plot", Output, "FILE", "",
+               "SVG file to draw latency against context into, with the bandwidth bound."},
+    OptionInfo{gen, "-o,--output", Output, "FILE", "", "ONNX file to write."},
+    OptionInfo{gen, "--external-data", Word, "auto|always|never", "auto",
+               "Weights in a file next to the model; auto: above 256 MiB."},
+    OptionInfo{gen, "--sparse", Flag, "", "",
+               "Weights are zeros in a file that takes no room on the disk."},
+    OptionInfo{opt, "-o,--output", Output, "FILE", "", "Write a model instead of text."},
+};
+
+constexpr OptionInfo formOptions[] = {
     OptionInfo{rewrite, "--to", SizedWord, enginesAndPresets, "",
                "Engine that runs the model: ONNX Runtime (ort), ONNX's own operators (onnx), "
                "kvopt's operators, or standard operators (primitive); or a preset. Without it: "
@@ -88,6 +116,11 @@ constexpr OptionInfo table[] = {
         "With --to onnx: opset of its Attention. Without it: 24, or 23 for caches that grow.", 23,
         24},
     OptionInfo{rewriting, "--capacity", Text, "N|dynamic", "dynamic", "Rows of a shared buffer."},
+    OptionInfo{rewrite, "--tile-state", Word, "float32|float16", "float32",
+               "For --split tiles: the element type of what one tile hands to the next."},
+};
+
+constexpr OptionInfo scopeOptions[] = {
     OptionInfo{rewrite, "--require", Word, "all|any", "all",
                "Rewrite all attention layers or none, or any that can be."},
     OptionInfo{rewrite, "--layers", Text, "0-3,7", "", "Layers to rewrite. Without it: all."},
@@ -97,6 +130,12 @@ constexpr OptionInfo table[] = {
     OptionInfo{rewrite, "--padding", Word, "any|none", "any",
                "Whether batch rows may be padded. With none, masks hide later keys only, and "
                "lengths that are counted by a mask (GroupQueryAttention) are all the past's."},
+    OptionInfo{rewrite, "--one-branch", Flag, "", "",
+               "For a decoder with a branch for its first step: take the other branch for all "
+               "steps. --verify compares both."},
+};
+
+constexpr OptionInfo calibrationOptions[] = {
     OptionInfo{rewrite, "--calibration-text", Input, "FILE", "",
                "Text to calibrate the scales of int8 and int4 codes with, for --to ort. Its bytes "
                "are the tokens (byte-level models)."},
@@ -104,34 +143,26 @@ constexpr OptionInfo table[] = {
                "Like --calibration-text, but token ids separated by white space or commas."},
     OptionInfo{rewrite, "--calibration-context", Whole, "N", "512",
                "Calibrate in windows of this many tokens, each from empty caches.", 1, lengths},
-    OptionInfo{rewrite, "--tile-state", Word, "float32|float16", "float32",
-               "For --split tiles: the element type of what one tile hands to the next."},
-    OptionInfo{rewrite, "--one-branch", Flag, "", "",
-               "For a decoder with a branch for its first step: take the other branch for all "
-               "steps. --verify compares both."},
-    OptionInfo{rewriting, "--verify", Word, "off|quick|full", "quick",
-               "How much of the written model is compared with the exported one."},
-    OptionInfo{rewriting | verify | run, "--input", Texts, "NAME=VALUE[@EXTENTS]", "",
-               "What to feed an input, as in bias=additive_mask or kind=zeros@batch,new. May be "
-               "given again."},
-    OptionInfo{rewriting, "--manifest", Output, "FILE", "",
-               "Where the manifest goes. Without it: next to the model."},
-    OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
-               "For --to ort: where ONNX Runtime GenAI's configuration goes."},
-    OptionInfo{rewriting, "--external-data", Word, "keep|copy|inline", "keep",
-               "Weights in files next to the model: keep them there, copy them next to the "
-               "output, or inline them."},
-    OptionInfo{rewriting, "--dry-run", Flag, "", "", "Write nothing."},
+};
 
-    // explain, inspect, diff.
+constexpr OptionInfo viewOptions[] = {
     OptionInfo{inspect, "--context", Whole, "N", "4096", "Context length for cache sizes.", 1,
                capacities},
     OptionInfo{explain, "--layer", Whole, "N", "", "Only this attention layer.", 0, UINT32_MAX},
     OptionInfo{explain, "--rule", Text, "RULE", "",
                "Where this rule was applied, and how near it came."},
     OptionInfo{diff, "--layer", Whole, "N", "", "Only this attention block.", 0, UINT32_MAX},
+    OptionInfo{list, "--markdown", Flag, "", "",
+               "Print reasons, targets or options as the pages of docs have them."},
+    OptionInfo{help, "--man", Flag, "", "", "Print the manual page of kvopt (troff)."},
+};
 
-    // verify.
+constexpr OptionInfo comparisonOptions[] = {
+    OptionInfo{rewriting, "--verify", Word, "off|quick|full", "quick",
+               "How much of the written model is compared with the exported one."},
+    OptionInfo{rewriting | verify | run, "--input", Texts, "NAME=VALUE[@EXTENTS]", "",
+               "What to feed an input, as in bias=additive_mask or kind=zeros@batch,new. May be "
+               "given again."},
     OptionInfo{verify, "--reference", Input, "PATH", "",
                "Recorded steps, a file or a folder, or a folder of data sets in ONNX's own form "
                "(test_data_set_<k>)."},
@@ -140,12 +171,6 @@ constexpr OptionInfo table[] = {
     OptionInfo{verify, "--forms", Words, "exported|shared|stateful", "exported,shared,stateful",
                "With --references: exported, and rewritten with caches that are shared buffers "
                "(where the target has them) or stateful."},
-    OptionInfo{verify, "--prompt", Whole, "N", "", "Tokens of the prefill (33).", 1, lengths},
-    OptionInfo{verify, "--chunks", Wholes, "N,N", "", "Tokens of later chunks (16,1,7).", 1,
-               lengths},
-    OptionInfo{verify, "--steps", Whole, "N", "", "Decode steps (12).", 0, lengths},
-    OptionInfo{verify, "--batch", Whole, "N", "", "Batch size (3).", 1, counts},
-    OptionInfo{verify, "--pad", Word, "left|right|none", "", "Where prompts are padded (none)."},
     OptionInfo{verify, "--depth", Whole, "N", "",
                "Add a run of this many tokens, in chunks and with decode steps at its end.", 0,
                lengths},
@@ -162,8 +187,18 @@ constexpr OptionInfo table[] = {
     OptionInfo{verify, "--rtol", Real, "X", "",
                "Relative tolerance. Without it, for data sets: 1e-3, or 2e-2 for 16-bit floats."},
     OptionInfo{verify, "--seed", Whole, "N", "1", "Seed of the random tokens.", 0, UINT64_MAX},
+};
 
-    // run.
+constexpr OptionInfo ownRunOptions[] = {
+    OptionInfo{verify, "--prompt", Whole, "N", "", "Tokens of the prefill (33).", 1, lengths},
+    OptionInfo{verify, "--chunks", Wholes, "N,N", "", "Tokens of later chunks (16,1,7).", 1,
+               lengths},
+    OptionInfo{verify, "--steps", Whole, "N", "", "Decode steps (12).", 0, lengths},
+    OptionInfo{verify, "--batch", Whole, "N", "", "Batch size (3).", 1, counts},
+    OptionInfo{verify, "--pad", Word, "left|right|none", "", "Where prompts are padded (none)."},
+};
+
+constexpr OptionInfo promptOptions[] = {
     OptionInfo{run, "--tokens", Texts, "1,2,3", "",
                "Prompt as token numbers. May be given again, for a batch."},
     OptionInfo{run, "--text", Texts, "TEXT", "",
@@ -173,6 +208,9 @@ constexpr OptionInfo table[] = {
                "Prefill chunk size in tokens. Without it: the whole prompt.", 1, lengths},
     OptionInfo{run, "--eos", Wholes, "N,N", "", "Token numbers to stop after."},
     OptionInfo{run, "--stop", Texts, "TEXT", "", "Text to stop after. May be given again."},
+};
+
+constexpr OptionInfo samplingOptions[] = {
     OptionInfo{run, "--temperature", Real, "X", "",
                "Scores are divided by it; 0 takes the most likely token. Without it: 0, or 1 where "
                "one of the next three is given."},
@@ -182,10 +220,16 @@ constexpr OptionInfo table[] = {
     OptionInfo{run, "--seed", Whole, "N", "",
                "Seed of the draws: with equal scores the same text on every machine.", 0,
                UINT64_MAX},
+};
+
+constexpr OptionInfo draftOptions[] = {
     OptionInfo{run, "--draft", Model, "FILE", "",
                "Model of the same vocabulary that guesses tokens, which the model checks several "
                "at a time."},
     OptionInfo{run, "--draft-tokens", Whole, "N", "4", "Most guesses before each step.", 1, counts},
+};
+
+constexpr OptionInfo cachesOptions[] = {
     OptionInfo{run, "--mode,--cache", Word, "shared|stateful", "shared",
                "Whether caches are buffers of fixed capacity (shared) or grow (stateful)."},
     OptionInfo{run, "--capacity", Whole, "N", "",
@@ -199,8 +243,9 @@ constexpr OptionInfo table[] = {
                "When the caches are full, keep the first KEEP tokens, drop the older half of the "
                "others, and continue."},
     OptionInfo{run, "--save-cache", Output, "FILE", "", "File to write the caches to in the end."},
-    OptionInfo{run, "--dump", OutputFolder, "FOLDER", "",
-               "Folder to write inputs and outputs of every step to."},
+};
+
+constexpr OptionInfo measurementOptions[] = {
     OptionInfo{run | verify, "-t,--threads", Whole, "N", "",
                "Threads. Without it: one per physical core.", 1, 1024},
     OptionInfo{run, "--folded-constants-limit", Whole, "BYTES", "",
@@ -208,8 +253,6 @@ constexpr OptionInfo table[] = {
                "computed in every step. Without it: a quarter of the machine's memory.",
                0, uint64_t{1} << 60},
     OptionInfo{run, "--stats", Flag, "", "", "Speed and memory, on stderr or in the JSON."},
-
-    // bench.
     OptionInfo{bench, "-p,--prompt", Whole, "N", "512", "Tokens of the measured prefill; 0: none.",
                0, lengths},
     OptionInfo{bench, "-n,--decode", Whole, "N", "128",
@@ -222,11 +265,9 @@ constexpr OptionInfo table[] = {
     OptionInfo{bench, "-b,--batch", Whole, "N", "1", "Batch size.", 1, counts},
     OptionInfo{bench, "-o,--output", Word, "md|csv|json", "",
                "Form of the table on stdout. Without it: md, or json with --format json."},
-    OptionInfo{bench, "--plot", Output, "FILE", "",
-               "SVG file to draw latency against context into, with the bandwidth bound."},
+};
 
-    // gen.
-    OptionInfo{gen, "-o,--output", Output, "FILE", "", "ONNX file to write."},
+constexpr OptionInfo sizeOptions[] = {
     OptionInfo{gen, "--layers", Whole, "N", "2", "Layers."},
     OptionInfo{gen, "--hidden", Whole, "N", "64", "Width of the residual stream."},
     OptionInfo{gen, "--heads", Whole, "N", "4", "Query heads."},
@@ -244,6 +285,9 @@ constexpr OptionInfo table[] = {
     OptionInfo{gen, "--rope-dim", Whole, "N", "", "Rotated columns of a key of kind mla."},
     OptionInfo{gen, "--value-dim", Whole, "N", "", "Columns of a value of kind mla."},
     OptionInfo{gen, "--latent-dim", Whole, "N", "", "Columns of a latent row of kind mla."},
+};
+
+constexpr OptionInfo spellingOptions[] = {
     OptionInfo{gen, "--dtype", Word, "float32|float16|bfloat16|int4", "float32",
                "Element type of weights and caches; int4 has float32 caches."},
     OptionInfo{gen, "--spelling", Word, "torchscript|dynamo|attention|gqa", "",
@@ -263,14 +307,11 @@ constexpr OptionInfo table[] = {
     OptionInfo{gen, "--opset", Whole, "N", "",
                "ONNX opset. Without it: what the spelling's exporter writes."},
     OptionInfo{gen, "--seed", Whole, "N", "0", "Seed of the weights.", 0, UINT64_MAX},
-    OptionInfo{gen, "--external-data", Word, "auto|always|never", "auto",
-               "Weights in a file next to the model; auto: above 256 MiB."},
-    OptionInfo{gen, "--sparse", Flag, "", "",
-               "Weights are zeros in a file that takes no room on the disk."},
+};
 
-    // opt.
-    OptionInfo{opt, "--pipeline", Text, "PASSES", "", "pass,pass{key=value},…; may be empty."},
-    OptionInfo{opt, "-o,--output", Output, "FILE", "", "Write a model instead of text."},
+constexpr OptionInfo passesOptions[] = {
+    OptionInfo{opt, "--pipeline", Text, "PASSES", "",
+               "Passes to run, in order, with their options: pass,pass{key=value}. May be empty."},
     OptionInfo{opt, "--print-ir-before", Texts, "PASS", "",
                "Print the model before this pass, or before all."},
     OptionInfo{opt, "--reproducer", Output, "FILE", "", "Where a failing pass leaves its input."},
@@ -279,18 +320,18 @@ constexpr OptionInfo table[] = {
     OptionInfo{opt, "--statistics", Flag, "", "", "Print counters of each pass."},
     OptionInfo{opt, "--no-verify", Flag, "", "", "Do not verify the model after every pass."},
     OptionInfo{opt, "--types", Flag, "", "", "Print inferred types."},
+};
 
-    // For those who work on kvopt.
+constexpr OptionInfo developmentOptions[] = {
     OptionInfo{rewriting | opt, "--print-ir-after", Texts, "PASS", "",
                "Print the model after this pass, or after all."},
     OptionInfo{explain | rewriting | opt, "--disable", Texts, "NAME", "",
                "A rule or pass to leave out."},
     OptionInfo{explain | rewriting | opt, "--step-budget", Whole, "N", "100000",
                "Places that the matcher tries at one root before it gives up.", 0, UINT32_MAX},
-    OptionInfo{list, "--markdown", Flag, "", "",
-               "Print reasons, targets or options as the pages of docs have them."},
+};
 
-    // Options of all commands.
+constexpr OptionInfo commonOptions[] = {
     OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,
                "text|json", "text", "Form of the answer."},
     OptionInfo{diff, "--format", Word, "text|json|svg", "text", "Form of the answer."},
@@ -303,8 +344,38 @@ constexpr OptionInfo table[] = {
     OptionInfo{common, "-q,--quiet", Flag, "", "", "Say nothing on stderr but errors."},
 };
 
+constexpr OptionSection sections[] = {
+    {"Arguments", argumentsOptions},
+    {"Files", filesOptions},
+    {"Form of the model", formOptions},
+    {"What is rewritten", scopeOptions},
+    {"Calibration", calibrationOptions},
+    {"What is shown", viewOptions},
+    {"Comparison", comparisonOptions},
+    {"One run of your own in place of the defaults", ownRunOptions},
+    {"Prompt and generated text", promptOptions},
+    {"Sampling", samplingOptions},
+    {"Speculative decoding", draftOptions},
+    {"Caches", cachesOptions},
+    {"Measurement", measurementOptions},
+    {"Size of the decoder", sizeOptions},
+    {"Spelling of the decoder", spellingOptions},
+    {"Passes", passesOptions},
+    {"For developing kvopt", developmentOptions},
+    {"Every command", commonOptions},
+};
+
+constexpr OptionInfo helpRow{static_cast<CommandSet>((1U << commandCount) - 1),
+                             "-h,--help",
+                             Flag,
+                             "",
+                             "",
+                             "Print this text."};
+
 } // namespace
 
-std::span<const OptionInfo> optionTable() { return table; }
+const OptionInfo& helpOption() { return helpRow; }
+
+std::span<const OptionSection> optionSections() { return sections; }
 
 } // namespace kvopt::driver

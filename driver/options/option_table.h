@@ -1,5 +1,6 @@
 // Every option of every command, in one table: names, type, values, default, and one sentence. The
-// command line, its help, shell completion and the tables of docs/cli.md are made of it.
+// command line, its help, the manual page, shell completion and the tables of docs/cli.md are made
+// from it.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@ enum class Command : uint8_t {
   Opt,
   List,
   Completion,
+  Help,
 };
-inline constexpr unsigned commandCount = 13;
+inline constexpr unsigned commandCount = 14;
 
 /// The word of the command line: `add-cache`.
 const char* wordOf(Command command);
@@ -86,8 +88,17 @@ struct OptionInfo {
   std::vector<std::string> words() const;
 };
 
-/// The table.
-std::span<const OptionInfo> optionTable();
+/// Options that are shown together under a title.
+struct OptionSection {
+  const char* title;
+  std::span<const OptionInfo> options;
+};
+
+/// The table. Arguments are its first section.
+std::span<const OptionSection> optionSections();
+
+/// The option that every command and the program have, which is in no section.
+const OptionInfo& helpOption();
 
 /// The options of one command, in the order of the table.
 std::vector<const OptionInfo*> optionsOf(Command command);

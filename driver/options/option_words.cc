@@ -1,4 +1,5 @@
 // Looking up options, and their words.
+#include "driver/options/command_table.h"
 #include "driver/options/option_table.h"
 
 #include <algorithm>
@@ -6,37 +7,7 @@
 
 namespace kvopt::driver {
 
-const char* wordOf(Command command) {
-  switch (command) {
-  case Command::Inspect:
-    return "inspect";
-  case Command::Explain:
-    return "explain";
-  case Command::Rewrite:
-    return "rewrite";
-  case Command::AddCache:
-    return "add-cache";
-  case Command::MakeDynamic:
-    return "make-dynamic";
-  case Command::Verify:
-    return "verify";
-  case Command::Run:
-    return "run";
-  case Command::Bench:
-    return "bench";
-  case Command::Diff:
-    return "diff";
-  case Command::Gen:
-    return "gen";
-  case Command::Opt:
-    return "opt";
-  case Command::List:
-    return "list";
-  case Command::Completion:
-    return "completion";
-  }
-  std::abort(); // every command has a word
-}
+const char* wordOf(Command command) { return commandInfo(command).word; }
 
 const char* wordOf(OptionType type) {
   constexpr const char* words[] = {"flag",  "counted_flag", "word",  "words",  "sized_word",
@@ -77,9 +48,10 @@ std::vector<std::string> OptionInfo::words() const {
 
 std::vector<const OptionInfo*> optionsOf(Command command) {
   std::vector<const OptionInfo*> options;
-  for (const OptionInfo& option : optionTable())
-    if (option.isIn(command))
-      options.push_back(&option);
+  for (const OptionSection& section : optionSections())
+    for (const OptionInfo& option : section.options)
+      if (option.isIn(command))
+        options.push_back(&option);
   return options;
 }
 

@@ -133,21 +133,6 @@ TEST(OptionValues, PassesThatArePrintedExist) {
       0);
 }
 
-TEST(OptionValues, HelpHasEveryOptionOfTheTableWithItsDefault) {
-  for (unsigned i = 0; i < commandCount; ++i) {
-    const auto command = static_cast<Command>(i);
-    const std::string help = runProgram({wordOf(command), "--help"}).out;
-    for (const OptionInfo* option : optionsOf(command)) {
-      EXPECT_THAT(help, HasSubstr(std::string(option->names))) << wordOf(command);
-      EXPECT_THAT(help, HasSubstr(option->sentence)) << wordOf(command);
-      if (*option->defaultValue != 0 && option->type != OptionType::CountedFlag) {
-        EXPECT_THAT(help, HasSubstr(std::string("=") + option->defaultValue))
-            << wordOf(command) << " " << option->name();
-      }
-    }
-  }
-}
-
 TEST(OptionValues, DefaultsOfTheTableAreThoseOfTheProgram) {
   size_t compared = 0;
   std::set<std::string> added;

@@ -1,0 +1,30 @@
+// Lines are as long as they may be, and no longer.
+#include "cli/support/wrapped_text.h"
+
+#include <gtest/gtest.h>
+
+namespace kvopt {
+using namespace cli;
+
+namespace {
+
+TEST(WrappedText, BreaksBetweenWords) {
+  EXPECT_EQ(wrapped("one two three", 13, 0, 0), "one two three");
+  EXPECT_EQ(wrapped("one two three", 12, 0, 0), "one two\nthree");
+  EXPECT_EQ(wrapped("one two three", 12, 2, 6), "one\n  two three");
+  EXPECT_EQ(wrapped("one  two", 80, 0, 0), "one two");
+  EXPECT_EQ(wrapped("", 80, 4, 4), "");
+}
+
+TEST(WrappedText, LongWordsAreAlone) {
+  EXPECT_EQ(wrapped("a incomprehensible b", 5, 1, 0), "a\n incomprehensible\n b");
+  EXPECT_EQ(wrapped("incomprehensible", 5, 1, 4), "incomprehensible");
+}
+
+TEST(WrappedText, CountsCodePoints) {
+  EXPECT_EQ(columnsOf("a…b"), 3u);
+  EXPECT_EQ(wrapped("… … …", 5, 0, 0), "… … …");
+}
+
+} // namespace
+} // namespace kvopt
