@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -86,7 +87,7 @@ int fail(const CommandContext& context, ExitCode code, const Diagnostic& diagnos
 /// The exit code of a subcommand that has printed everything. A verdict stays where it could not be
 /// printed; success does not.
 int endOutput(ExitCode code) {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+  if (!flushOut())
     return fail(code == ExitCode::Done ? ExitCode::BadInput : code,
                 "error: standard output could not be written");
   return static_cast<int>(code);
@@ -134,7 +135,15 @@ void printJson(const OrderedJson& object) {
 
 // A failure shows in the stream's state when the command ends.
 void printOut(const SafeText& text) {
-  std::fwrite(text.str().data(), 1, text.str().size(), stdout);
+  const size_t size = text.str().size();
+  if (std::fwrite(text.str().data(), 1, size, stdout) != size && errno == EPIPE)
+    endByClosedPipe();
+}
+
+bool flushOut() {
+  if (std::fflush(stdout) != 0 && errno == EPIPE)
+    endByClosedPipe();
+  return std::ferror(stdout) == 0;
 }
 
 // The work is not affected by a failure, and there is no other place to report it.
@@ -152,11 +161,11 @@ int run(const CLI::App& command, CommandContext& context) {
   context.detailTime();
   if (code)
     return endOutput(*code);
-  std::fflush(stdout);
+  flushOut();
   const Diagnostic diagnostic = takeDiagnostic(code.takeError());
   const ExitCode failure = exitCodeFor(diagnostic.kind);
   fail(context, failure, diagnostic);
-  std::fflush(stdout);
+  flushOut();
   return static_cast<int>(failure);
 }
 
@@ -270,7 +279,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
       diagnostic.message = problem;
       diagnostic.hint = help;
       printJson(errorJson(context.command, ExitCode::Usage, diagnostic));
-      std::fflush(stdout);
+      flushOut();
     }
     return fail(ExitCode::Usage, formatText("{}\nTry '{}'.", problem, help));
   }

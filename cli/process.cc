@@ -32,6 +32,8 @@ void openClosedStreams() {
 /// The command whose errors are JSON; empty for none. A signal handler reads it.
 std::array<char, 32> jsonCommand{};
 std::atomic<bool> isJson{false};
+/// Whether SIGPIPE ended this process if it were not ignored.
+std::atomic<bool> endsByClosedPipe{false};
 
 void writeText(int stream, std::string_view text) {
   while (!text.empty()) {
@@ -108,9 +110,14 @@ void reportTruncationAsJson(const std::string& command) {
   isJson.store(!command.empty());
 }
 
+void endByClosedPipe() {
+  if (endsByClosedPipe.load())
+    endBySignal(SIGPIPE);
+}
+
 void prepareProcess() {
   openClosedStreams();
-  std::signal(SIGPIPE, SIG_IGN);
+  endsByClosedPipe.store(std::signal(SIGPIPE, SIG_IGN) != SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU})
     handleUnlessIgnored(number);

@@ -182,7 +182,7 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options, Decodin
   if (streams)
     settings.onToken = [&](int64_t, int64_t token) {
       printOut(escaper.add(textOfBytes(token)));
-      std::fflush(stdout);
+      flushOut();
     };
   else
     settings.onToken = [&](int64_t, int64_t) {

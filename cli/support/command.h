@@ -73,8 +73,11 @@ struct CommandContext {
 /// Prints exactly one JSON object to stdout. Characters that a terminal would interpret or hide are
 /// escaped as JSON escapes them; bytes that are not UTF-8 become U+FFFD.
 void printJson(const OrderedJson& object);
-/// Prints text to stdout. Output that could not be written fails the command when it ends.
+/// Prints text to stdout. Output that could not be written fails the command when it ends; where
+/// the reader of a pipe has closed it, the process ends at once (`endByClosedPipe`).
 void printOut(const SafeText& text);
+/// Hands what was printed to stdout to the system. False where that fails, now or before.
+bool flushOut();
 /// Prints text to stderr. Failures are ignored: they never change what a command does.
 void printErr(const SafeText& text);
 

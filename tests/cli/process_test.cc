@@ -83,6 +83,58 @@ TEST(Process, ResultsThatCannotBeWrittenAreAnError) {
           << arguments.back();
 }
 
+/// Makes stdout a pipe that has no reader.
+void closePipeOfResults() {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  ::dup2(ends[1], STDOUT_FILENO);
+  redirect(STDERR_FILENO, "/dev/null");
+}
+
+TEST(Process, AClosedPipeEndsTheProcessAsItEndsOthers) {
+  const std::string first = shippedModel("llama_gqa-ts14-eager");
+  const std::string second = shippedModel("qwen2-dynamo23-sdpa");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"list", "ops"},
+        {"--help"},
+        {"run", "--help"},
+        {"inspect", first, "--format", "json"},
+        {"inspect", "none.onnx", "--format", "json"},
+        {"verify", first, second, "--prompt", "4", "--steps", "1"},
+        // It ends with the first token.
+        {"run", shippedModel("kjv"), "--text", "a", "--steps", "100000000"}}) {
+    EXPECT_EQ(exitCodeOf(arguments,
+                         [] {
+                           std::signal(SIGPIPE, SIG_DFL);
+                           closePipeOfResults();
+                         }),
+              -SIGPIPE)
+        << arguments.front();
+  }
+}
+
+TEST(Process, AClosedPipeIsAnErrorWhereItsSignalIsIgnored) {
+  EXPECT_EQ(exitCodeOf({"list", "ops"},
+                       [] {
+                         std::signal(SIGPIPE, SIG_IGN);
+                         closePipeOfResults();
+                       }),
+            3);
+}
+
+TEST(Process, AClosedPipeLeavesWhatWasWritten) {
+  TemporaryFolder folder;
+  EXPECT_EQ(exitCodeOf({"gen", "llama", "-o", folder.path("m.onnx"), "--vocab", "64"},
+                       [] {
+                         std::signal(SIGPIPE, SIG_DFL);
+                         closePipeOfResults();
+                       }),
+            -SIGPIPE);
+  EXPECT_EQ(runProgram({"inspect", folder.path("m.onnx")}).code, 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
+}
+
 TEST(Process, AVerdictThatCannotBePrintedStays) {
   EXPECT_EQ(exitCodeOf({"verify", shippedModel("llama_gqa-ts14-eager"),
                         shippedModel("qwen2-dynamo23-sdpa"), "--prompt", "4", "--steps", "1"},
