@@ -1,6 +1,6 @@
 // TiledDecoder: runs a model that `kvopt rewrite --to tiles` cut into pieces, in ONNX Runtime for Node.js:
 // one part after another, and between them a loop over the blocks of caches that hold tokens. It has what
-// onnx_decoder.js asks of an inference session.
+// decode.js asks of an inference session.
 'use strict';
 const path = require('path');
 const ort = require('onnxruntime-node');

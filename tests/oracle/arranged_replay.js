@@ -2,7 +2,7 @@
 // chunks. What a visible token gives must be what was recorded of it.
 'use strict';
 const ort = require('onnxruntime-node');
-const {Decoder, Refusal, sizeOf, tensorOf} = require('../../examples/onnx_decoder');
+const {Decoder, Refusal, sizeOf, tensorOf} = require('../../examples/decode');
 const {arrayOf} = require('./tensor_file');
 const {isPadded, padding, planOf} = require('./layouts');
 const {poison, reader, toleranceOf} = require('./tensors');

@@ -6,7 +6,7 @@
 const fs = require('fs');
 const {exportedFacts} = require('./arranged_job');
 const {Feed, replayArranged} = require('./arranged_replay');
-const {Decoder} = require('../../examples/onnx_decoder');
+const {Decoder} = require('../../examples/decode');
 
 const tolerances = {float32: 1e-4, float16: 2e-2};
 

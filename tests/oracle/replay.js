@@ -1,12 +1,12 @@
 // Replays recorded steps in ONNX Runtime through a model's manifest and compares with what PyTorch
-// computed. examples/onnx_decoder.js drives the model.
+// computed. examples/decode.js drives the model.
 //
 // Of a cache in one buffer the caller's own array is compared, and rows behind the valid ones must
 // be as they were before the step.
 'use strict';
 const path = require('path');
 const ort = require('onnxruntime-node');
-const {Decoder, appended, bestToken, hasSpareRows, overwrite} = require('../../examples/onnx_decoder');
+const {Decoder, appended, bestToken, hasSpareRows, overwrite} = require('../../examples/decode');
 const {continuedSteps} = require('./continued_steps');
 const {readSteps, arrayOf} = require('./tensor_file');
 const {forEachIndex, poison, reader, slice, strides, toleranceOf} = require('./tensors');

@@ -1,6 +1,6 @@
 // Tensors as records {type, dims, data}: their elements by index, and parts of them.
 'use strict';
-const {fromHalfBits} = require('../../examples/onnx_decoder');
+const {fromHalfBits} = require('../../examples/decode');
 const {arrayOf} = require('./tensor_file');
 
 // What rows that nobody wrote hold. Finite: engines multiply rows that are hidden by 0.

@@ -1,6 +1,6 @@
 // Random instances of com.microsoft's attention operators.
 'use strict';
-const {fromHalfBits: fromHalf} = require('../../../examples/onnx_decoder');
+const {fromHalfBits: fromHalf} = require('../../../examples/decode');
 const {tensorOf, int, float, string, ints, flag} = require('../random');
 
 const scales = [undefined, float(0), float(0.3), float(-0.2)];
