@@ -1,4 +1,4 @@
-// Memory of caches: made, grown, cut, rearranged, copied, saved and restored.
+// Memory of caches: allocation, growth, cropping, reordering, copies, saving and restoring.
 #include "runtime/cache/cache_set.h"
 
 #include "runtime/cache/contiguous_runs.h"
@@ -20,7 +20,7 @@ using namespace ir;
 namespace {
 
 void poison(const TensorView& view) {
-  // Bits that are all ones are a NaN in every floating-point format.
+  // A number whose bits are all ones is a NaN in every floating-point format.
   forEachRun(view, [&](std::byte* data, size_t bytes) {
     std::memset(data, 0xff, bytes);
     return true;
@@ -38,7 +38,7 @@ bool isIdentity(llvm::ArrayRef<int64_t> sources) {
 
 llvm::Expected<CacheSet> CacheSet::create(llvm::ArrayRef<ManifestCache> caches,
                                           CacheSetOptions options) {
-  // Tables with an entry per batch row come before any tensor.
+  // Checked before tables with one entry per batch row are allocated.
   constexpr int64_t maxBatch = int64_t{1} << 24;
   if (options.batch < 0 || options.batch > maxBatch)
     return unsupported("a batch of {} rows; at most {} can be handled", options.batch, maxBatch);
@@ -146,7 +146,8 @@ llvm::SmallVector<int64_t, 4> CacheSet::everyRow() const {
   return rows;
 }
 
-/// The valid rows of the batch rows `sources` into a tensor of another set; the number of bytes.
+/// Copies the valid rows of the batch rows `sources` to a tensor of another set. Returns the number
+/// of bytes.
 int64_t CacheSet::copyRows(size_t index, llvm::ArrayRef<int64_t> sources,
                            const CacheGeometry& geometryTo, const TensorView& to) const {
   const CacheGeometry& geometry = geometries[index];
@@ -218,7 +219,7 @@ llvm::Error CacheSet::reset() {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (geometries[i].isShared)
       continue;
-    // Never in place: whoever called the last step may hold an output in the same memory.
+    // Never in place: the caller of the last step may hold an output in the same memory.
     llvm::Expected<Tensor> tensor = empty(i, startRows(i));
     if (!tensor)
       return tensor.takeError();
@@ -252,8 +253,8 @@ std::string CacheSet::shiftObstacle() const {
   return "";
 }
 
-/// A longer or shorter tensor in the place of a cache that is not one buffer: with the rows before
-/// and behind the dropped ones, and zeros behind them.
+/// A longer or shorter tensor that replaces a cache which is not one buffer. It contains the rows
+/// before and after the dropped ones, followed by zeros.
 llvm::Expected<Tensor> CacheSet::shiftTarget(size_t index, int64_t kept, int64_t dropped) const {
   const CacheGeometry& geometry = geometries[index];
   const unsigned axis = geometry.sequenceAxis();
@@ -282,7 +283,7 @@ llvm::Error CacheSet::shift(int64_t kept, int64_t dropped, llvm::ArrayRef<CacheT
       return tensor.takeError();
     shifted[i] = std::move(*tensor);
   }
-  // Nothing can fail once everything is allocated.
+  // From here on nothing can fail, because everything is allocated.
   const auto forEachPart = [&](size_t index,
                                llvm::function_ref<void(const TensorView&, int64_t)> f) {
     if (!isRagged())
@@ -399,7 +400,7 @@ llvm::Error CacheSet::reorder(llvm::ArrayRef<int64_t> sources) {
   return llvm::Error::success();
 }
 
-/// `target` gets tensors and lengths; everything else of it is there.
+/// Copies to `target`, which is complete except for tensors and lengths.
 llvm::Expected<CacheSet> CacheSet::copyTo(CacheSet target, llvm::ArrayRef<int64_t> sources) const {
   llvm::SmallVector<int64_t, 4> lengths;
   for (int64_t source : sources)
@@ -445,7 +446,7 @@ llvm::Expected<CacheSet> CacheSet::gathered(llvm::ArrayRef<ManifestCache> caches
                          geometries[i].name, batch());
     target.geometries[i] = std::move(*geometry);
   }
-  // Batch rows of another number are blocks of another size.
+  // With another number of batch rows, blocks have another size.
   if (llvm::Error error = target.makePool())
     return error;
   if (table) {
@@ -474,7 +475,7 @@ llvm::Error CacheSet::freeze() {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (inBlocks(i))
       continue;
-    // Always a copy: a present's memory may be larger than it is.
+    // Always a copy, because a present's memory may be larger than the present.
     llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis()]);
     if (!tensor)
       return tensor.takeError();
@@ -505,7 +506,7 @@ llvm::Error CacheSet::thaw(int64_t room) {
   return llvm::Error::success();
 }
 
-// Caches whose rows lie in the blocks of a pool.
+// Caches in the blocks of a pool.
 
 llvm::Error CacheSet::makePool() {
   BlockManagerOptions pool;
@@ -606,7 +607,7 @@ llvm::Expected<int64_t> CacheSet::writeRows(size_t index, const Tensor& rows) {
   return written;
 }
 
-/// The rows of the batch rows `sources` in blocks of the pool of `target`.
+/// Rows of the batch rows `sources` in blocks of `target`'s pool.
 llvm::Expected<BlockTable> CacheSet::copyBlocks(const CacheSet& target,
                                                 llvm::ArrayRef<int64_t> sources) const {
   BlockTable copy(target.table->sharedManager());
@@ -677,25 +678,26 @@ llvm::Expected<Tensor> CacheSet::joinedRows(size_t index) const {
   return rows;
 }
 
-// Growth, by moving pages where the rows of a head are whole pages and many.
+// Growth, by moving pages if the rows of a head fill many whole pages.
 
 namespace {
 
 static_assert(largePageBytes >= leastPagedBytes);
 
-/// Shorter runs are copied: a system call for each would cost more.
+/// Shorter runs are copied, because a system call for each would cost more.
 constexpr int64_t leastMovedBytes = 64 << 10;
-/// Every run that moves is a mapping of its own from then on. Linux gives a process 65530 of them.
+/// Every moved run becomes a separate mapping. Linux limits a process to 65530 mappings.
 constexpr int64_t mostMovedRuns = 8192;
 
-/// Bytes from one row of a head to the next.
+/// Distance between two rows of a head in bytes.
 int64_t rowBytes(const TensorView& tensor, unsigned sequenceAxis) {
   return tensor.strides[sequenceAxis] * int64_t{*byteWidth(tensor.element)};
 }
 
 } // namespace
 
-/// `room`, or up to 1/16 more, so that runs start with pages and can be moved at the next growth.
+/// `room`, or up to 1/16 more, so that runs start at page boundaries and can be moved at the next
+/// growth.
 int64_t CacheSet::roomInPages(int64_t room) const {
   const auto page = static_cast<int64_t>(pageBytes());
   int64_t step = 1;
@@ -710,15 +712,15 @@ int64_t CacheSet::roomInPages(int64_t room) const {
     if (rowsInPages <= room / 16)
       step = std::max(step, rowsInPages);
   }
-  // The room given is a multiple of the unit already.
+  // The given room is already a multiple of the unit.
   if (__builtin_mul_overflow(step, options.roomUnit / std::gcd(step, options.roomUnit), &step) ||
       step > room / 16)
     step = options.roomUnit;
   return room > INT64_MAX - step ? room : (room + step - 1) / step * step;
 }
 
-/// The rows of a cache into a longer tensor of zeros; the number of bytes copied. Whatever it is,
-/// the cache's own tensor must not be used any more.
+/// Moves the rows of a cache to a longer tensor of zeros and returns the number of copied bytes.
+/// Afterwards the cache's previous tensor must not be used, even if nothing was copied.
 int64_t CacheSet::growInto(size_t index, Tensor& larger, int64_t& movableRuns) {
   const CacheGeometry& geometry = geometries[index];
   Tensor& tensor = tensors[index];
@@ -746,7 +748,7 @@ llvm::Expected<int64_t> CacheSet::grow(int64_t room) {
       return tensor.takeError();
     larger[i] = std::move(*tensor);
   }
-  // Nothing can fail once everything is allocated.
+  // From here on nothing can fail, because everything is allocated.
   int64_t copied = 0;
   int64_t movableRuns = mostMovedRuns;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -760,8 +762,8 @@ llvm::Expected<int64_t> CacheSet::grow(int64_t room) {
   return copied;
 }
 
-/// Before shared buffers hold `count` tokens: large pages, as soon as they take no more than three
-/// times the memory that the rows need.
+/// Prepares shared buffers for `count` tokens: uses large pages as soon as they take at most three
+/// times the memory of the rows.
 void CacheSet::prepareRows(int64_t count) {
   if (!hasShared || usesLargePages)
     return;
@@ -782,7 +784,7 @@ void CacheSet::prepareRows(int64_t count) {
   usesLargePages = true;
 }
 
-// Caches to and from a file's contents.
+// Conversion of caches to and from a file's contents.
 
 namespace {
 
@@ -790,7 +792,7 @@ bool isZero(const std::byte* data, size_t bytes) {
   return bytes == 0 || (data[0] == std::byte{0} && std::memcmp(data, data + 1, bytes - 1) == 0);
 }
 
-/// Without the rows from `tokens` on that hold nothing but zeros, as they did at the start.
+/// View without the rows from `tokens` on that still contain only their initial zeros.
 TensorView withoutZeroRows(const TensorView& view, unsigned axis, int64_t tokens) {
   int64_t rows = view.shape[axis];
   while (rows > tokens && forEachRun(sliceAxis(view, axis, rows - 1, rows), isZero))
@@ -798,7 +800,7 @@ TensorView withoutZeroRows(const TensorView& view, unsigned axis, int64_t tokens
   return sliceAxis(view, axis, 0, rows);
 }
 
-/// The bytes as one tensor; they are only read.
+/// View of the bytes as one tensor, which is only read.
 TensorView asTensor(const std::byte* bytes, ElementType element, llvm::ArrayRef<int64_t> shape) {
   return TensorView::contiguous(element, shape, const_cast<std::byte*>(bytes)); // NOLINT
 }
@@ -829,7 +831,7 @@ const CacheFileContents::Cache* findCache(const CacheFileContents& contents, llv
   return nullptr;
 }
 
-/// The numbers that codes are multiplied by are what a row of finite numbers gives.
+/// Checks that multipliers of codes are finite and not negative, as for rows of finite numbers.
 llvm::Error checkScales(const CacheFileContents::Cache& stored) {
   if (stored.entry.element != ElementType::Float)
     return llvm::Error::success();
@@ -898,7 +900,7 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
       return rows >= std::min(length, cache.initialRows) && rows <= cache.initialRows;
     if (cache.initialRows != 0 || cache.update == CacheUpdate::State)
       return rows == cache.initialRows;
-    // A ring that grows to its width, which is the window or a row less.
+    // A ring that grows to its width, which is the window or one row less.
     return rows <= length && (rows > 0) == (length > 0) &&
            (cache.window == 0 || rows <= cache.window);
   }();
@@ -949,7 +951,7 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
       return made.takeError();
     restoredTable = std::move(*made);
   }
-  // Nothing can fail once everything is allocated.
+  // From here on nothing can fail, because everything is allocated.
   for (size_t i = 0; i < size(); ++i) {
     const CacheGeometry& geometry = geometries[i];
     const CacheFileContents::Cache* source = findCache(contents, geometry.name);

@@ -1,17 +1,18 @@
-// Checksum: XXH64 with seed 0 of bytes that come in pieces.
+// Checksum: XXH64 with seed 0 of bytes in pieces.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-// The library's own functions, compiled in: nothing is linked, and the state is an ordinary object.
+// Compiles in the library's own functions, so that nothing is linked and the state is an ordinary
+// object.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace kvopt::runtime {
 
-/// The XXH64 of xxHash, seed 0. The value does not depend on how the bytes are cut into pieces.
+/// XXH64 of xxHash with seed 0. The value does not depend on the division into pieces.
 class Checksum {
 public:
   Checksum() { XXH64_reset(&state, 0); }
@@ -24,7 +25,7 @@ public:
     if (!bytes.empty())
       XXH64_update(&state, bytes.data(), bytes.size());
   }
-  /// Of everything added so far; more may be added afterwards.
+  /// Checksum of all bytes so far; more may be added afterwards.
   uint64_t value() const { return XXH64_digest(&state); }
 
 private:

@@ -1,12 +1,12 @@
-// Walking over a strided view in pieces that are contiguous in memory.
+// Traversal of a strided view in contiguous pieces.
 #pragma once
 
 #include "runtime/memory/tensor_view.h"
 
 namespace kvopt::runtime {
 
-/// Calls `visit(data, bytes)` for the elements in row-major order, in the longest pieces that the
-/// strides allow, until it returns false. Whether it never did.
+/// Calls `visit(data, bytes)` for the elements in row-major order, in the longest contiguous
+/// pieces, until it returns false. Returns whether all calls returned true.
 template <class Visit> bool forEachRun(const TensorView& view, const Visit& visit) {
   int64_t count = view.elementCount();
   if (count == 0)

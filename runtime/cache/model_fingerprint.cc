@@ -1,4 +1,4 @@
-// Hashing of models, independent of the names inside.
+// Hashing of models, independently of internal names.
 #include "runtime/cache/model_fingerprint.h"
 
 #include "runtime/cache/checksum.h"
@@ -51,7 +51,7 @@ private:
     auto wide = static_cast<uint64_t>(value);
     bytes(&wide, sizeof(wide));
   }
-  /// With its length, so that two texts in a row are not another two.
+  /// Includes the length, so that two texts in a row cannot equal two others.
   void text(llvm::StringRef value) {
     number(value.size());
     bytes(value.data(), value.size());
@@ -87,7 +87,7 @@ private:
     }
   }
 
-  /// A value is a number; a constant's contents follow where it is met first.
+  /// Identifies a value by a number, followed by the contents of a constant at its first use.
   void use(const Value* value) {
     if (!value)
       return number(UINT64_MAX);
@@ -142,7 +142,7 @@ private:
         graph(*value);
       return;
     default:
-      return; // carried without being interpreted: no kernel reads it
+      return; // copied but not interpreted, so no kernel reads it
     }
   }
 
@@ -158,7 +158,7 @@ private:
       number(extent);
     llvm::Expected<std::span<const std::byte>> all = data.bytes();
     if (!all) {
-      // Strings, and data that cannot be had; no model that runs reads it.
+      // Strings and unavailable data, which no runnable model reads.
       llvm::consumeError(all.takeError());
       return number(UINT64_MAX);
     }

@@ -1,4 +1,4 @@
-// The fingerprint that saved caches recognize their model by.
+// Fingerprint by which saved caches identify their model.
 #pragma once
 
 #include "ir/model.h"
@@ -6,15 +6,15 @@
 
 namespace kvopt::runtime {
 
-/// SHA-256 over what decides what a model computes: names and element types of inputs and outputs,
-/// opsets, operators with their attributes and how they are connected (subgraphs and functions
-/// included), and of every constant that is read element type, extents and contents. Contents of
-/// more than `hashedConstantBytes` enter as their XXH64, which is computed as fast as they are
-/// read: every weight is covered, and read once.
+/// SHA-256 of everything that determines a model's results: names and element types of inputs and
+/// outputs, opsets, operators with their attributes and connections (including subgraphs and
+/// functions), and the element type, extents and contents of every constant that is read. Contents
+/// of more than `hashedConstantBytes` are replaced by their XXH64, which is as fast as reading
+/// them, so that every weight is included and read once.
 ///
-/// Not covered, so that files that differ in nothing else are one model: names of nodes and of
-/// values inside the graph, constants that nobody reads, where weights are stored, types that
-/// inference finds, doc strings, metadata, producer.
+/// Not included, so that models which differ only in these are equal: names of nodes and of values
+/// inside the graph, unused constants, the storage of weights, inferred types, doc strings,
+/// metadata, and the producer.
 ModelFingerprint modelFingerprint(const ir::Model& model);
 
 inline constexpr size_t hashedConstantBytes = 4096;

@@ -1,4 +1,4 @@
-// Rotating and moving rows, one at a time.
+// Rotation and movement of rows, one at a time.
 #include "runtime/cache/rotate_rows.h"
 
 #include "runtime/memory/buffer.h"
@@ -15,7 +15,7 @@ using namespace ir;
 
 namespace {
 
-/// A pair of columns and what it is multiplied by.
+/// A pair of columns and its rotation.
 struct TurnedPair {
   int64_t low, high;
   float cosine, sine;
@@ -35,7 +35,7 @@ std::vector<TurnedPair> turnedPairs(const ManifestRotation& rotation, int64_t co
   return pairs;
 }
 
-/// Calls `visit` with the offset, in elements of each of the two tensors, of every row.
+/// Calls `visit` for every row with its offsets in both tensors, in elements.
 template <class Visit>
 void forEachRow(const TensorView& rows, llvm::ArrayRef<int64_t> otherStrides, unsigned columnAxis,
                 Visit&& visit) {
@@ -145,7 +145,7 @@ void rotateFourBitRows(const TensorView& codes, const TensorView& scales, int64_
 
 void moveRowsForward(const TensorView& tensor, unsigned sequenceAxis, int64_t first,
                      int64_t dropped, int64_t end) {
-  // Copies of at most `dropped` rows do not overlap what they replace.
+  // Copies of at most `dropped` rows do not overlap their destination.
   for (int64_t row = first + dropped; row < end; row += dropped) {
     const int64_t count = std::min(dropped, end - row);
     copyElements(sliceAxis(tensor, sequenceAxis, row, row + count),

@@ -1,4 +1,4 @@
-// Cached rows as those of other positions.
+// Rotation of cached rows to other positions.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -6,16 +6,16 @@
 
 namespace kvopt::runtime {
 
-/// Whether rows of this element type can be rotated: floating-point numbers that f32 holds.
+/// Whether rows of this element type can be rotated: floating-point numbers that fit into f32.
 bool canRotate(ir::ElementType element);
 
-/// Rotates the rows of all of `rows` by `positions`, which may be negative. Each axis is as long as
-/// it is; columns are along `columnAxis`, whose extent is a multiple of the rotation's width. Each
-/// pair (x, y) of a row becomes
+/// Rotates the rows of `rows` by `positions`, which may be negative. Axes may have any extent;
+/// columns are along `columnAxis`, whose extent is a multiple of the rotation's width. Each pair
+/// (x, y) of a row becomes
 ///
 ///   (x cos a - y sin a, x sin a + y cos a),   a = positions * theta
 ///
-/// in f32, rounded once. Elements are of a type that canRotate.
+/// in f32, rounded once. Requires canRotate of the element type.
 void rotateRows(const TensorView& rows, unsigned columnAxis, const ir::ManifestRotation& rotation,
                 int64_t positions);
 
@@ -28,7 +28,7 @@ void rotateQuantizedRows(const TensorView& codes, const TensorView& scales, unsi
 void rotateFourBitRows(const TensorView& codes, const TensorView& scales, int64_t columns,
                        const ir::ManifestRotation& rotation, int64_t positions);
 
-/// Moves rows of a tensor forward: [first + dropped, end) to where `first` is.
+/// Moves rows of a tensor forward: [first + dropped, end) to the position `first`.
 void moveRowsForward(const TensorView& tensor, unsigned sequenceAxis, int64_t first,
                      int64_t dropped, int64_t end);
 

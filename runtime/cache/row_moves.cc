@@ -1,4 +1,5 @@
-// Parallel moves in sequence: rows nobody needs any more are overwritten first, then cycles.
+// Sequential order of parallel moves: first overwrites rows that are not needed, then resolves
+// cycles.
 #include "runtime/cache/row_moves.h"
 
 #include <cassert>

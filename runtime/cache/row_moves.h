@@ -1,4 +1,4 @@
-// Rearranging rows in place: which to copy where, in which order.
+// Order of copies that rearranges rows in place.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -9,16 +9,16 @@
 namespace kvopt::runtime {
 
 struct RowMove {
-  /// Stands for one row's worth of memory beside the rows.
+  /// Index of a temporary row in addition to the rows.
   static constexpr int64_t aside = -1;
   int64_t from = 0;
   int64_t to = 0;
   bool operator==(const RowMove&) const = default;
 };
 
-/// Copies that, done one after the other, make row i what row `sources[i]` was. No more than one
-/// for each row that changes and one for each cycle; at most one row is aside at a time. Requires
-/// that the sources are rows.
+/// Copies that, in sequence, make row i a copy of the original row `sources[i]`. There is at most
+/// one copy for each row that changes and one for each cycle; at most one row is in temporary
+/// memory at a time. Requires that the sources are valid rows.
 std::vector<RowMove> rowMoves(llvm::ArrayRef<int64_t> sources);
 
 } // namespace kvopt::runtime

@@ -59,8 +59,8 @@ llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
 
 namespace {
 
-/// Whether every cache that holds rows has a counterpart: rows that only one of the models has
-/// cannot be made to agree.
+/// Whether every cache with rows has a counterpart. Rows that only one model has cannot be made
+/// equal.
 bool haveAllCounterparts(const Session& a, const Session& b, llvm::ArrayRef<CachePair> pairs) {
   const auto isAlone = [&](const Session& session, size_t index, auto side) {
     return session.cacheInfo(index).update != CacheUpdate::State &&
@@ -98,7 +98,7 @@ llvm::Error presetAlike(Session& a, Session& b, int64_t tokens) {
   if (areNamedAlike)
     return parts.preset(tokens);
   std::vector<NamedView> rows;
-  std::vector<Tensor> kept; // what those are views of
+  std::vector<Tensor> kept; // owners of the views
   llvm::StringSet<> known;
   for (const CachePair& pair : pairs) {
     const size_t whole = isSplitInA ? pair.second : pair.first;

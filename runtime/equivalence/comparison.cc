@@ -1,4 +1,4 @@
-// Element-wise comparison in units of the last place.
+// Elementwise comparison in units of the last place.
 #include "runtime/equivalence/comparison.h"
 
 #include "runtime/exec/input_binding.h"
@@ -16,11 +16,11 @@ using namespace ir;
 
 namespace {
 
-/// One element: its number, and a key whose differences count representable numbers.
+/// Number of one element, and a key; differences of keys count representable numbers.
 struct Element {
   double value = 0;
   uint64_t bits = 0;
-  /// Monotonic in the value; both zeros have the same.
+  /// Monotonic in the value; equal for both zeros.
   uint64_t key = 0;
 };
 
@@ -44,7 +44,7 @@ template <typename T> Element integerElement(const std::byte* data) {
   return {static_cast<double>(value), bits, std::is_signed_v<T> ? bits + middle : bits};
 }
 
-/// A number of 8 or 4 bits; its key counts codes.
+/// A number with 8 or 4 bits; its key counts codes.
 Element codeElement(ElementType type, const std::byte* data) {
   const auto code = loadAs<uint8_t>(data);
   const auto aligned =
@@ -97,7 +97,7 @@ bool isComparable(ElementType type) {
   return type == ElementType::Bool || isFloatingPoint(type) || isInteger(type);
 }
 
-/// The comparison of one pair.
+/// Comparison of one pair.
 Comparison compareElements(const Element& a, const Element& b, Tolerance tolerance) {
   Comparison pair;
   pair.compared = 1;
@@ -120,7 +120,7 @@ Comparison compareElements(const Element& a, const Element& b, Tolerance toleran
   if (distance == 0)
     return pair;
   pair.maxAbs = std::fabs(a.value - b.value);
-  // Integers beyond 2^53 may differ although their doubles do not.
+  // Integers beyond 2^53 may differ although their doubles are equal.
   if (pair.maxAbs == 0)
     pair.maxAbs = static_cast<double>(distance);
   bool isFinite = std::isfinite(a.value) && std::isfinite(b.value);

@@ -1,4 +1,4 @@
-// Comparison of two tensors: how far apart, where, and whether bit for bit the same.
+// Comparison of two tensors: the largest difference, its position, and bitwise equality.
 #pragma once
 
 #include "runtime/memory/tensor_view.h"
@@ -16,16 +16,18 @@ struct Tolerance {
 
 struct Comparison {
   int64_t compared = 0;
-  /// Elements beyond the tolerance. A NaN agrees with a NaN only, an infinity with itself only.
+  /// Number of elements beyond the tolerance. A NaN agrees only with a NaN, an infinity only with
+  /// the same infinity.
   int64_t violations = 0;
-  /// Largest |a - b|; infinite where only one side is NaN or infinite.
+  /// Largest |a - b|; infinite if only one side is NaN or infinite.
   double maxAbs = 0;
-  /// Most representable numbers between a and b (for integers |a - b|); UINT64_MAX
-  /// where only one side is NaN.
+  /// Largest number of representable numbers between a and b (for integers |a - b|); UINT64_MAX if
+  /// only one side is NaN.
   uint64_t maxUlp = 0;
   bool bitExact = true;
   bool nanMismatch = false;
-  /// Where the first of the largest |a - b| is, and the two values; empty while nothing differs.
+  /// Position of the first element with the largest |a - b|, and both values; empty if all are
+  /// equal.
   Extents worst;
   double worstA = 0;
   double worstB = 0;
@@ -35,9 +37,9 @@ struct Comparison {
   void merge(const Comparison& other);
 };
 
-/// Compares float, double, float16, bfloat16, bool and integer tensors of one element type and
-/// shape, strided or not; an error when those differ. With `select`, only elements at positions for
-/// which it is true.
+/// Compares float, double, float16, bfloat16, bool and integer tensors, which may be strided. An
+/// error if element types or shapes differ. With `select`, compares only elements at positions for
+/// which it returns true.
 llvm::Expected<Comparison>
 compareTensors(const TensorView& a, const TensorView& b, Tolerance tolerance = {},
                llvm::function_ref<bool(llvm::ArrayRef<int64_t>)> select = nullptr);

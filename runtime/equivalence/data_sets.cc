@@ -1,4 +1,4 @@
-// Reading data sets, assigning their tensors to inputs and outputs, and running them.
+// Reading of data sets, assignment of their tensors to inputs and outputs, and runs.
 #include "runtime/equivalence/data_sets.h"
 
 #include "ir/onnx/import.h"
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The k of a name `<prefix><k><suffix>`.
+/// The k in a name `<prefix><k><suffix>`.
 std::optional<int64_t> numberIn(llvm::StringRef name, llvm::StringRef prefix,
                                 llvm::StringRef suffix) {
   int64_t number = 0;
@@ -28,7 +28,7 @@ std::optional<int64_t> numberIn(llvm::StringRef name, llvm::StringRef prefix,
   return number;
 }
 
-/// The paths in a folder that are named `<prefix><k><suffix>`, by k.
+/// Paths in a folder with names `<prefix><k><suffix>`, by k.
 llvm::Expected<std::map<int64_t, fs::path>>
 numberedPaths(const fs::path& folder, llvm::StringRef prefix, llvm::StringRef suffix) {
   std::map<int64_t, fs::path> found;
@@ -44,7 +44,7 @@ numberedPaths(const fs::path& folder, llvm::StringRef prefix, llvm::StringRef su
 
 constexpr const char* setPrefix = "test_data_set_";
 
-/// More files of one kind than any model has inputs or outputs.
+/// Exceeds the number of inputs or outputs of any model.
 constexpr int64_t mostTensors = 1 << 16;
 
 llvm::Error readTensors(const fs::path& folder, llvm::StringRef prefix,
@@ -78,7 +78,7 @@ llvm::Expected<DataSet> readDataSet(const fs::path& folder) {
   return set;
 }
 
-/// The path without a separator at its end, which would leave it without a file name.
+/// The path without trailing separators, after which it would have no file name.
 fs::path folderPath(llvm::StringRef folder) {
   while (folder.size() > 1 && folder.endswith("/"))
     folder = folder.drop_back();
@@ -94,7 +94,7 @@ bool isDataSet(const fs::path& folder) {
   return false;
 }
 
-/// The index in `names` of each recorded tensor.
+/// Index in `names` of each recorded tensor.
 llvm::Expected<std::vector<size_t>> assign(llvm::ArrayRef<std::optional<RecordedTensor>> tensors,
                                            llvm::ArrayRef<std::string> names,
                                            llvm::ArrayRef<size_t> inOrder, const char* kind) {
@@ -127,7 +127,7 @@ llvm::Expected<std::vector<size_t>> assign(llvm::ArrayRef<std::optional<Recorded
   return byOrder;
 }
 
-/// One model and what its data sets are compared with.
+/// One model and the expected results of its data sets.
 class DataSetReplay {
 public:
   DataSetReplay(const Model& replayed, Executor& runner, const DataSetTolerance& allowed)

@@ -1,5 +1,4 @@
-// Data sets in the form of ONNX's own node tests: the inputs of one run of a model, and what it
-// must compute.
+// Data sets in the format of ONNX's node tests: inputs of one run of a model, and expected outputs.
 #pragma once
 
 #include "ir/model.h"
@@ -12,30 +11,30 @@
 
 namespace kvopt::runtime {
 
-/// One recorded tensor, with the name that it was stored under (often empty).
+/// One recorded tensor and its stored name, which is often empty.
 struct RecordedTensor {
   std::string name;
   ir::TensorRef data;
 };
 
-/// The contents of one folder `test_data_set_<k>`: entry i is input_<i>.pb or output_<i>.pb, or
-/// nullopt where that file does not exist.
+/// Contents of one folder `test_data_set_<k>`: entry i is input_<i>.pb or output_<i>.pb, or nullopt
+/// if that file does not exist.
 struct DataSet {
   std::string folder; ///< path
-  std::string name;   ///< of the folder, without the path
+  std::string name;   ///< name of the folder without its path
   std::vector<std::optional<RecordedTensor>> inputs;
   std::vector<std::optional<RecordedTensor>> outputs;
 };
 
-/// Whether `folder` holds folders `test_data_set_<k>`, or is one data set itself.
+/// Whether `folder` contains folders `test_data_set_<k>`, or is a data set itself.
 bool holdsDataSets(const std::string& folder);
 
-/// Reads the data sets of a folder in the order of k. Errors: the folder cannot be read, has no
-/// data sets, or a file is not a tensor.
+/// Reads the data sets of a folder in the order of k. Fails if the folder cannot be read, if it has
+/// no data sets, or if a file is not a tensor.
 llvm::Expected<std::vector<DataSet>> readDataSets(const std::string& folder);
 
-/// By how much elements may differ: the given numbers, else 1e-4 absolute and 1e-3 relative, or
-/// 2e-2 (both) for 16-bit floats. Other types than floating-point ones must be equal.
+/// Maximum difference of elements: the given numbers, otherwise 1e-4 absolute and 1e-3 relative, or
+/// 2e-2 (both) for 16-bit floats. Types other than floating-point types must be equal.
 struct DataSetTolerance {
   std::optional<double> absolute;
   std::optional<double> relative; ///< default with `absolute`: 0
@@ -45,13 +44,14 @@ struct DataSetTolerance {
 
 /// Runs `model` once per data set and compares every declared output with the recorded one.
 ///
-/// Recorded tensors belong to the inputs (or outputs) of their names if every one of them has the
-/// name of a different one, else to those at their index; an index counts only inputs without
-/// default contents, unless more are recorded. A step of the report is a data set, whose name is
-/// its phase. A result of another element type or shape than the recorded tensor is a difference.
+/// Recorded tensors belong to the inputs (or outputs) with their names if all of them have
+/// different names of inputs (or outputs); otherwise to those with their index. An index counts
+/// only inputs without default contents, unless more tensors are recorded. A step of the report is
+/// a data set, whose name is its phase. A result whose element type or shape differs from the
+/// recorded tensor is a difference.
 ///
-/// Errors: an input without default contents, or an output, that is not recorded; recorded tensors
-/// that belong to none; inputs that are not tensors; and those of the executor.
+/// Fails if an output, or an input without default contents, is not recorded, if a recorded tensor
+/// belongs to none, if an input is not a tensor, or if the executor fails.
 llvm::Expected<ComparisonReport> replayDataSets(const ir::Model& model, Executor& executor,
                                                 llvm::ArrayRef<DataSet> sets,
                                                 const DataSetTolerance& tolerance);

@@ -1,4 +1,4 @@
-// Two sessions side by side.
+// Comparison of two sessions step by step.
 #include "runtime/equivalence/equivalence.h"
 
 #include "ir/movement.h"
@@ -22,7 +22,7 @@ using namespace ir;
 
 namespace {
 
-/// A contiguous copy, of f32 where the elements are narrower floats.
+/// A contiguous copy; narrower floats become f32.
 llvm::Expected<Tensor> asFloats(const TensorView& view,
                                 const std::shared_ptr<Allocator>& allocator) {
   auto packed = Tensor::copyOf(allocator, view);
@@ -39,8 +39,8 @@ llvm::Expected<Tensor> asFloats(const TensorView& view,
   return wide;
 }
 
-/// Of the finite elements of a tensor of floats. What is infinite (the scores of hidden keys) is
-/// rounded by nobody.
+/// Largest absolute value of the finite elements of a tensor of floats. Infinite elements (scores
+/// of hidden keys) are not affected by rounding.
 double largestMagnitude(const TensorView& view) {
   double largest = 0;
   Extents index(view.rank(), 0);
@@ -57,7 +57,7 @@ double largestMagnitude(const TensorView& view) {
   return largest;
 }
 
-/// Leaves of what the first model gives for all tokens that for the new ones.
+/// Reduces the first model's results for all tokens to those for the new tokens.
 void keepLastTokens(StepResult& ofAll, const StepResult& ofNew) {
   for (NamedTensor& output : ofAll.outputs) {
     const Tensor* theirs = ofNew.find(output.name);
@@ -70,7 +70,7 @@ void keepLastTokens(StepResult& ofAll, const StepResult& ofNew) {
   }
 }
 
-/// Whether a tensor is what the input is declared to take.
+/// Whether a tensor fits the input's declaration.
 bool takes(const Value& input, const TensorView& tensor) {
   const TensorType& type = input.type();
   if (type.elementType() != tensor.element || !type.hasRank() || type.rank() != tensor.rank())
@@ -85,7 +85,7 @@ int64_t tokensOf(const DecoderStep& step) {
   return static_cast<int64_t>(step.tokens.front().size());
 }
 
-/// The rows that a ring holds; nullopt for any other cache.
+/// Number of rows that a ring holds; nullopt for other caches.
 std::optional<int64_t> rowsOfRing(const Session& session, size_t index) {
   const CacheState& caches = session.caches();
   return isRing(caches, index) ? std::optional<int64_t>(heldRows(caches, index)) : std::nullopt;
@@ -126,7 +126,7 @@ public:
       return withFile(fromA.takeError(), a.modelPath());
     }
     if (!fromB) {
-      // Neither what the user asked for nor the state of the machine is a property of a model.
+      // A usage or I/O error is not a property of the model.
       Diagnostic refusal = takeDiagnostic(fromB.takeError());
       if (refusal.kind == Diagnostic::Kind::Usage || refusal.kind == Diagnostic::Kind::Io)
         return withFile(makeError(std::move(refusal)), b.modelPath());
@@ -140,7 +140,7 @@ public:
       if (auto computed = stepExact(input)) {
         fromExact = std::move(*computed);
       } else {
-        // What only the twin cannot do leaves the plan's tolerance.
+        // An error of the twin only leaves the plan's tolerance in place.
         llvm::consumeError(computed.takeError());
         exact.reset();
       }
@@ -162,14 +162,14 @@ public:
     return llvm::Error::success();
   }
 
-  /// Whether only the second model has caches: the first one is fed all tokens at every step, and
-  /// its results for the new ones are compared.
+  /// Whether only the second model has caches. The first one then receives all tokens at every
+  /// step, and its results for the new ones are compared.
   bool runsWholeSequences() const { return a.cacheCount() == 0 && b.cacheCount() != 0; }
 
-  /// Whether the two have taken different steps, so that no further one can be compared.
+  /// Whether the sessions have taken different steps, so that later steps cannot be compared.
   bool ended() const { return hasEnded; }
 
-  /// Of models without caches: one run for each length of the plan.
+  /// For models without caches: one run for each length of the plan.
   llvm::Error runEachLength(ComparisonReport& report) {
     llvm::SmallVector<int64_t, 8> lengths = {plan.prompt};
     lengths.append(plan.chunks.begin(), plan.chunks.end());
@@ -193,7 +193,7 @@ public:
   }
 
 private:
-  /// The step's tokens behind those of all earlier steps.
+  /// The step's tokens after those of all earlier steps.
   const DecoderStep& wholeSequence(const DecoderStep& step) {
     whole.tokens.resize(step.tokens.size());
     for (size_t row = 0; row < step.tokens.size(); ++row)
@@ -205,8 +205,8 @@ private:
     return whole;
   }
 
-  /// Whether no input of `a` tells a run of so many tokens from an earlier one; else it is one from
-  /// now on.
+  /// Whether the inputs of `a` for `tokens` tokens have the same extents as in an earlier run.
+  /// Otherwise remembers their extents.
   llvm::Expected<bool> hasKnownExtents(int64_t tokens) {
     DecoderStep step;
     step.tokens.assign(static_cast<size_t>(plan.batch),
@@ -224,8 +224,8 @@ private:
     return false;
   }
 
-  /// Two models within a measured budget e of each other may order scores that are closer than 2 e
-  /// in either way.
+  /// If two models agree within a measured budget e, scores that are closer than 2 e may come in
+  /// either order.
   bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
                  const StepComparison& compared) const {
     if (!exact && !plan.allowsNearTies)
@@ -244,8 +244,8 @@ private:
     return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
   }
 
-  /// The inputs of `b`: those of `a` where names and types agree, whatever the manifest of `b` says
-  /// about them, for a difference would not show between different inputs.
+  /// Inputs of `b`: those of `a` if names and types agree, whatever the manifest of `b` says about
+  /// them, because different inputs would hide a difference.
   llvm::Expected<std::vector<NamedTensor>> sameInputs(llvm::ArrayRef<NamedTensor> inputsOfA,
                                                       const DecoderStep& step) const {
     auto inputs = decoderInputs(b, step);
@@ -259,7 +259,7 @@ private:
     return inputs;
   }
 
-  /// A step that the first model refuses. The second may take it: then the two have parted.
+  /// Records a step that the first model refuses. If the second one takes it, the sessions diverge.
   void noteRefusal(llvm::Error ofA, llvm::Error ofB, ComparisonReport& report) {
     Diagnostic first = takeDiagnostic(std::move(ofA));
     ++report.refusedSteps;
@@ -273,7 +273,7 @@ private:
     llvm::consumeError(std::move(ofB));
   }
 
-  /// The step in the twin: its inputs are those of `a`, widened.
+  /// Runs the step in the twin with the inputs of `a`, widened.
   llvm::Expected<StepResult> stepExact(const DecoderStep& step) {
     Session& twin = exact->session;
     auto inputs =
@@ -291,7 +291,7 @@ private:
     return twin.step(views, static_cast<int64_t>(step.tokens.front().size()));
   }
 
-  /// The plan's tolerance or, where a twin says so, less.
+  /// The plan's tolerance, or a smaller one from the twin.
   llvm::Expected<Tolerance> toleranceFor(const TensorView& ours, const TensorView* twin) const {
     if (!twin)
       return plan.tolerance;
@@ -307,15 +307,15 @@ private:
     return budget <= plan.tolerance.absolute ? Tolerance{budget, 0} : plan.tolerance;
   }
 
-  /// Where rows of tokens lie in a tensor.
+  /// Axes of batch rows and tokens in a tensor.
   struct TokenAxes {
     unsigned batch = 0;
     unsigned sequence = 1;
     int64_t firstPosition = 0;
   };
 
-  /// Whether what is computed for a token that sees none may differ: where a manifest says so, and
-  /// where scores of 16 bits are lost beside the finite number that hides a key.
+  /// Whether results of a token that sees no token may differ: if a manifest says so, or if scores
+  /// of 16 bits are lost next to the finite number that hides a key.
   bool skipsPadding() const {
     return plan.padding != Padding::None &&
            (exact || a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
@@ -329,8 +329,8 @@ private:
     return llvm::any_of(seen, [](uint8_t shown) { return shown != 0; });
   }
 
-  /// Whether the row of a cache, or of a result, is one that the model defines. `place` counts the
-  /// rows of a cache from its first one; `token` is its position in the sequence.
+  /// Whether the model defines this row of a cache or result. `place` counts the rows of a cache
+  /// from its first one; `token` is its position in the sequence.
   bool isDefined(int64_t row, int64_t place, int64_t token) const {
     if (plan.rowsAdvanceByMask)
       return place < llvm::count(planned.shown(row, a.length() - 1), 1);
@@ -370,7 +370,7 @@ private:
       if (!theirs)
         continue;
       const Tensor* twin = fromExact.find(ours.name);
-      // Outputs are [batch, tokens, …] where they are by token at all.
+      // Outputs by token have the shape [batch, tokens, …].
       std::optional<TokenAxes> axes;
       const Extents& shape = ours.tensor.view.shape;
       if (shape.size() >= 2 && shape[0] == plan.batch && shape[1] == compared.tokens)
@@ -385,13 +385,13 @@ private:
     auto logitsB = findLogits(fromB);
     if (logitsA && logitsB)
       for (int64_t row = 0; row < plan.batch; ++row) {
-        // A row that ends in padding may have no last token that is defined.
+        // In a row that ends in padding, the last token may be undefined.
         if (skipsPadding() && !seesAToken(row, (runsWholeSequences() ? b : a).length() - 1))
           continue;
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
         const bool both = tokenA && tokenB;
-        // Where neither has a largest score there is no token to compare.
+        // If neither has a largest score, there is no token to compare.
         if (tokenA || tokenB) {
           report.tokensEqual &=
               both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));
@@ -405,8 +405,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// Compares outputs of the first model, which computes whole sequences, with the caches of the
-  /// second model that have their names.
+  /// Compares outputs of the first model, which computes whole sequences, with the second model's
+  /// caches of the same names.
   llvm::Error compareWithCaches(const StepResult& fromA, StepComparison& compared) {
     for (size_t i = 0; i < b.cacheCount(); ++i) {
       const ManifestCache& cache = b.cacheInfo(i);
@@ -419,7 +419,7 @@ private:
         return theirs.takeError();
       TensorView ours = whole->view;
       const unsigned sequence = b.exportedSequenceAxis(i);
-      // Rounded rows are compared by what is computed from them.
+      // Rounded rows are compared through results that are computed from them.
       if (ours.element != theirs->element || ours.rank() != theirs->rank())
         continue;
       const int64_t rows = ours.shape[sequence];
@@ -440,7 +440,7 @@ private:
     for (const auto& [first, second] : pairs) {
       const ManifestCache& cacheA = a.cacheInfo(first);
       const ManifestCache& cacheB = b.cacheInfo(second);
-      // The axes of the two are the same, but where one is a part of the other.
+      // Both have the same axes, unless one is a part of the other.
       const bool isWhole = isPartOf(cacheB, cacheA);
       const Session& narrow = isWhole ? b : a;
       const size_t index = isWhole ? second : first;
@@ -448,7 +448,7 @@ private:
       std::optional<TokenAxes> axes;
       if (batch && cacheA.update == CacheUpdate::Grows)
         axes = TokenAxes{*batch, narrow.exportedSequenceAxis(index), 0};
-      // A ring and a cache that is none have some last rows in common.
+      // A ring and another cache have only some last rows in common.
       std::optional<int64_t> common;
       if (slotCount(a.caches(), first) != slotCount(b.caches(), second) &&
           (isRing(a.caches(), first) || isRing(b.caches(), second))) {
@@ -487,8 +487,8 @@ private:
   std::optional<ExactSession> exact;
   PlannedSteps planned;
   bool hasEnded = false;
-  DecoderStep whole;                               ///< of runsWholeSequences
-  std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
+  DecoderStep whole;                               ///< for runsWholeSequences
+  std::vector<std::vector<Extents>> extentsOfRuns; ///< for models without caches
 };
 
 } // namespace

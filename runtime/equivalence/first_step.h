@@ -1,4 +1,4 @@
-// FirstStep: what a model's manifest calls its first step, in a comparison.
+// FirstStep: the first step that a model's manifest names, in a comparison.
 #pragma once
 
 #include "runtime/session/session.h"
@@ -9,14 +9,14 @@ namespace kvopt::runtime {
 
 std::vector<NamedView> viewsOf(llvm::ArrayRef<NamedTensor> inputs);
 
-/// Run once, on what the other model of the comparison is fed at its first step. What that model is
-/// fed later has no part in it: a result that depended on it would show.
+/// Runs once, on the inputs of the other model at its first step. Later inputs of that model are
+/// not used, so a result that depends on them would show as a difference.
 class FirstStep {
 public:
-  /// Of the model's first step; null for a model without one. The session must outlive it.
+  /// First step of a model; null for a model without one. The session must outlive this object.
   explicit FirstStep(Session* ofModel) : session(ofModel) {}
 
-  /// Runs it, unless it was run, on those of the inputs that it takes.
+  /// Runs it on those of the inputs that it takes, unless it was run before.
   llvm::Error take(llvm::ArrayRef<NamedTensor> inputs, int64_t tokens);
   /// Replaces the inputs that it computes.
   void give(std::vector<NamedTensor>& inputs) const;

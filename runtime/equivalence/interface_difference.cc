@@ -1,4 +1,4 @@
-// Comparison of what two sessions take and give.
+// Comparison of the inputs and outputs of two sessions.
 #include "runtime/equivalence/interface_difference.h"
 
 #include "runtime/session/cache_part.h"
@@ -30,7 +30,7 @@ bool isCacheOutput(const Session& session, llvm::StringRef name) {
   return false;
 }
 
-/// The graph outputs that are not caches, of the session itself or of `other`.
+/// Graph outputs that are caches neither of the session nor of `other`.
 Names outputNames(const Session& session, const Session* other = nullptr) {
   Names names;
   for (const Value* output : session.graph().outputs())
@@ -40,7 +40,7 @@ Names outputNames(const Session& session, const Session* other = nullptr) {
   return names;
 }
 
-/// What the other session has in one cache, if it is a part of one.
+/// The part of the other session's cache to which this cache corresponds; null if it is not a part.
 const ManifestPart* partIn(const ManifestCache& cache, const Session& other) {
   for (size_t i = 0; i < other.cacheCount(); ++i)
     if (isPartOf(cache, other.cacheInfo(i)))
@@ -48,7 +48,7 @@ const ManifestPart* partIn(const ManifestCache& cache, const Session& other) {
   return nullptr;
 }
 
-/// What the other session has in the place of a cache; empty where it has the same.
+/// Caches of the other session that a cache replaces; empty if it has the same cache.
 llvm::ArrayRef<ManifestReplacement> replacedIn(const ManifestCache& cache, const Session& other) {
   const bool isKnown = llvm::all_of(cache.replaces, [&](const ManifestReplacement& replaced) {
     for (size_t i = 0; i < other.cacheCount(); ++i)
@@ -60,7 +60,8 @@ llvm::ArrayRef<ManifestReplacement> replacedIn(const ManifestCache& cache, const
                  : llvm::ArrayRef<ManifestReplacement>();
 }
 
-/// The pasts, each part under the name of its whole, and what replaces others under theirs.
+/// Names of pasts. Parts have the name of their whole, and caches that replace others have the
+/// names of those.
 Names cacheNames(const Session& session, const Session& other) {
   Names names;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
@@ -78,7 +79,7 @@ Names cacheNames(const Session& session, const Session& other) {
   return names;
 }
 
-/// The presents in the order of the outputs, likewise.
+/// Names of presents in the order of the outputs, with the same substitutions.
 Names cacheOutputNames(const Session& session, const Session& other) {
   Names names;
   for (const Value* output : session.graph().outputs())
@@ -101,7 +102,7 @@ Names cacheOutputNames(const Session& session, const Session& other) {
 
 class Differences {
 public:
-  /// Notes the names that only one of the lists has, and another order of those that both have.
+  /// Records names that are in only one of the lists, and a different order of common names.
   void compare(const char* what, const Names& first, const Names& second) {
     const Names missing = without(first, second);
     const Names additional = without(second, first);
@@ -169,13 +170,13 @@ void compareInputs(const Session& a, const Session& b, const Session* firstOfB,
 std::vector<std::string> interfaceDifferences(const Session& a, const Session& b,
                                               const Session* firstOfB) {
   Differences differences;
-  // A model that computes whole sequences may be compared with one that got caches. The first may
-  // have some of them as outputs.
+  // A model that computes whole sequences may be compared with one that received caches. Some of
+  // these may be outputs of the first.
   const bool gotCaches = a.cacheCount() == 0 && b.cacheCount() != 0;
   differences.compare("output", outputNames(a, gotCaches ? &b : nullptr), outputNames(b));
   if (!gotCaches) {
     differences.compare("cache output", cacheOutputNames(a, b), cacheOutputNames(b, a));
-    // Nothing prescribes an order of a manifest's caches.
+    // The order of a manifest's caches has no meaning.
     Names first = cacheNames(a, b);
     Names second = cacheNames(b, a);
     llvm::sort(first);

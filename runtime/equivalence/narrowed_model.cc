@@ -1,4 +1,4 @@
-// Casts taken out of a copy of a model.
+// Removal of casts from a copy of a model.
 #include "runtime/equivalence/narrowed_model.h"
 
 #include "ir/movement.h"
@@ -18,7 +18,7 @@ void setElement(Value& value, ElementType element) {
   value.setType(std::move(type));
 }
 
-/// The Cast to `narrow` that an operand's elements are moved from; null if there is none.
+/// The Cast to `narrow` from which an operand's elements are moved; null if there is none.
 Node* castBehind(Value& operand, ElementType narrow) {
   Value* value = &operand;
   while (Node* node = value ? value->producer() : nullptr) {
@@ -32,8 +32,8 @@ Node* castBehind(Value& operand, ElementType narrow) {
   return nullptr;
 }
 
-/// The operands that may be new rows where `use` reads the past: attention takes those of keys and
-/// of values apart.
+/// Operands that may be new rows if `use` reads the past. Attention has separate operands for keys
+/// and values.
 llvm::SmallVector<Value*, 2> rowsBeside(const Use& use, CacheRole role) {
   llvm::SmallVector<Value*, 2> rows;
   const bool isAttention = !use.user().op().isOnnx();
@@ -44,13 +44,13 @@ llvm::SmallVector<Value*, 2> rowsBeside(const Use& use, CacheRole role) {
   return rows;
 }
 
-/// Takes the rounding of new rows away that are joined to a past, or to a view of it; whether there
-/// was any.
+/// Removes the rounding of new rows that are joined to a past or to a view of it. Returns whether
+/// there was any.
 bool removeRounding(Value& past, const ManifestCache& cache) {
   bool isFound = false;
   llvm::SmallVector<Value*, 4> views = {&past};
   for (size_t i = 0; i < views.size(); ++i) {
-    Value& view = *views[i]; // more come in
+    Value& view = *views[i]; // the list grows
     for (Use& use : view.uses()) {
       const auto kind = movementKind(use.user());
       if (kind && keepsOrder(*kind) && isMoved(use)) {
@@ -98,7 +98,7 @@ llvm::Error keepExportedRows(Model& model, Manifest& manifest) {
     cache.dtype = cache.exportedDtype;
     cache.exportedDtype = ElementType::Undefined;
   }
-  // What was inferred from the narrow types is inferred anew.
+  // Types that were inferred from the narrow types are inferred again.
   for (Node& node : graph.nodes())
     for (Value& result : node.results())
       if (!result.isGraphOutput() && !result.isAbsent() &&

@@ -1,4 +1,4 @@
-// Models whose caches hold rounded rows, without the rounding.
+// Removal of rounding from models whose caches hold rounded rows.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -8,12 +8,12 @@
 
 namespace kvopt::runtime {
 
-/// Whether rows of some cache are rounded to a narrower type than they had in the exported model.
+/// Whether rows of a cache are rounded to a narrower type than in the exported model.
 bool hasNarrowedCaches(const ir::Manifest& manifest);
 
-/// Makes those caches hold rows of the type that they had. What is left of the rewrite computes
-/// what the original does. Types must have been inferred, and are inferred anew. Fails where rows
-/// of such a cache do not come from a Cast.
+/// Makes those caches hold rows of their original type, so that the rest of the rewrite computes
+/// the original's results. Types must have been inferred, and are inferred again. Fails if rows of
+/// such a cache are not the result of a Cast.
 llvm::Error keepExportedRows(ir::Model& model, ir::Manifest& manifest);
 
 } // namespace kvopt::runtime

@@ -42,12 +42,12 @@ DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAn
   if (plan.reordersRows && plan.padding == Padding::None && pastLength > 0)
     for (int64_t row = 0; row < plan.batch; ++row)
       step.batchRows.push_back(anyRow(random));
-  // What a model without caches, or a step that was refused, leaves behind.
+  // Discards tokens of a model without caches, or of a refused step.
   if (startsAnew)
     visible.assign(visible.size(), {});
   for (size_t row = 0; row < visible.size(); ++row) {
     visible[row].resize(std::min(visible[row].size(), static_cast<size_t>(pastLength)));
-    // Made-up rows come before the first step.
+    // Synthetic rows come before the first step.
     for (auto position = static_cast<int64_t>(visible[row].size()); position < pastLength;
          ++position)
       visible[row].push_back(isHidden(row, position) ? 0 : 1);

@@ -1,4 +1,4 @@
-// EquivalencePlan: the steps that two models take side by side, and their tokens.
+// EquivalencePlan: steps that two models take, and their tokens.
 #pragma once
 
 #include "runtime/equivalence/comparison.h"
@@ -10,59 +10,60 @@ namespace kvopt::runtime {
 
 enum class Padding { None, Left, Right };
 
-/// One run of a comparison, from empty caches.
+/// One run of a comparison, starting from empty caches.
 struct EquivalencePlan {
   int64_t prompt = 33;
   std::vector<int64_t> chunks = {16, 1, 7};
   int64_t decodeSteps = 64;
-  /// Tokens of a decode step; more than one for models that take no single ones.
+  /// Number of tokens of a decode step; more than one for models that do not take single tokens.
   int64_t stepTokens = 1;
   int64_t batch = 2;
-  /// Which prompt positions of some batch rows are hidden (see PlannedSteps).
+  /// Hidden prompt positions of some batch rows (see PlannedSteps).
   Padding padding = Padding::None;
-  /// With padding, how many of the first positions are padded as a prompt is, for models that take
-  /// it in several steps; 0: the made-up rows or, without any, the prompt.
+  /// With padding, the number of first positions that are padded like a prompt, for models that
+  /// take a prompt in several steps; 0: the synthetic rows or, without them, the prompt.
   int64_t padded = 0;
-  /// Rows that every cache has before the first step, made up (`Session::preset`): of models whose
-  /// caches have a fixed extent, which take no other number.
+  /// Number of synthetic rows in every cache before the first step (`Session::preset`), for models
+  /// that require caches with a fixed extent.
   int64_t pastRows = 0;
-  /// Keys that the narrowest window of the first model shows a token, at least; 0 without windows.
+  /// Minimum number of keys that a token sees through the narrowest window of the first model; 0
+  /// without windows.
   int64_t window = 0;
-  /// Batch rows of the first model advance by as many tokens as its mask shows, and what is beyond
-  /// them in its caches and in the results of a prefill is not defined (GroupQueryAttention).
+  /// Whether each batch row of the first model advances by the number of tokens in its mask, and
+  /// later rows of its caches and of a prefill's results are undefined (GroupQueryAttention).
   bool rowsAdvanceByMask = false;
-  /// An input picks batch rows of the caches: at random where nothing is hidden.
+  /// Whether an input reorders batch rows of the caches: randomly if nothing is hidden.
   bool reordersRows = false;
-  /// Scores that are closer than twice the tolerance may come in either order: one of the models
-  /// rounds what attention computes to 16 bits on the way.
+  /// Whether scores that are closer than twice the tolerance may come in either order, because one
+  /// of the models rounds intermediate results of attention to 16 bits.
   bool allowsNearTies = false;
-  /// What the user wants the inputs to be fed.
+  /// User's choice of values for inputs.
   std::vector<InputRecipe> recipes;
   uint64_t seed = 1;
-  /// Token ids are drawn from 0 … vocabulary-1.
+  /// Token ids are random numbers in [0, vocabulary).
   int64_t vocabulary = 0;
   Tolerance tolerance{1e-4, 1e-4};
 
   int64_t totalTokens() const;
-  /// The positions that padding concerns.
+  /// Number of positions that padding may affect.
   int64_t paddedPositions() const;
 };
 
-/// The tokens of a plan, step by step: the same for the same seed.
+/// Tokens of a plan, step by step; equal for equal seeds.
 ///
-/// With padding, batch row 0 has 2 hidden positions, row 1 none and row 2 a third of the prompt,
-/// and so on in turn; at least one position of a prompt is shown. They are the first positions of
-/// the prompt (Left) or its last ones (Right). `paddedPositions` says how long the prompt is.
+/// With padding, batch row 0 has 2 hidden positions, row 1 none, row 2 a third of the prompt, and
+/// so on in turn; at least one position of a prompt is visible. Hidden positions are the first ones
+/// of the prompt (Left) or the last ones (Right). `paddedPositions` is the length of the prompt.
 class PlannedSteps {
 public:
   explicit PlannedSteps(const EquivalencePlan& steps);
 
-  /// The next step: `tokens` tokens after `pastLength` earlier ones; `startsAnew` for a model that
-  /// has no caches.
+  /// The next step: `tokens` tokens after `pastLength` earlier ones; `startsAnew` for a model
+  /// without caches.
   DecoderStep next(int64_t tokens, int64_t pastLength, bool startsAnew);
 
-  /// Whether the positions up to `position` of a batch row are shown (1) or hidden (0). Requires a
-  /// plan with padding and steps that reach as far.
+  /// Visibility of the positions up to `position` of a batch row: 1 visible, 0 hidden. Requires a
+  /// plan with padding whose steps include the position.
   llvm::ArrayRef<uint8_t> shown(int64_t row, int64_t position) const {
     return llvm::ArrayRef<uint8_t>(visible[static_cast<size_t>(row)])
         .take_front(static_cast<size_t>(position) + 1);

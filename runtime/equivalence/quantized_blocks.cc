@@ -1,4 +1,4 @@
-// Attention over blocks of codes: what belongs together, and the same without rounding.
+// Attention over blocks of codes: checks of its operands, and the same without rounding.
 #include "runtime/equivalence/quantized_blocks.h"
 
 #include "ir/ops/kvopt/cache_operator.h"
@@ -13,13 +13,13 @@ using namespace ir;
 
 namespace {
 
-/// The operands of one side: `side` is 0 for keys or latent rows, 1 for values.
+/// Operands of one side: 0 for keys or latent rows, 1 for values.
 struct SideOperands {
   const Node& node;
   unsigned side;
   CacheOperator op = *CacheOperator::of(node);
 
-  /// Blocks of each list; 0 where the lists are not of one length.
+  /// Number of blocks in each list; 0 if the lists have different lengths.
   unsigned each() const {
     const auto count = static_cast<unsigned>(node.operands().size());
     const unsigned first = op.firstBlock(), lists = op.blockLists();
@@ -30,7 +30,7 @@ struct SideOperands {
   Value* codes(unsigned block) const { return node.operand(op.block(side, each()) + block); }
   Value* scales(unsigned block) const { return node.operand(op.scaleBlock(side, each()) + block); }
 
-  /// The ai.kvopt::QuantizeRows that makes the new codes, or null.
+  /// The ai.kvopt::QuantizeRows that computes the new codes, or null.
   Node* rounding() const {
     Node* made = newCodes()->producer();
     return made && made->definition() && made->is("ai.kvopt::QuantizeRows") &&
@@ -41,10 +41,10 @@ struct SideOperands {
   bool hasItsScales() const { return rounding() && newScales() == &rounding()->result(1); }
 };
 
-/// Whether the node's result is its operand's rows.
+/// Whether the node returns the rows of its operand.
 bool handsOn(const Node& node) { return node.is("Identity") || node.is("Transpose"); }
 
-/// The output that hands out the rows as they lie in caches, or null.
+/// The output that returns the rows in the layout of caches, or null.
 Value* handedOut(const Value& rows) {
   for (const Use& use : rows.uses())
     if (handsOn(use.user()) && use.user().result().isGraphOutput())
@@ -59,13 +59,13 @@ const ManifestCache* cacheOf(const Manifest& manifest, const Value& firstBlock) 
   return found == manifest.caches.end() ? nullptr : &*found;
 }
 
-/// Whether codes and scales are laid out alike on their way out.
+/// Whether codes and scales have the same layout as outputs.
 bool areLaidOutAlike(const Value* codes, const Value* scales) {
   return codes && scales && codes->producer()->op() == scales->producer()->op() &&
          codes->producer()->intsAttr("perm") == scales->producer()->intsAttr("perm");
 }
 
-/// Whether the cache has exactly the blocks that `blockAt` gives, and the output is its new rows.
+/// Whether the cache has exactly the blocks that `blockAt` returns, and the output is its new rows.
 bool isCache(const ManifestCache& cache, unsigned blocks, const Value* output,
              llvm::function_ref<const Value*(unsigned)> blockAt) {
   if (cache.blocks.size() != blocks || !output || output->name() != cache.present)

@@ -1,4 +1,4 @@
-// GroupQueryAttention over codes: the same over numbers.
+// Replacement of GroupQueryAttention over codes by the same over numbers.
 #include "runtime/equivalence/quantized_groups.h"
 
 #include "ir/text/reader.h"
@@ -28,7 +28,7 @@ enum Operand : unsigned {
 constexpr const char* quantizationAttributes[] = {"k_quant_type", "v_quant_type",
                                                   "kv_cache_bit_width"};
 
-/// The numbers that past and new codes of one side stand for. `side` is key or value; scales of the
+/// Numbers that past and new codes of one side represent. `side` is key or value; scales of the
 /// shape `shape` broadcast to rows [B,G,S,D].
 std::string sideText(const char* side, const std::string& shape, int64_t bits) {
   const char* unpack = bits == 8 ? R"(
@@ -65,7 +65,7 @@ std::string sideText(const char* side, const std::string& shape, int64_t bits) {
   return fmt::format(fmt::runtime(unpack), side) + fmt::format(fmt::runtime(common), side, shape);
 }
 
-/// Rows behind a batch row's own are those of the past.
+/// Rows after a batch row's own rows are those of the past.
 std::string presentText(const char* side, int64_t bits) {
   const char* rounded = R"(
     {0}_present_quotients = Mul ({0}_present_rows, {0}_head_inverses)
@@ -102,7 +102,7 @@ std::string presentText(const char* side, int64_t bits) {
          fmt::format(fmt::runtime(kept), side, element);
 }
 
-/// The attributes that have nothing to do with codes.
+/// Attributes that are independent of codes.
 std::string attributesText(const Node& node) {
   std::string text;
   for (const NamedAttribute& attribute : node.attributes()) {
@@ -184,7 +184,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
                      opset, name, formals, body);
 }
 
-/// The scales of keys (0) or values (1); nullopt where they are not constants.
+/// Scales of keys (0) or values (1); nullopt if they are not constant.
 std::optional<llvm::SmallVector<double, 8>> scalesOf(const Node& node, unsigned side) {
   constexpr int64_t mostScales = int64_t{1} << 24;
   const Value* scale = node.operand(KeyScale + side);
@@ -223,7 +223,7 @@ llvm::Error unquantizeGroups(Model& model, Manifest& manifest) {
                      node.describe());
     const ElementType element = node.operand(Query)->type().elementType();
     const int64_t heads = node.intAttr("num_heads", 0), groups = node.intAttr("kv_num_heads", 0);
-    // Without an operand for keys, the query's holds queries, keys and values.
+    // Without an operand for keys, the query's operand holds queries, keys and values.
     const Dim all = node.operand(NewKey) ? Dim::fixed(heads)
                                          : Dim::fixed(heads) + Dim::fixed(groups) * Dim::fixed(2);
     const std::optional<Dim> width = node.operand(Query)->type().dim(2).dividedBy(all);

@@ -1,5 +1,4 @@
-// Attention of com.microsoft::GroupQueryAttention over caches of codes taken apart, for
-// quantized_model.h.
+// Removal of codes from com.microsoft::GroupQueryAttention, for quantized_model.h.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -9,34 +8,35 @@
 
 namespace kvopt::runtime {
 
-/// The bits of the codes that the node keeps: 8 or 4; 0 for other nodes, and where its caches hold
-/// numbers.
+/// Number of bits, 8 or 4, of the codes in the node's caches; 0 for other nodes, and if the caches
+/// hold numbers.
 int64_t codeBits(const ir::Node& node);
 
-/// The same of the first node of the model that keeps codes.
+/// The same for the first node of the model with caches of codes.
 int64_t groupCodeBits(const ir::Model& model);
 
 /// Makes the caches of such nodes hold numbers of the query's type, in the manifest, too. Types
-/// must have been inferred. Fails for nodes that keep codes of only one of the two, or none at all.
+/// must have been inferred. Fails for nodes with codes on only one side, and if there are no such
+/// nodes.
 llvm::Error unquantizeGroups(ir::Model& model, ir::Manifest& manifest);
 
-/// The definition that such a node is compared with.
+/// Definition with which such a node is compared.
 struct DefinedGroup {
   ir::Node* definition = nullptr;
-  /// The largest number that a code of the values stands for.
+  /// Largest number that a code of the values represents.
   double largestValue = 0;
 };
 
-/// Why such a node cannot be compared with a definition: it does something to keys before it rounds
-/// them, or its scales are not constants. Empty where it can.
+/// Reason that such a node cannot be compared with a definition: it changes keys before it rounds
+/// them, or its scales are not constant. Empty if it can.
 std::string groupObstacle(const ir::Node& node);
 
-/// Whether all scales of such a node that are constants are numbers: codes stand for something.
+/// Whether all constant scales of such a node are finite.
 bool hasFiniteScales(const ir::Node& node);
 
-/// Adds, before such a node, a call of a function that computes the same of the numbers that codes
-/// stand for, by a GroupQueryAttention over numbers, and rounds the presents. Fails where there is
-/// a groupObstacle.
+/// Adds, before such a node, a call of a function that computes the same with the numbers that
+/// codes represent, with a GroupQueryAttention over numbers, and rounds the presents. Fails if
+/// there is a groupObstacle.
 llvm::Expected<DefinedGroup> defineGroup(ir::Model& model, ir::Node& node);
 
 } // namespace kvopt::runtime

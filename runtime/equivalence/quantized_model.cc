@@ -20,29 +20,30 @@ using namespace ir;
 
 namespace {
 
-/// The name of an operator's definition beside it: one that no kernel has, so that it runs through
+/// Name for the definition of an operator. No kernel has this name, so the operator runs through
 /// its function.
 std::string definitionName(OpName op) { return op.str() + "Definition"; }
 
-/// Attention over rows of codes in one piece: an operator over caches, or ai.kvopt::QuantizedSdpa,
-/// which appends to none.
+/// Attention over contiguous rows of codes: an operator over caches, or ai.kvopt::QuantizedSdpa,
+/// which does not append rows.
 class QuantizedOp {
 public:
   QuantizedOp() = default;
   explicit QuantizedOp(const CacheOperator& op) : appending(op) {}
 
-  /// nullopt for a reader.
+  /// nullopt for an operator that only reads.
   const std::optional<CacheOperator>& cacheOperator() const { return appending; }
   OpName name() const { return appending ? appending->name() : OpName("ai.kvopt::QuantizedSdpa"); }
-  /// The operator over rows as they are.
+  /// The same operator over numbers.
   OpName plain() const {
     return appending ? appending->unquantized().name() : OpName("ai.kvopt::Sdpa");
   }
   unsigned mask() const { return appending ? appending->mask() : 6; }
-  /// Pasts and their scales: as many operands as presents and theirs.
+  /// Number of operands for pasts and their scales, which is also the number of results for
+  /// presents and theirs.
   unsigned parts() const { return appending ? appending->sides() * appending->parts() : 0; }
 
-  /// The operands of the operator over rows as they are, in its order.
+  /// Operands of the operator over numbers, in its order.
   llvm::SmallVector<Value*, 8> plainOperands(const Node& node) const {
     llvm::SmallVector<unsigned, 8> places;
     if (appending) {
@@ -65,14 +66,14 @@ private:
   std::optional<CacheOperator> appending;
 };
 
-/// Rounds rows that other operators place in caches.
+/// Rounds rows that other operators write to caches.
 constexpr const char* quantizeRows = "ai.kvopt::QuantizeRows";
 
 std::optional<QuantizedOp> quantizedOpOf(const Node& node) {
   const std::optional<CacheOperator> op = CacheOperator::of(node);
   if (op && op->hasCodes() && !op->isInBlocks())
     return QuantizedOp(*op);
-  // A node without a definition has not been checked to have the operands that it needs.
+  // A node without a definition was not checked to have the operands that it needs.
   if (node.definition() && node.is(QuantizedOp().name()))
     return QuantizedOp();
   return std::nullopt;
@@ -85,7 +86,7 @@ void copyAttributes(const Node& from, Node& to) {
     to.setAttribute(attribute.name, attribute.value.clone());
 }
 
-/// The type of a cache of the numbers that codes stand for, `columns` in a row.
+/// Sets the type of a cache to the numbers that codes represent, `columns` per row.
 void setNumbers(Value& value, ElementType element, const Dim& columns, int64_t sequenceAxis) {
   const TensorType type = value.type();
   if (!type.hasRank())
@@ -96,7 +97,7 @@ void setNumbers(Value& value, ElementType element, const Dim& columns, int64_t s
   value.setType(TensorType(element, std::move(shape)));
 }
 
-/// Whether codes and scales of the same rows are put to the same places.
+/// Whether codes and scales of the same rows are written to the same positions.
 bool placeAlike(const Node& codes, const Node* scales) {
   if (!scales || scales->op() != codes.op() || scales->operands().size() != codes.operands().size())
     return false;
@@ -111,7 +112,7 @@ bool placeAlike(const Node& codes, const Node* scales) {
         return false;
       continue;
     }
-    // Of places that are repeated for each column, scales take those of the first.
+    // Positions for codes are repeated for each column; scales take those of the first column.
     const Node* first = ofScales ? ofScales->producer() : nullptr;
     if (ofCodes != ofScales && !(first && first->is("Slice") && first->operand(0) == ofCodes))
       return false;
@@ -119,8 +120,8 @@ bool placeAlike(const Node& codes, const Node* scales) {
   return rounding != nullptr;
 }
 
-/// What is wrong with the codes that attention reads from operand `codes` on, whose scales are
-/// behind them: a sentence, or empty where they are a cache and its scales.
+/// Error in the codes that attention reads, starting at operand `codes`, whose scales follow them:
+/// a sentence, or empty if they are a cache and its scales.
 std::string miswiredScales(const Node& node, unsigned codes, const Manifest& manifest) {
   const llvm::StringRef rows = node.operand(codes)->name();
   const llvm::StringRef scales = node.operand(codes + 1)->name();
@@ -133,7 +134,8 @@ std::string miswiredScales(const Node& node, unsigned codes, const Manifest& man
                         });
   if (!isTheirs)
     return fmt::format("attention reads the codes '{}' with the scales '{}'", rows, scales);
-  // Where other operators than attention place rows, scales go where their codes do.
+  // If operators other than attention write rows, scales are written to the positions of their
+  // codes.
   const Node* codeWriter = node.operand(codes)->producer();
   const Node* scaleWriter = node.operand(codes + 1)->producer();
   const bool arePlaced = codeWriter && !quantizedOpOf(*codeWriter);
@@ -162,7 +164,7 @@ bool isGivenOutAs(const Value& value, llvm::StringRef output) {
   });
 }
 
-/// What is wrong with the caches that attention appends to: a sentence each.
+/// Errors in the caches to which attention appends, one sentence each.
 void findMiswired(const Node& node, const QuantizedOp& op, const Manifest& manifest,
                   std::vector<std::string>& found) {
   constexpr unsigned firstPresent = 1;
@@ -181,7 +183,7 @@ void findMiswired(const Node& node, const QuantizedOp& op, const Manifest& manif
     if (!isGivenOutAs(written, cache->present))
       found.push_back(fmt::format("cache '{}' continues as '{}', but its attention writes '{}'",
                                   cache->past, cache->present, written.name()));
-    // Each cache has its scales behind it.
+    // The scales of each cache follow it.
     if (i % 2 == 0)
       codes = &*cache;
     else if (codes && (cache->layer != codes->layer || cache->role != scaleRole(codes->role)))
@@ -211,7 +213,7 @@ std::vector<std::string> miswiredCaches(const Model& model, const Manifest& mani
 
 namespace {
 
-/// Attention that only reads codes reads what those who append to them make of them.
+/// Attention that only reads codes now reads the caches of numbers that other nodes write.
 void unquantizeReaders(Graph& graph) {
   for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
     const std::optional<QuantizedOp> op = quantizedOpOf(node);
@@ -226,7 +228,7 @@ void unquantizeReaders(Graph& graph) {
   }
 }
 
-/// The cache that the use writes rows into; an error where it does something else with them.
+/// The cache to which the use writes rows; an error if it does something else with them.
 llvm::Expected<Value*> placedInto(const Use& use, const Graph& graph) {
   Node& writer = use.user();
   Value* past = writer.operand(0);
@@ -236,7 +238,7 @@ llvm::Expected<Value*> placedInto(const Use& use, const Graph& graph) {
   return past;
 }
 
-/// Rows that operators of the model place are placed as they are, and their scales nowhere.
+/// Makes operators of the model write rows as numbers, and drops their scales.
 llvm::Error unquantizePlacedRows(Graph& graph, llvm::StringMap<ElementType>& elements,
                                  RemovedScales& removed) {
   llvm::SmallVector<Node*, 16> roundings;
@@ -282,7 +284,7 @@ llvm::Error unquantizePlacedRows(Graph& graph, llvm::StringMap<ElementType>& ele
   return llvm::Error::success();
 }
 
-/// Attention that appends to caches of codes appends to caches of numbers.
+/// Makes attention that appends to caches of codes append to caches of numbers.
 llvm::Error unquantizeWriter(Node& node, const QuantizedOp& op,
                              llvm::StringMap<ElementType>& elements, RemovedScales& removed) {
   Graph& graph = node.graph();
@@ -331,7 +333,7 @@ llvm::Error unquantize(Model& model, Manifest& manifest, CodeForms forms) {
   if (!forms.rowScales)
     return inferShapes(model.graph());
   Graph& graph = model.graph();
-  llvm::StringMap<ElementType> elements; // of caches that are codes no more
+  llvm::StringMap<ElementType> elements; // of caches that held codes before
   RemovedScales removed;
   unquantizeReaders(graph);
   llvm::SmallVector<Node*, 32> overBlocks;
@@ -379,7 +381,7 @@ llvm::Error giveOut(Node& node, unsigned result) {
   return llvm::Error::success();
 }
 
-/// Compares what a node rounds with its function body.
+/// Adds the function body of a node that rounds, for comparison.
 llvm::Error defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& sites) {
   Node& definition =
       graph.createFresh(OpName(definitionName(node.op())), {node.operand(0)}, 2, &node, "defined");
@@ -396,8 +398,8 @@ llvm::Error defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& s
   return llvm::Error::success();
 }
 
-/// The operands for a call of the function that attention computes: a body has no way to leave out
-/// an operand that it reads.
+/// Operands for a call of the attention's function body, in which operands that it reads cannot be
+/// absent.
 llvm::Expected<llvm::SmallVector<Value*, 16>>
 definitionOperands(const Node& node, const Function& body, unsigned mask) {
   llvm::SmallVector<Value*, 16> operands;
@@ -415,7 +417,7 @@ definitionOperands(const Node& node, const Function& body, unsigned mask) {
   return operands;
 }
 
-/// Compares attention over codes with its function body.
+/// Adds the function body of attention over codes, for comparison.
 llvm::Expected<DefinedSite> defineAttention(const Model& model, Node& node) {
   Graph& graph = node.graph();
   const std::optional<QuantizedOp> op = quantizedOpOf(node);

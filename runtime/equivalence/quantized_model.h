@@ -1,4 +1,5 @@
-// Models with quantized caches taken apart, so that each claim about them can be tested by itself.
+// Removal of codes from models with quantized caches, so that each claim about them is tested
+// separately.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -11,49 +12,49 @@
 
 namespace kvopt::runtime {
 
-/// Whether the model keeps rows as codes with scales beside.
+/// Whether the model stores rows as codes with scales.
 bool hasQuantizedCaches(const ir::Manifest& manifest);
 
-/// In which ways a model keeps rows as codes.
+/// Formats of codes in a model's caches.
 struct CodeForms {
   bool rowScales = false;  ///< with a scale for each row (hasQuantizedCaches)
-  bool groupCodes = false; ///< of GroupQueryAttention, with scales that are constants
+  bool groupCodes = false; ///< in GroupQueryAttention, with constant scales
 
   bool any() const { return rowScales || groupCodes; }
 };
 
 CodeForms codeForms(const ir::Model& model, const ir::Manifest& manifest);
 
-/// Where the caches that a quantized attention writes are not those that the manifest hands on from
-/// the ones it reads, a sentence each; a model without quantization could not show it.
+/// Caches that quantized attention writes, but that the manifest does not connect with those it
+/// reads; one sentence each. A model without quantization could not show such errors.
 std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
-/// Takes the rounding of rows out of the model, as far as it is of the `forms`: every
-/// com.microsoft::GroupQueryAttention keeps numbers. Every operator over caches of codes becomes
-/// the one over numbers (CacheOperator::unquantized), and QuantizedSdpa, which only reads, a Sdpa;
-/// scales are no longer inputs and outputs. What is left computes what the original does,
-/// but for rounding. Types must have been inferred, and are inferred anew. Fails, and names the
-/// node, where something else reads scales or codes, so that a model without them is not defined.
+/// Removes the rounding of rows in these `forms`. Every com.microsoft::GroupQueryAttention stores
+/// numbers. Every operator over caches of codes becomes the one over numbers
+/// (CacheOperator::unquantized), and QuantizedSdpa, which only reads, becomes Sdpa; scales are no
+/// longer inputs and outputs. The result computes the original's results except for rounding. Types
+/// must have been inferred, and are inferred again. Fails, and names the node, if another node
+/// reads scales or codes, because then the model without them is undefined.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest, CodeForms forms);
 
-/// One attention of a model with its definition beside it: names of outputs of the model.
+/// One attention of a model and its definition: names of outputs of the model.
 struct DefinedSite {
   std::string output;
   std::string definedOutput;
   /// Keys, their scales and, unless the cache is latent, values and their scales.
   std::vector<std::string> presents;
   std::vector<std::string> definedPresents;
-  /// Of a site that appends to no cache: the present that holds the scales of its values.
+  /// For attention that does not append to a cache: the present with the scales of its values.
   std::string valueScale;
-  /// Of a site whose scales are constants: the largest number that a code of its values stands for.
+  /// For attention with constant scales: largest number that a code of its values represents.
   double largestNumber = 0;
 };
 
 /// Adds, before every attention over quantized caches, a call of its function body on the same
-/// operands, which runs as plain operators; results of both become outputs of the model. A mask
-/// that the attention leaves out hides nothing in the call. Fails where the model has no body for
-/// it, or where the body reads another operand that is left out, or gives a result that is. Other
-/// forms than `forms` are left out.
+/// operands, which runs as standard operators. Results of both become outputs of the model. If the
+/// attention has no mask, the mask of the call hides nothing. Fails if the model has no body for
+/// it, if the body reads another absent operand, or if it returns an absent result. Skips forms
+/// other than `forms`.
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model, CodeForms forms);
 
 } // namespace kvopt::runtime

@@ -1,4 +1,4 @@
-// Which memory a decode step reads, and the fastest way through it.
+// Memory that a decode step reads, and the fastest way to read it.
 #include "runtime/equivalence/read_floor.h"
 
 #include "ir/graph.h"
@@ -31,7 +31,7 @@ bool isLookup(const Use& use) {
          reader.intAttr(name == "Gather" ? "axis" : "gather_axis", 0) == 0;
 }
 
-/// A scalar is no table: what it is looked up for is its one row.
+/// A scalar is not a table: its only row is always read.
 bool isTable(const Value& value, const TensorData& contents) {
   return !contents.shape().empty() && contents.shape()[0] > 1 &&
          llvm::all_of(value.uses(), isLookup);
@@ -67,11 +67,11 @@ std::vector<TensorRef> constantsOf(const Graph& graph) {
   return found;
 }
 
-/// Adds a strided view's elements, as few pieces as its layout allows.
+/// Adds a strided view's elements in as few pieces as possible.
 void addPieces(const TensorView& view, MemorySpans& spans) {
   if (view.elementCount() == 0)
     return;
-  // Axes from `inner` on lie behind each other.
+  // Axes from `inner` on are contiguous.
   unsigned inner = view.rank();
   int64_t run = 1;
   while (inner > 0 && (view.strides[inner - 1] == run || view.shape[inner - 1] == 1))
@@ -127,8 +127,8 @@ llvm::Expected<MemorySpans> cacheSpans(const Session& session) {
 }
 
 double readSeconds(llvm::ArrayRef<const MemorySpans*> spans, ThreadPool& pool) {
-  // As many pieces that all threads end at about the same time, and few enough to keep the streams
-  // within them long.
+  // Enough pieces for all threads to end at about the same time, but few enough for long sequential
+  // reads.
   constexpr size_t leastPiece = size_t{1} << 16;
   size_t total = 0;
   for (const MemorySpans* part : spans)

@@ -1,4 +1,4 @@
-// The bytes a decode step cannot avoid to read, and how long reading them takes.
+// Number of bytes that a decode step must read, and the time to read them (bandwidth bound).
 #pragma once
 
 #include "runtime/session/session.h"
@@ -14,27 +14,28 @@ namespace kvopt::runtime {
 /// Pieces of memory that do not overlap.
 struct MemorySpans {
   std::vector<std::span<const std::byte>> pieces;
-  std::vector<std::shared_ptr<const void>> owners; ///< of pieces that are copies
+  std::vector<std::shared_ptr<const void>> owners; ///< owners of pieces that are copies
   int64_t bytes() const;
 };
 
-/// The constants that every step reads in full: operands of nodes that the outputs depend on, but
-/// for tables of which a step looks up a row a token (only read as the first operand of a Gather or
-/// GatherBlockQuantized along the first axis). Of the branches of an If it is the one that reads
-/// least. Constants that share memory count once. `constants` keeps the memory alive.
+/// Constants that every step reads completely: operands of nodes that the outputs depend on, except
+/// tables from which a step reads one row per token (read only as the first operand of a Gather or
+/// GatherBlockQuantized along the first axis). For an If, the branch that reads least. Constants
+/// that share memory count once. `constants` keeps the memory alive.
 struct WeightSpans {
   MemorySpans spans;
   std::vector<ir::TensorRef> constants;
 };
-/// Fails where contents cannot be had.
+/// Fails if contents are unavailable.
 llvm::Expected<WeightSpans> weightSpans(const ir::Graph& graph);
 
-/// The valid rows of a session's caches, as they lie in memory: of a window its latest rows only,
-/// of a cache of static capacity the rows up to the session's length. Valid until the next step.
-/// Rows that are in blocks are copied.
+/// Valid rows of a session's caches in memory: only the latest rows for a window, and rows up to
+/// the session's length for a cache of static capacity. Valid until the next step. Rows in blocks
+/// are copied.
 llvm::Expected<MemorySpans> cacheSpans(const Session& session);
 
-/// Reads all of it once, spread over the pool's threads in pieces of equal size. Seconds.
+/// Reads everything once, divided into pieces of equal size for the pool's threads. Returns
+/// seconds.
 double readSeconds(llvm::ArrayRef<const MemorySpans*> spans, ThreadPool& pool);
 
 } // namespace kvopt::runtime

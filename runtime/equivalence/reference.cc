@@ -43,7 +43,7 @@ const TensorComparison* ComparisonReport::worst() const {
 
 namespace {
 
-/// The extent of a cache as the exported model had it, before the first step.
+/// Extent of a cache in the exported model before the first step.
 std::optional<int64_t> recordedExtent(const ManifestCache& cache, size_t axis,
                                       llvm::ArrayRef<ReferenceStep> steps) {
   const auto exported =
@@ -77,7 +77,7 @@ std::optional<int64_t> recordedBatch(const Manifest& manifest,
 
 namespace {
 
-/// Which positions of each batch row are real tokens, by the recorded attention mask.
+/// Positions of each batch row that are real tokens, according to the recorded attention mask.
 class VisiblePositions {
 public:
   explicit VisiblePositions(const ReferenceStep& step) {
@@ -91,8 +91,8 @@ public:
     visible.assign(values->begin(), values->end());
   }
 
-  /// The axis, but the first, with as many extents as the mask has positions; nullopt when there is
-  /// no mask, no such axis or several.
+  /// The axis, other than the first, whose extent is the number of positions in the mask; nullopt
+  /// if there is no mask or not exactly one such axis.
   std::optional<unsigned> positionAxis(llvm::ArrayRef<int64_t> shape) const {
     std::optional<unsigned> found;
     for (unsigned axis = 1; axis < shape.size() && columns != 0; ++axis) {
@@ -105,8 +105,8 @@ public:
     return found;
   }
 
-  /// The axis of batch rows: the first one with as many extents as the mask has rows that is not
-  /// the sequence's, which may come first.
+  /// Axis of batch rows: the first axis whose extent is the number of rows in the mask, except for
+  /// the sequence axis, which may come first.
   unsigned batchAxis(llvm::ArrayRef<int64_t> shape, unsigned sequenceAxis) const {
     const int64_t rows = columns == 0 ? 0 : static_cast<int64_t>(visible.size()) / columns;
     for (unsigned axis = 0; axis < shape.size(); ++axis)
@@ -126,7 +126,7 @@ private:
   std::vector<int64_t> visible;
 };
 
-/// Compares the elements at real tokens. `sequenceAxis` counts positions from `firstPosition`.
+/// Compares the elements at real tokens. `sequenceAxis` starts at position `firstPosition`.
 llvm::Expected<TensorComparison>
 compareVisible(const std::string& name, const TensorView& ours, const TensorView& recorded,
                std::optional<unsigned> sequenceAxis, int64_t firstPosition,
@@ -153,7 +153,7 @@ const TensorRef* findRecorded(llvm::ArrayRef<std::pair<std::string, TensorRef>> 
   return found == tensors.end() ? nullptr : &found->second;
 }
 
-/// What the session computes for the recorded inputs.
+/// Runs the session on the recorded inputs.
 llvm::Expected<StepResult> feed(Session& session, const ReferenceStep& step) {
   std::vector<Tensor> kept;
   std::vector<NamedView> views;
@@ -179,7 +179,7 @@ llvm::Expected<StepResult> feed(Session& session, const ReferenceStep& step) {
   return session.step(views, step.tokens);
 }
 
-/// Gives the session what was recorded before the first step.
+/// Fills the session's caches with the rows recorded before the first step.
 llvm::Error seedRecorded(Session& session, llvm::ArrayRef<ReferenceStep> steps) {
   const int64_t rows = steps.empty() ? 0 : recordedPast(session.manifest(), steps);
   if (rows == 0)
@@ -187,7 +187,7 @@ llvm::Error seedRecorded(Session& session, llvm::ArrayRef<ReferenceStep> steps) 
   std::vector<Tensor> kept;
   std::vector<NamedView> views;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
-    const std::string& past = session.cacheInfo(i).past; // no part: recordedPast()
+    const std::string& past = session.cacheInfo(i).past; // not a part: recordedPast()
     const TensorRef* recorded = findRecorded(steps.front().inputs, past);
     if (!recorded)
       return invalid("the reference has rows before the first step, but none of '{}'", past);
@@ -200,7 +200,7 @@ llvm::Error seedRecorded(Session& session, llvm::ArrayRef<ReferenceStep> steps) 
   return session.seed(views, rows);
 }
 
-/// Whether the recorded lengths are those that the manifest feeds.
+/// Whether the recorded lengths are those that the manifest prescribes.
 bool hasFedLengths(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps) {
   int64_t past = 0;
   for (const ReferenceStep& step : steps) {
@@ -216,7 +216,7 @@ bool hasFedLengths(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps
   return true;
 }
 
-/// A constant with the elements of a view, strided or not.
+/// A constant with the elements of a view, which may be strided.
 llvm::Expected<TensorRef> constantOf(const Session& session, const TensorView& view) {
   auto packed = Tensor::copyOf(session.allocator(), view);
   if (!packed)
@@ -250,7 +250,7 @@ public:
       const Tensor* ours = outputs->find(name);
       if (!ours)
         continue; // not declared by this graph
-      // A present that the manifest does not know has one row per position, other outputs have one
+      // A present that is not in the manifest has one row per position; other outputs have one row
       // per new token on axis 1.
       const Extents& shape = ours->view.shape;
       bool perBatchRow = !shape.empty() && shape[0] == session.batch();
@@ -268,14 +268,14 @@ public:
   }
 
 private:
-  /// Compares the cache if it is what was recorded under that name, or a part of it.
+  /// Compares the cache if it is the one recorded under that name, or a part of it.
   llvm::Error compareCache(size_t cache, const std::string& name, const TensorView& recorded,
                            const VisiblePositions& visible, StepComparison& result) {
     const ManifestCache& info = session.cacheInfo(cache);
     const bool isPart = info.part && info.part->present == name;
     if (!isPart && info.present != name)
       return llvm::Error::success();
-    // Recorded rows are what others are computed of, or rounded from.
+    // Attention computes its rows from the recorded rows, or rounds those.
     if (info.holdsAttendedRows || info.exportedDtype != ElementType::Undefined)
       return llvm::Error::success();
     std::optional<TensorView> part = isPart ? viewOfPart(recorded, info) : recorded;
@@ -283,7 +283,7 @@ private:
     if (!part)
       return invalid("the reference's '{}' has no part {}", name, what);
     TensorView theirs = *part;
-    // Recordings are of what a model computes, not of codes.
+    // Recordings contain computed numbers, not codes.
     Tensor numbers;
     const std::optional<size_t> scales = session.caches().scalesOf(cache);
     if (scales) {
@@ -292,7 +292,7 @@ private:
         return dequantized.takeError();
       numbers = std::move(*dequantized);
     }
-    // What codes with constant scales stand for is not told by caches.
+    // The scale of codes with constant scales is unknown here.
     const ElementType code = session.cacheBuffer(cache).element;
     if (!numbers.owner && (code == ElementType::Int8 || code == ElementType::UInt8) &&
         theirs.element != code)
@@ -306,8 +306,8 @@ private:
     }
     TensorView ours = numbers.view;
     int64_t first = 0;
-    // A ring and a cache that is none have some last rows in common, and so has a cache of which
-    // the model gave the rows of each step only.
+    // A ring and another cache have only some last rows in common. So does a cache of which the
+    // model returned only the rows of each step.
     const bool hasLastRows =
         theirs.rank() == ours.rank() &&
         (isRing(session.caches(), cache) || theirs.shape[sequence] == result.tokens);
@@ -329,7 +329,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// What the last rows of a cache are or, where it has scales, stand for.
+  /// The last rows of a cache, or the numbers that they represent if it has scales.
   llvm::Expected<Tensor> lastNumbers(size_t cache, std::optional<size_t> scales, int64_t rows,
                                      ElementType element) const {
     auto held = lastRowsInOrder(session.caches(), cache, rows);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// More tokens than any step has; the sum over all steps stays in range.
+/// Exceeds the number of tokens of any step; the sum over all steps does not overflow.
 constexpr int64_t mostTokens = int64_t{1} << 32;
 
 struct StepName {
@@ -36,7 +36,7 @@ std::optional<StepName> parseStepName(llvm::StringRef name) {
   return step;
 }
 
-/// What the name of an initializer says about the tensor.
+/// Place of a tensor according to the name of its initializer.
 struct TensorPlace {
   StepName step;
   bool isInput;
@@ -55,7 +55,7 @@ std::optional<TensorPlace> parseTensorPlace(llvm::StringRef text) {
   return TensorPlace{*step, kind == "input", name.str()};
 }
 
-/// Numbers must count from 0 without a gap.
+/// Fails unless the numbers count from 0 without gaps.
 template <class T>
 llvm::Error checkNumbers(const std::map<int64_t, T>& byNumber, const std::string& path) {
   int64_t expected = 0;

@@ -1,4 +1,4 @@
-// Recorded steps: what another engine was fed and what it computed, read from a file or a folder.
+// Recorded steps: inputs and outputs of another engine, read from a file or folder.
 #pragma once
 
 #include "ir/tensor.h"
@@ -14,8 +14,7 @@
 
 namespace kvopt::runtime {
 
-/// One recorded step: the tensors that were fed and computed, by name, in the order in which they
-/// were recorded.
+/// One recorded step: input and output tensors by name, in the order of the recording.
 struct ReferenceStep {
   int64_t tokens = 0;
   std::vector<std::pair<std::string, ir::TensorRef>> inputs;
@@ -23,35 +22,34 @@ struct ReferenceStep {
 };
 
 /// Reads the steps of one case in the order of their numbers k, which count from 0. `path` is
-/// * an ONNX file without nodes, inputs and outputs, whose initializers are named
+/// * an ONNX file without nodes, inputs and outputs, with initializers named
 ///   `step<k>_q<tokens>/input/<name>` and `step<k>_q<tokens>/output/<name>`; or
 /// * a folder with one file per tensor, `step<k>_q<tokens>/{input,output}_<i>.pb`.
 ///
-/// Errors: neither a file nor a folder of this form, no steps, gaps in k, a step with two numbers
-/// of tokens, tensors that are malformed or whose names are of another form.
+/// Fails if the path has neither format, if there are no steps, if k has gaps, if a step has two
+/// numbers of tokens, or if tensors or their names are malformed.
 llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& path);
 
-/// One case that was recorded for a model.
+/// One recorded case of a model.
 struct ReferenceCase {
   std::string name;
   std::string path; ///< for readReference()
 };
 
-/// The cases in `<modelFolder>/ref`, sorted by name: every file `<name>.onnx` and every folder
-/// `<name>`. A case that is recorded both ways appears twice.
+/// Cases in `<modelFolder>/ref`, sorted by name: every file `<name>.onnx` and every folder
+/// `<name>`. A case that is recorded in both formats appears twice.
 std::vector<ReferenceCase> referenceCases(const std::string& modelFolder);
 
-/// The recorded tensor of that name; null if there is none.
+/// The recorded tensor with that name; null if there is none.
 const ir::TensorData* findTensor(llvm::ArrayRef<std::pair<std::string, ir::TensorRef>> tensors,
                                  llvm::StringRef name);
 
-/// The batch size of the recorded token ids, or of embeddings in their place; nullopt where neither
-/// is recorded.
+/// Batch size of the recorded token ids or embeddings; nullopt if neither is recorded.
 std::optional<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
-/// Tokens of all steps together.
+/// Number of tokens in all steps together.
 int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
 
-/// The recorded extent of an input of the first step; nullopt when it is not recorded.
+/// Recorded extent of an input of the first step; nullopt if it is not recorded.
 std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
                                        int64_t axis);
 

@@ -1,4 +1,4 @@
-// Removing what holds scales.
+// Removal of values that hold scales.
 #include "runtime/equivalence/removed_scales.h"
 
 #include "support/diagnostic.h"

@@ -1,4 +1,4 @@
-// Scales of rows that leave a model in which rows are codes no more.
+// Scales to remove from a model whose rows are no longer codes.
 #pragma once
 
 #include "ir/graph.h"
@@ -8,19 +8,19 @@
 
 namespace kvopt::runtime {
 
-/// Takes the value out of the outputs of its graph.
+/// Removes the value from the outputs of its graph.
 void removeOutputOf(ir::Value& value);
 
-/// Fails, and names the reader, where something reads the scales that an attention writes: a model
+/// Fails, and names the reader, if a node reads the scales that an attention writes: a model
 /// without scales has no such value.
 llvm::Error checkUnread(const ir::Value& presentScale);
 
-/// The inputs of one graph that held scales. A file may give one of them to several operands.
+/// Inputs of one graph that held scales. A file may use one of them for several operands.
 class RemovedScales {
 public:
-  /// Takes note of the value if it is an input, and does nothing with other values and null.
+  /// Adds the value if it is an input; ignores other values and null.
   void note(ir::Value* scale);
-  /// Removes the inputs. Fails, and names the reader, where something still reads one.
+  /// Removes the inputs. Fails, and names the reader, if one of them is still read.
   llvm::Error remove();
 
 private:

@@ -1,4 +1,4 @@
-// Rounding taken out of a copy of a model.
+// Removal of rounding from a copy of a model.
 #include "runtime/equivalence/unrounded_codes.h"
 
 #include "ir/movement.h"
@@ -22,7 +22,7 @@ bool isInt8(const Value* value) {
   return value && value->type().elementType() == ElementType::Int8;
 }
 
-/// Whether the node hands rows on as they are, or attends to them as numbers.
+/// Whether the node returns rows unchanged, or attends to them as numbers.
 bool keepsCodes(const Node& node) {
   if (const auto kind = movementKind(node))
     return *kind != MovementKind::Convert;
@@ -43,7 +43,7 @@ class Unrounding {
 public:
   explicit Unrounding(Graph& changed) : graph(changed) {}
 
-  /// Follows codes from and to everything that they are handed on by.
+  /// Follows codes forward and backward through all nodes that pass them on.
   llvm::Error follow(Value& first) {
     llvm::SmallVector<Value*, 32> pending{&first};
     while (!pending.empty()) {
@@ -105,7 +105,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The scales of the node as a constant that broadcasts to its rows.
+  /// Scales of the node as a constant that broadcasts to its rows.
   llvm::Expected<Value*> scalesOf(const Node& node) {
     auto given = requiredOperand(node, 1);
     auto quantized = requiredOperand(node, 0);

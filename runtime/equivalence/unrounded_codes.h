@@ -1,4 +1,4 @@
-// Models whose caches hold codes with constant scales, without the rounding to codes.
+// Removal of rounding from models whose caches hold codes with constant scales.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -8,15 +8,15 @@
 
 namespace kvopt::runtime {
 
-/// Whether it is a cache of keys or values that holds codes of int8. Those with scales that are
-/// caches of their own (hasQuantizedCaches) are others.
+/// Whether the cache holds int8 codes of keys or values. Excludes caches whose scales are caches,
+/// too (hasQuantizedCaches).
 bool holdsCodes(const ir::ManifestCache& cache);
 
-/// Makes those caches hold what QuantizeLinear rounds, as floats: x / scale within [-128, 127]. A
-/// DequantizeLinear becomes a multiplication. What is left computes the same but for rounding, and
-/// continuously. Types must have been inferred, and are inferred anew. Fails where codes do not
-/// come from a QuantizeLinear around zero with scales of float32, or something computes with them;
-/// the model must not be used then.
+/// Makes those caches hold the unrounded operands of QuantizeLinear as floats: x / scale within
+/// [-128, 127]. A DequantizeLinear becomes a multiplication. The result is the same except for
+/// rounding, and is a continuous function. Types must have been inferred, and are inferred again.
+/// Fails if codes do not come from a QuantizeLinear around zero with float32 scales, or if other
+/// operators compute with them; then the model must not be used.
 llvm::Error keepUnroundedCodes(ir::Model& model, ir::Manifest& manifest);
 
 } // namespace kvopt::runtime

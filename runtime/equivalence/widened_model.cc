@@ -57,7 +57,7 @@ llvm::Expected<TensorRef> widened(const TensorRef& tensor) {
   return floats(tensor->shape(), *values);
 }
 
-/// The weights of a MatMulNBits, read as its specification words it.
+/// Weights of a MatMulNBits, read according to its specification.
 class WidenedBlocks {
 public:
   static llvm::Expected<WidenedBlocks> of(const Node& node) {
@@ -77,7 +77,7 @@ public:
     return weights;
   }
 
-  /// [K,N]: what is multiplied from the right.
+  /// The right factor, [K,N].
   llvm::Expected<TensorRef> expanded() const {
     auto count = checkedElementCount({columns, rows});
     if (!count)
@@ -140,7 +140,7 @@ private:
 
   int64_t zeroRowBytes() const { return (blocks * bits + 7) / 8; }
 
-  /// Codes are packed from the lowest bits of a byte on.
+  /// Codes are packed into bytes from the lowest bits.
   float codeAt(std::span<const std::byte> bytes, int64_t index) const {
     const int64_t bit = index * bits;
     const auto byte = std::to_integer<unsigned>(bytes[static_cast<size_t>(bit / 8)]);

@@ -1,4 +1,4 @@
-// The model whose results a narrower one rounds: the same weights, all numbers in f32.
+// Model with all numbers in f32 and the same weights, whose results a narrower model rounds.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -8,24 +8,24 @@
 
 namespace kvopt::runtime {
 
-/// What a model rounds that `widen` does not.
+/// Kinds of rounding in a model.
 struct NarrowNumbers {
   bool float16 = false;
   bool bfloat16 = false;
   bool quantizedWeights = false; ///< MatMulNBits
 
   bool any() const { return float16 || bfloat16 || quantizedWeights; }
-  /// Half the distance between 1 and the next larger number; 0 where all floats are f32.
+  /// Half the distance between 1 and the next larger number; 0 if all floats are f32.
   double unitRoundoff() const { return bfloat16 ? 0x1p-8 : float16 ? 0x1p-11 : 0.0; }
 };
 
-/// Of inputs, outputs, constants and casts of all graphs of the model.
+/// Kinds of numbers in inputs, outputs, constants and casts of all graphs of the model.
 NarrowNumbers narrowNumbersOf(const ir::Model& model);
 
-/// Makes every float16 and bfloat16 number of the model, its functions and the manifest a float,
-/// with the value it has, and every MatMulNBits a MatMul with the values that its weights stand
-/// for. Types are inferred anew. Fails when a quantized weight is no constant, has a form that is
-/// not known, or cannot be read; the model must not be used then.
+/// Converts every float16 and bfloat16 number of the model, its functions and the manifest to a
+/// float of the same value, and every MatMulNBits to a MatMul with the values that its weights
+/// represent. Types are inferred again. Fails if a quantized weight is not a constant, has an
+/// unknown format, or cannot be read; then the model must not be used.
 llvm::Error widenModel(ir::Model& model, ir::Manifest& manifest);
 
 } // namespace kvopt::runtime
