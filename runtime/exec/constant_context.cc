@@ -15,7 +15,7 @@ llvm::Expected<ConstantMemory::Block> ConstantMemory::take(int64_t bytes) {
   if (!buffer)
     return buffer.takeError();
   inUse.fetch_add(bytes, std::memory_order_relaxed);
-  // Constants may outlive the executor that computed them, and so does their count.
+  // Constants, and therefore their memory count, may outlive the executor that computed them.
   std::shared_ptr<const void> owner(
       (*buffer)->data(), [held = *buffer, counter = shared_from_this(), bytes](const void*) {
         counter->inUse.fetch_sub(bytes, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// ConstantContext: executes one node whose operands are all constants, in bounded memory.
+// ConstantContext: executes one node with constant operands in bounded memory.
 #pragma once
 
 #include "runtime/exec/execution_plan.h"
@@ -9,8 +9,7 @@
 
 namespace kvopt::runtime {
 
-/// Memory for computed constants, up to a limit. One thread takes memory; any thread may give it
-/// back.
+/// Memory for computed constants, up to a limit. Only one thread may allocate; any thread may free.
 class ConstantMemory : public std::enable_shared_from_this<ConstantMemory> {
 public:
   ConstantMemory(std::shared_ptr<Allocator> memorySource, int64_t mostBytes)
@@ -20,7 +19,7 @@ public:
     std::shared_ptr<const void> owner;
     std::byte* data = nullptr;
   };
-  /// Uninitialized and aligned to bufferAlignment. An error when the limit would be exceeded or
+  /// Uninitialized memory, aligned to bufferAlignment. An error if the limit would be exceeded or
   /// memory is short.
   llvm::Expected<Block> take(int64_t bytes);
 
@@ -33,16 +32,16 @@ private:
   std::atomic<int64_t> inUse{0};
 };
 
-/// One execution of a constant step. Results become tensors of their own, or views of operands.
+/// Execution of one constant step. Its results become separate tensors or views of operands.
 class ConstantContext final : public KernelContext {
 public:
-  /// `tensors` holds the step's operands, by slot, and receives its results.
+  /// `tensors` holds the step's operands by slot, and receives its results.
   ConstantContext(const ExecutionPlan& executedPlan, const ExecutionPlan::Step& runStep,
                   std::vector<Tensor>& tensors, ConstantMemory& memorySource, ThreadPool& pool)
       : KernelContext(*runStep.node), plan(executedPlan), step(runStep), values(tensors),
         memory(memorySource), workers(pool) {}
 
-  /// Runs the kernel. After an error none of the results is there.
+  /// Runs the kernel. After an error, no result exists.
   llvm::Error execute();
 
   const TensorView* input(unsigned index) const override;

@@ -1,4 +1,4 @@
-// ConstantWeights: constant matrices in the form in which matrix products read them.
+// ConstantWeights: constant matrices in the format that matrix products read.
 #pragma once
 
 #include "runtime/linear/block_product.h"
@@ -11,19 +11,19 @@
 
 namespace kvopt::runtime {
 
-/// A constant operand of a matrix product that was never computed: its transposes, casts and
-/// dequantizations are left to the product, which reads the constant they start from.
+/// A constant operand of a matrix product that is not computed: the product performs its
+/// transposes, casts and dequantizations while it reads the original constant.
 struct ConstantWeights {
-  /// Element type and extents of the operand; it has no data.
+  /// Element type and extents of the operand, without data.
   TensorView described;
-  /// Floating-point weights: `data` holds the operand's matrices one after the other, each with its
-  /// axes swapped if `transposed`.
+  /// Floating-point weights: `data` holds the operand's matrices contiguously, each with its axes
+  /// swapped if `transposed`.
   simd::FloatStorage storage = simd::FloatStorage::f32;
   const void* data = nullptr;
   bool transposed = false;
   /// Weights of small integers: the matrix W of the product, [columns,inner].
   std::optional<linear::BlockWeights> blocks;
-  /// Keep the memory alive.
+  /// Owners of the memory.
   llvm::SmallVector<std::shared_ptr<const void>, 3> owners;
 };
 

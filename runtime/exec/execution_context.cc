@@ -1,4 +1,4 @@
-// Storage of results as kernels ask for it.
+// Storage of results on request of kernels.
 #include "runtime/exec/execution_context.h"
 
 #include "runtime/exec/input_binding.h"
@@ -82,7 +82,7 @@ llvm::Error ExecutionContext::checkResult(unsigned result, ElementType element,
     const std::optional<int64_t>& expected = state.extents[planned.shape[axis]];
     isAsPredicted = !expected || *expected == shape[axis];
   }
-  // Rows of an iteration that never ran are known by their number of axes alone.
+  // If no iteration ran, only the number of axes of stacked rows is known.
   const bool isNeverRun = (node().is("Loop") || node().is("Scan")) &&
                           planned.shape.size() == shape.size() && llvm::is_contained(shape, 0);
   if (isAsPredicted || isNeverRun)
@@ -104,8 +104,8 @@ llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType
   unsigned group = state.plan.slots[slot].group;
   Tensor& tensor = state.tensors[slot];
   if (state.offsets[group] >= 0 && state.plan.groups[group].slots.front() == slot) {
-    // The size was computed from the very extents that were just compared.
-    // Not counted: the arena outlives the run, and what leaves the run is never in it.
+    // The size follows from the extents that were just compared. Not counted: the arena outlives
+    // the run and never holds tensors that leave it.
     tensor.owner = std::shared_ptr<const void>(std::shared_ptr<const void>(), state.arena.get());
     tensor.view =
         TensorView::contiguous(element, shape, state.arena->data() + state.offsets[group]);
@@ -166,7 +166,7 @@ llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsi
     return copy;
   }
   unsigned slot = step.results[result];
-  // The operand's own memory, never the packed copy of a strided one.
+  // The operand's own memory, not the packed copy of a strided one.
   const TensorView view = state.tensors[source].view;
   unsigned sourceGroup = state.plan.slots[source].group;
   bool isStorageShared = state.plan.slots[slot].group == sourceGroup;
@@ -199,7 +199,7 @@ void ExecutionContext::parallelFor(int64_t count, llvm::function_ref<void(int64_
   state.environment.threads.parallelFor(count, body);
 }
 
-/// Hands the captured tensors to the subgraph.
+/// Passes the captured tensors to the subgraph.
 llvm::Error ExecutionContext::enter(const ExecutionPlan::Branch& branch, RunState& inner) {
   for (unsigned i = 0; i < branch.captured.size(); ++i) {
     unsigned outside = branch.captured[i];
@@ -237,7 +237,7 @@ llvm::Expected<Tensor> ExecutionContext::temporary(ElementType element,
 
 namespace {
 
-/// What the body's inputs are declared to be; symbols may stand for anything.
+/// Checks an input against its declaration in the body; symbols match any extent.
 llvm::Error checkBodyInput(const Value& input, const TensorView& view) {
   const TensorType& type = input.type();
   bool fits = type.elementType() == ElementType::Undefined || type.elementType() == view.element;

@@ -5,16 +5,16 @@
 
 namespace kvopt::runtime {
 
-/// One execution of one step.
+/// Execution of one step.
 class ExecutionContext final : public KernelContext {
 public:
-  /// `constantWeights` are read in place of the kernel's weight operand; null for that operand.
+  /// `constantWeights` replaces the kernel's weight operand; null if the kernel reads the operand.
   ExecutionContext(RunState& runState, const ExecutionPlan::Step& runStep,
                    const ConstantWeights* constantWeights)
       : KernelContext(*runStep.node), state(runState), step(runStep),
         operandWeights(constantWeights) {}
 
-  /// Makes the operands ready, runs the kernel, and checks that every wanted result is there.
+  /// Prepares the operands, runs the kernel, and checks that every requested result exists.
   llvm::Error execute();
 
   const TensorView* input(unsigned index) const override;
@@ -44,7 +44,7 @@ private:
   llvm::Error enterBody(const ir::Graph& body, const ExecutionPlan::Branch& branch, RunState& inner,
                         std::vector<Tensor> inputs);
   llvm::Error takeResults(RunState& inner);
-  /// An error unless the result may be given now with this type.
+  /// An error unless the kernel may now return the result with this type.
   llvm::Error checkResult(unsigned result, ir::ElementType element, llvm::ArrayRef<int64_t> shape);
   llvm::Error internalError(const std::string& message) const;
   const Tensor& operandTensor(unsigned index) const;

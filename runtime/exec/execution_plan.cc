@@ -1,4 +1,4 @@
-// Building of execution plans: liveness, storage sharing, lifetimes.
+// Construction of execution plans: liveness, shared storage, lifetimes.
 #include "runtime/exec/execution_plan.h"
 
 #include "ir/op.h"
@@ -23,7 +23,7 @@ struct DimHash {
 
 class PlanBuilder {
 public:
-  /// `open` are symbols that the run's inputs do not fix.
+  /// `open` are symbols whose values do not follow from the run's inputs.
   PlanBuilder(const Graph& source, const KernelRegistry& registry, unsigned nesting,
               std::vector<std::string> open)
       : graph(source), kernels(registry), depth(nesting), openSymbols(std::move(open)) {}
@@ -59,7 +59,7 @@ private:
   bool isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads, unsigned read) const;
   bool isUnreadAfter(int64_t step, unsigned storage) const;
   const Group& groupOf(unsigned slot) const { return plan.groups[plan.slots[slot].group]; }
-  /// Groups that may turn out to have one memory are a class; asked for by any member.
+  /// Class of a group, found from any member. The groups of a class may have the same memory.
   unsigned classOf(unsigned group) const { return classByGroup[group]; }
   void unite(unsigned groupA, unsigned groupB);
   bool isForeign(unsigned group) const;
@@ -77,7 +77,7 @@ private:
   std::unordered_map<Dim, unsigned, DimHash> dimByValue;
   std::vector<unsigned> classByGroup;
 
-  /// What is known of the groups of one class together.
+  /// Known properties of all groups of one class.
   struct GroupClass {
     llvm::SmallVector<unsigned, 1> groups;
     int64_t lastRead = -1;
@@ -123,7 +123,7 @@ llvm::Error missingKernel(const Node& node) {
       .node(node.name(), node.op().str());
 }
 
-/// The kernel for a node; an error where there is none for its version.
+/// Kernel for a node; an error if its version has none.
 llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& kernels) {
   const int64_t version = node.graph().opsetVersion(node.op().domain());
   if (llvm::Error error = checkKnownAttributes(node))
@@ -137,7 +137,7 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
                                    const Graph& branch) {
   if (depth == maxNesting)
     return unsupported("subgraphs are nested more than {} deep", maxNesting);
-  // Runs with operands of its own, maybe several times.
+  // Runs with separate operands, possibly several times.
   const bool isBody = step.node->is("Loop") || step.node->is("Scan") ||
                       step.node->is("ai.onnx.preview::FlexAttention");
   // A symbol of a body's inputs has another value in every iteration.
@@ -171,8 +171,8 @@ llvm::Error PlanBuilder::addBranches(ExecutionPlan::Step& step) {
   return llvm::Error::success();
 }
 
-/// Whether a reader overwrites the value: it would copy a constant first, which takes as long as
-/// computing it where the reader may have it.
+/// Whether a reader overwrites the value. It would have to copy a constant first, which takes as
+/// long as computing a value that it may overwrite.
 bool isOverwrittenByReader(const Value& value) {
   return llvm::any_of(value.uses(), [](const Use& use) {
     const OpDef* definition = use.user().definition();
@@ -242,7 +242,7 @@ llvm::Error PlanBuilder::addLeavesAndOutputs() {
   }
   for (unsigned slot = 0; slot < plan.slots.size(); ++slot) {
     const Value& value = *plan.slots[slot].value;
-    if (value.constant()) { // of an enclosing graph too
+    if (value.constant()) { // also of an enclosing graph
       setMayBeConstant(newGroup(Group::Kind::Constant, slot, 0));
     } else if (&value.graph() != &graph) {
       newGroup(Group::Kind::Captured, slot, 0);
@@ -299,15 +299,15 @@ void PlanBuilder::unite(unsigned groupA, unsigned groupB) {
   from.groups.clear();
 }
 
-/// Whether the memory may belong to somebody else, who must have allowed what is written there.
+/// Whether the memory may have another owner, who must have permitted writing.
 bool PlanBuilder::isForeign(unsigned group) const {
   const GroupClass& storage = classes[classOf(group)];
   return storage.isForeign || storage.mayBeConstant;
 }
 
-/// Whether nothing but this step's results will see the storage of `reads[read]` after the step,
-/// where `reads` is all that the step reads. Tensors that join the storage later do so by reading
-/// one that is in it now.
+/// Whether only this step's results use the storage of `reads[read]` after the step; `reads` are
+/// all tensors that the step reads. Tensors that join the storage later do so by reading one of its
+/// present members.
 bool PlanBuilder::isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads,
                                  unsigned read) const {
   unsigned storage = classOf(plan.slots[reads[read]].group);
@@ -321,12 +321,12 @@ bool PlanBuilder::isUnreadAfter(int64_t step, unsigned storage) const {
   return !classes[storage].mayBeConstant && classes[storage].lastRead <= step;
 }
 
-/// Results of a step with subgraphs get the memory that the subgraph hands out.
+/// Assigns the memory that the subgraph returns to the results of a step with subgraphs.
 void PlanBuilder::groupBranchResults(int64_t index) {
   ExecutionPlan::Step& step = plan.steps[static_cast<size_t>(index)];
-  // Decided before the results, which one of the subgraphs may make of captured values.
+  // Decided before the results, because a subgraph may return captured values as results.
   for (ExecutionPlan::Branch& branch : step.branches) {
-    llvm::DenseMap<unsigned, unsigned> reads; // how often the step reads a storage
+    llvm::DenseMap<unsigned, unsigned> reads; // number of reads of each storage by the step
     for (llvm::ArrayRef<unsigned> slots :
          {llvm::ArrayRef<unsigned>(branch.captured), llvm::ArrayRef<unsigned>(step.operands)})
       for (unsigned slot : slots)
@@ -361,7 +361,7 @@ void PlanBuilder::groupResults(int64_t index) {
   step.overwritable.assign(step.operands.size(), false);
   if (!step.branches.empty() && !step.branches.front().isBody)
     return groupBranchResults(index);
-  // What a body reads from outside it reads again in its next run.
+  // Values that a body captures are read again in its next run.
   for (ExecutionPlan::Branch& branch : step.branches)
     branch.overwritable.assign(branch.captured.size(), false);
   const OpDef* definition = step.node->definition();
@@ -385,7 +385,7 @@ void PlanBuilder::groupResults(int64_t index) {
       unsigned group = plan.slots[step.operands[alias.operand]].group;
       bool isExternal = isForeign(group);
       if (alias.kind == Alias::Kind::Reuse)
-        kind = Group::Kind::OnDemand; // its extents are the kernel's to say
+        kind = Group::Kind::OnDemand; // the kernel determines its extents
       else if (alias.kind == Alias::Kind::View || (step.overwritable[alias.operand] && !isExternal))
         joined = group;
       else if (isExternal)
@@ -442,7 +442,7 @@ std::vector<const Node*> liveNodes(const Graph& graph) {
   for (const Node& node : llvm::reverse(graph.nodes())) {
     bool isNeeded =
         llvm::any_of(node.results(), [&](const Value& result) { return needed.contains(&result); });
-    // A Constant node's result is known without running it.
+    // The result of a Constant node is known without running it.
     if (!isNeeded || (node.results().size() == 1 && node.result().constant()))
       continue;
     live.push_back(&node);

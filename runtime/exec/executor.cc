@@ -1,4 +1,4 @@
-// Runs of a graph: inputs in, steps in order, outputs out.
+// Execution of a graph: inputs, steps in order, outputs.
 #include "runtime/exec/executor.h"
 
 #include "runtime/exec/execution_context.h"
@@ -20,22 +20,22 @@ public:
   }
 
   llvm::Error prepare(const Model& model, const KernelRegistry& kernels);
-  /// Requires one view per graph input in `given`, null where there is none.
+  /// Requires one view for each graph input in `given`; null if there is none.
   llvm::Error run(llvm::ArrayRef<Binding> bindings, std::vector<Tensor>& outputs);
   llvm::Error giveByName(llvm::ArrayRef<NamedView> inputs);
 
   ExecutorOptions options;
   std::shared_ptr<ThreadPool> pool;
-  std::unique_ptr<InlinedGraph> inlined; // when the model's functions had to be inlined
+  std::unique_ptr<InlinedGraph> inlined; // set if functions of the model had to be inlined
   const Graph* graph = nullptr;
   ExecutionPlan plan;
   std::shared_ptr<ConstantMemory> constantMemory;
   std::shared_ptr<const FoldedConstants> constants;
-  std::vector<Tensor> inputDefaults; // per graph input; null data where there is none
+  std::vector<Tensor> inputDefaults; // for each graph input; null data if it has no default
   std::unique_ptr<InputBinding> declared;
   std::unique_ptr<RunEnvironment> environment;
   std::unique_ptr<RunState> state;
-  std::vector<const TensorView*> given; // per graph input
+  std::vector<const TensorView*> given; // for each graph input
 
 private:
   llvm::Error foldConstants();
@@ -45,10 +45,10 @@ private:
 
   llvm::StringMap<unsigned> inputIndices;
   llvm::StringMap<unsigned> outputIndices;
-  // Kept from run to run for their storage.
-  std::vector<const TensorView*> views;   // per graph input, defaults filled in
-  std::vector<const TensorView*> buffers; // per graph output: where it is to be, or null
-  std::vector<Tensor> collected;          // per graph output
+  // Kept between runs to reuse their storage.
+  std::vector<const TensorView*> views;   // for each graph input, including defaults
+  std::vector<const TensorView*> buffers; // for each graph output: the buffer for it, or null
+  std::vector<Tensor> collected;          // for each graph output
 };
 
 llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& kernels) {
@@ -84,7 +84,7 @@ llvm::Error Executor::Impl::foldConstants() {
   if (options.constantsOf) {
     constantMemory = options.constantsOf->impl->constantMemory;
     constants = options.constantsOf->impl->constants;
-    options.constantsOf = nullptr; // it may be gone before this one
+    options.constantsOf = nullptr; // it may be destroyed before this one
   } else {
     const int64_t limit = options.foldedConstantsLimit < 0 ? defaultFoldedConstantsLimit()
                                                            : options.foldedConstantsLimit;
@@ -167,7 +167,7 @@ llvm::Error Executor::Impl::collectOutputs() {
     copyElements(tensor.view, copy->view);
     collected.push_back(std::move(*copy));
   }
-  // Buffers are written last: until here an output may have been a view of one.
+  // Buffers are written last, because outputs may be views of buffers until here.
   for (unsigned index = 0; index < collected.size(); ++index) {
     const TensorView* buffer = buffers[index];
     const TensorView& view = collected[index].view;

@@ -1,4 +1,4 @@
-// Which constants are computed beforehand, and their computation.
+// Selection and computation of constants before the first run.
 #include "runtime/exec/folded_constants.h"
 
 #include "support/diagnostic.h"
@@ -45,13 +45,13 @@ private:
   ConstantMemory& memory;
   ThreadPool& pool;
   FoldedConstants& folded;
-  /// Per slot: runs read it.
+  /// For each slot: whether runs read it.
   std::vector<bool> isRead;
-  /// Per slot: constant steps that read it, are needed, and have not been folded yet.
+  /// For each slot: number of required constant steps that read it and are not folded yet.
   std::vector<int64_t> readers;
 };
 
-/// Lets products read what the constant steps before them start from.
+/// Lets products read the constants from which their operands are computed.
 void Folder::chooseWeights() {
   std::vector<WeightForm> forms(plan.slots.size());
   std::map<std::pair<unsigned, bool>, std::shared_ptr<const ConstantWeights>> known;
@@ -69,7 +69,7 @@ void Folder::chooseWeights() {
     const unsigned operand = *step.kernel->weightOperand;
     if (operand >= step.operands.size() || step.operands[operand] == none)
       continue;
-    // Products of one weight read one form of it.
+    // Products with the same weight read the same format.
     const unsigned slot = step.operands[operand];
     const bool isTransposed = step.node->intAttr("transB", 0) != 0;
     std::shared_ptr<const ConstantWeights>& weights = known[{slot, isTransposed}];
@@ -128,7 +128,7 @@ bool Folder::compute(const ExecutionPlan::Step& step) {
   for (unsigned slot : step.operands) {
     if (slot == none || folded.tensors[slot].view.data)
       continue;
-    // The result of a step that is left to every run, or an initializer.
+    // The result of a step that every run executes, or an initializer.
     if (!valueOf(slot).constant())
       return false;
     if (llvm::Error error = load(slot)) {
@@ -137,7 +137,7 @@ bool Folder::compute(const ExecutionPlan::Step& step) {
     }
   }
   if (llvm::Error error = ConstantContext(plan, step, folded.tensors, memory, pool).execute()) {
-    // Either memory is short, or every run that gets there fails in the same way.
+    // Memory is short, or every run that reaches the step fails in the same way.
     llvm::consumeError(std::move(error));
     return false;
   }

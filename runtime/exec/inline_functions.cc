@@ -1,4 +1,4 @@
-// Copies a graph node by node and expands calls on the way.
+// Copies a graph node by node and expands calls of functions.
 #include "runtime/exec/inline_functions.h"
 
 #include "ir/op.h"
@@ -20,7 +20,7 @@ constexpr unsigned maxDepth = 16;
 
 using ValueMap = llvm::DenseMap<const Value*, Value*>;
 
-/// What all graphs of a copy have in common.
+/// State shared by all graphs of a copy.
 struct CopyState {
   size_t nodes = 0;
   StaticSequences sequences;
@@ -59,7 +59,7 @@ bool needsBody(const Node& node, const Model& model, const KernelRegistry& kerne
   return !kernels.find(node.op(), version) && model.findFunction(node.op());
 }
 
-/// Whether the graph or one of its subgraphs calls a function, or makes a sequence.
+/// Whether the graph or one of its subgraphs calls a function or creates a sequence.
 bool needsCopy(const Graph& graph, const Model& model, const KernelRegistry& kernels) {
   for (const Node* node : liveNodes(graph)) {
     if (needsBody(*node, model, kernels, model.graph().opsetVersion(node->op().domain())) ||
@@ -73,8 +73,8 @@ bool needsCopy(const Graph& graph, const Model& model, const KernelRegistry& ker
   return false;
 }
 
-/// The operand's copy. Constants are added when they are first read: to the outermost graph, since
-/// readers in any other may follow.
+/// The operand's copy. Constants are added on first use, to the outermost graph, because later
+/// readers may be in any graph.
 Value* mapped(const Value* value, ValueMap& values, Graph& target) {
   if (!value)
     return nullptr;
@@ -118,7 +118,7 @@ llvm::Error Inliner::addOutputs(const Graph& source, ValueMap& values) {
       return invalid("a function returns an operand that its call leaves out as an output")
           .value(output->name());
     if (given->name() != output->name() && &given->graph() == &target) {
-      // A value of a body may have taken the name.
+      // A value of a body may already have the name.
       Value* other = target.findValue(output->name(), true);
       if (other && other->producer() && &other->graph() == &target && !other->isGraphOutput()) {
         target.rename(*other, target.freshName(output->name()));
@@ -150,7 +150,7 @@ llvm::Error Inliner::copySubgraphs(const NamedAttribute& attribute, Node& copy, 
     graphs.push_back(std::make_unique<Graph>(target.context(), target.opsets(), &copy));
     copies.push_back(graphs.back().get());
   }
-  // Set before they are filled: the copies' names are looked up through the node.
+  // Set before they are filled, because names in the copies are looked up through the node.
   bool isList = attribute.value.kind() == AttributeKind::Graphs;
   copy.setAttribute(attribute.name, Attribute::ofGraphs(std::move(graphs), isList));
   for (size_t i = 0; i < copies.size(); ++i)
@@ -205,13 +205,13 @@ llvm::Expected<bool> Inliner::replaceSequences(const Node& node, ValueMap& value
     return outputs;
   };
   auto mappedValue = [&](const Value* value) { return mapped(value, values, target); };
-  // A function with a body takes sequences as they are.
+  // A function with a body accepts sequences.
   const bool isCall = needsBody(node, model, kernels, target.opsetVersion(node.op().domain())) &&
                       !StaticSequences::isSequenceOperator(node);
   return isCall ? false : state.sequences.replace(node, target, values, mappedValue, copyBody);
 }
 
-/// The value an attribute has at a call: what the call says, or the function's default.
+/// Value of an attribute at a call: from the call, or the function's default.
 const Attribute* attributeAtCall(llvm::StringRef name, const Node& call, const Function& function) {
   if (const Attribute* given = call.attribute(name))
     return given;
@@ -232,7 +232,7 @@ llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* ca
                     : !call && !target.findValue(result.name(), true)
                         ? result.name().str()
                         : target.freshName(result.name()));
-  // Two results of one node may have asked for the same fresh name.
+  // Two results of one node may request the same new name.
   for (size_t i = 0; i < names.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (!names[i].empty() && names[i] == names[j])
@@ -263,13 +263,13 @@ llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* ca
       copy.result(i).setType(node.result(i).type());
     values[&node.result(i)] = &copy.result(i);
   }
-  // What the call leaves out, the body's node may need.
+  // The body's node may require an attribute that the call does not have.
   return call ? withNode(checkDefinition(copy), copy.name(), copy.op().str())
               : llvm::Error::success();
 }
 
-/// A body may be written for another version of a domain as long as its operators are defined
-/// alike.
+/// Checks the versions of a body's domains. They may differ from the model's if its operators are
+/// defined alike.
 llvm::Error checkVersions(const Function& function, llvm::ArrayRef<const Node*> nodes,
                           const Graph& target) {
   for (const Node* node : nodes) {
@@ -304,7 +304,7 @@ llvm::Error Inliner::expand(const Node& call, const Function& function, ValueMap
   std::vector<const Node*> nodes = liveNodes(function.body);
   if (llvm::Error error = checkVersions(function, nodes, target))
     return error;
-  // Attributes of this call may themselves refer to those of the call around it.
+  // Attributes of this call may refer to those of the enclosing call.
   std::unique_ptr<Graph> holder = std::make_unique<Graph>(target.context(), target.opsets());
   Node& resolved = holder->create(call.op(), {}, {});
   resolved.setName(outerCall ? fmt::format("{}/{}", outerCall->name(), call.name())

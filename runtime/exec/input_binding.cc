@@ -40,7 +40,7 @@ std::string extentsText(llvm::ArrayRef<int64_t> shape) {
 }
 
 std::optional<int64_t> SymbolValues::find(llvm::StringRef name) const {
-  // A graph has a handful of symbols.
+  // A graph has only a few symbols.
   for (size_t i = 0; i < names.size(); ++i)
     if (names[i] == name)
       return values[i];

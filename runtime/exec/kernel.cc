@@ -1,4 +1,4 @@
-// The registry of kernels, and what every KernelContext shares.
+// Registry of kernels, and the common part of all KernelContexts.
 #include "runtime/exec/kernel.h"
 
 #include "runtime/memory/buffer.h"

@@ -1,4 +1,4 @@
-// Kernel: the function that executes one operator, and the registry of all kernels.
+// Kernel: function that executes one operator, and the registry of all kernels.
 #pragma once
 
 #include "ir/graph.h"
@@ -17,63 +17,64 @@ namespace kvopt::runtime {
 struct ConstantWeights;
 struct Tensor;
 
-/// What a kernel sees of one execution of its node. Inputs are contiguous unless the kernel was
-/// registered with `acceptsStrides`. A kernel validates what it reads: shapes, element types and
-/// index contents come from files and callers.
+/// Interface of a kernel to one execution of its node. Inputs are contiguous unless the kernel is
+/// registered with `acceptsStrides`. Kernels validate everything that they read, because shapes,
+/// element types and indices come from files and callers.
 class KernelContext {
 public:
   virtual ~KernelContext() = default;
 
   const ir::Node& node() const { return executed; }
-  /// The version of the node's domain.
+  /// Version of the node's domain.
   int64_t opset() const;
   unsigned inputCount() const { return executed.operands().size(); }
-  /// Null for an absent optional operand.
+  /// The operand; null for an absent optional one.
   virtual const TensorView* input(unsigned index) const = 0;
   bool has(unsigned index) const { return input(index) != nullptr; }
-  /// A required operand; asserts that it is present (the verifier has seen to it).
+  /// A required operand; asserts that it is present, which the verifier ensures.
   const TensorView& in(unsigned index) const;
-  /// The constants that the kernel reads instead of operand `index`, its weight operand, of which
-  /// `in` then has element type and extents but no data. Null where it reads the operand.
+  /// Constants that the kernel reads instead of operand `index`, its weight operand; `in` then
+  /// returns its element type and extents without data. Null if the kernel reads the operand.
   virtual const ConstantWeights* weights(unsigned) const { return nullptr; }
-  /// Whether anybody asked for the result.
+  /// Whether the result is used.
   bool wants(unsigned result) const;
 
-  /// Contiguous, uninitialized storage for a result. Fails when the size overflows or memory is
-  /// short. Each wanted result must be given exactly once, by this or one of the next two. What is
-  /// given for a result that nobody wants is scratch memory, and forgotten.
+  /// Contiguous, uninitialized storage for a result. Fails if the size overflows or memory is
+  /// short. Each used result must be set exactly once, by this function or one of the next two.
+  /// Storage for an unused result is scratch memory.
   virtual llvm::Expected<TensorView> output(unsigned result, ir::ElementType element,
                                             llvm::ArrayRef<int64_t> shape) = 0;
-  /// The result is operand `operand`'s storage under `shape` (an Alias::View of the operator).
+  /// Makes operand `operand`'s storage, with the shape `shape`, the result (an Alias::View of the
+  /// operator).
   virtual llvm::Error outputView(unsigned result, unsigned operand,
                                  llvm::ArrayRef<int64_t> shape) = 0;
-  /// For an Alias::InPlace or Alias::Reuse result: storage that holds the operand's contents. It is
-  /// the operand's own storage when that may be overwritten, and a copy when it may not (a
-  /// constant, memory the caller did not offer). The copy is counted in the executor's statistics.
+  /// For an Alias::InPlace or Alias::Reuse result: storage with the operand's contents. It is the
+  /// operand's own storage if that may be overwritten, otherwise a copy (of a constant, or of
+  /// memory that the caller did not bind). The executor's statistics count copies.
   virtual llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) = 0;
 
   /// Uninitialized memory for the duration of this call, aligned to 64 bytes.
   virtual llvm::Expected<std::span<std::byte>> scratch(size_t bytes) = 0;
-  /// Calls `body` for 0 … count-1, maybe on several threads; results may not depend on that.
+  /// Calls `body` for 0 … count-1, possibly on several threads, which must not affect the results.
   virtual void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) = 0;
-  /// How many calls of `body` may run at the same time.
+  /// Maximum number of simultaneous calls of `body`.
   virtual unsigned threads() const = 0;
-  /// Whether the operand lies in memory that the caller of the run gave, as caches do.
+  /// Whether the operand is in memory that belongs to the caller of the run, like caches.
   virtual bool isCallersMemory(unsigned) const { return true; }
-  /// Counts bytes written to cache memory by an in-place operator.
+  /// Counts bytes that an in-place operator writes to cache memory.
   virtual void noteCacheWrite(int64_t bytes) = 0;
 
   /// Executes the subgraph in attribute `attribute`, which has no inputs. Its outputs become the
-  /// node's results, without a copy.
+  /// node's results without a copy.
   virtual llvm::Error runBranch(llvm::StringRef attribute);
-  /// Executes the subgraph in attribute `attribute` on one tensor for each of its inputs, and
-  /// returns its outputs. They stay as they are while the node is executed, whatever runs after;
-  /// an input that nobody else owns may be overwritten.
+  /// Executes the subgraph in attribute `attribute` with one tensor for each of its inputs, and
+  /// returns its outputs, which stay valid until the node ends. Inputs without other owners may be
+  /// overwritten.
   virtual llvm::Expected<std::vector<Tensor>> runBody(llvm::StringRef attribute,
                                                       std::vector<Tensor> inputs);
-  /// A required operand with what keeps it alive.
+  /// A required operand together with its owner.
   virtual Tensor share(unsigned index) const;
-  /// Contiguous, uninitialized memory of its own.
+  /// Contiguous, uninitialized memory with its own owner.
   virtual llvm::Expected<Tensor> temporary(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
   /// An error that names the node.
@@ -81,7 +82,7 @@ public:
 
 protected:
   explicit KernelContext(const ir::Node& node) : executed(node) {}
-  /// Scratch memory as a tensor: what a result is put into that nobody wants.
+  /// Scratch memory as a tensor, for an unused result.
   llvm::Expected<TensorView> scratchTensor(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
 private:
@@ -92,23 +93,23 @@ using KernelFunction = llvm::Error (*)(KernelContext&);
 
 struct Kernel {
   ir::OpName op;
-  /// First and last version of the operator's domain that it implements.
+  /// First and last version of the operator's domain that the kernel implements.
   int64_t since = 1;
   int64_t until = INT64_MAX;
   KernelFunction run = nullptr;
   bool acceptsStrides = false;
-  /// The operand that the kernel reads through KernelContext::weights, if any.
+  /// Operand that the kernel reads through KernelContext::weights, if any.
   std::optional<unsigned> weightOperand;
 };
 
-/// All kernels. Filled once, then read only.
+/// All kernels. Filled once, then only read.
 class KernelRegistry {
 public:
   KernelRegistry() = default;
   KernelRegistry(const KernelRegistry&) = delete;
   KernelRegistry& operator=(const KernelRegistry&) = delete;
 
-  /// `op` text is copied. Version ranges of one operator must not overlap (asserted).
+  /// Copies the text of `op`. Version ranges of one operator must not overlap (asserted).
   Kernel& add(ir::OpName op, int64_t since, KernelFunction run, int64_t until = INT64_MAX);
   const Kernel* find(ir::OpName op, int64_t version) const;
   std::vector<const Kernel*> all() const;
@@ -119,7 +120,7 @@ private:
   llvm::DenseMap<ir::OpName, llvm::SmallVector<Kernel*, 2>> byName;
 };
 
-/// Every kernel under runtime/kernels (generated).
+/// Registers every kernel in runtime/kernels (generated).
 void registerAll(KernelRegistry& registry);
 
 } // namespace kvopt::runtime

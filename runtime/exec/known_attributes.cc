@@ -1,4 +1,4 @@
-// Attributes against definitions.
+// Comparison of attributes with definitions.
 #include "runtime/exec/known_attributes.h"
 
 #include "ir/op.h"

@@ -1,4 +1,4 @@
-// Nodes may say more than their operator's definition knows.
+// Detection of attributes and operands that an operator's definition does not have.
 #pragma once
 
 #include "ir/graph.h"
@@ -7,10 +7,9 @@
 
 namespace kvopt::runtime {
 
-/// An Unsupported error that names the first attribute of the node that its operator's definition
-/// does not have, or says that it has more operands or results than the definition: what they mean
-/// is unknown, so that the operator cannot be executed without them. Success where there are none,
-/// and for operators without a definition.
+/// An Unsupported error that names the node's first attribute without definition, or reports
+/// operands or results beyond the definition. Their meaning is unknown, so the operator cannot be
+/// executed correctly. Success if there are none, and for operators without a definition.
 llvm::Error checkKnownAttributes(const ir::Node& node);
 
 } // namespace kvopt::runtime

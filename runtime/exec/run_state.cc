@@ -13,11 +13,11 @@ namespace kvopt::runtime {
 using namespace ir;
 
 namespace {
-/// Runs that a placement may be far too large for before another one is made: a prompt between
-/// decoding steps shall not cost one each time.
+/// Number of runs for which a placement may be far too large before it is replaced, so that a
+/// single prompt between decoding steps does not cause new placements.
 constexpr unsigned patience = 4;
 
-/// For a tensor of `needed` bytes that had room for `before`.
+/// Size for a tensor of `needed` bytes that had `before` bytes.
 int64_t roomFor(int64_t needed, int64_t before) {
   bool isGradual = needed / 2 <= before;
   return isGradual ? needed + std::min(needed, INT64_MAX - needed) : needed;
@@ -90,7 +90,7 @@ void RunState::takeConstants(const FoldedConstants& folded) {
     branches[branch]->takeConstants(*folded.branches[branch]);
 }
 
-/// Fills in `extents` and `neededBytes`.
+/// Computes `extents` and `neededBytes`.
 llvm::Error RunState::measure() {
   for (size_t i = 0; i < plan.dims.size(); ++i)
     extents[i] = isOpen[i] ? std::nullopt : environment.symbols.evaluate(plan.dims[i]);
@@ -139,8 +139,8 @@ bool RunState::isTooLarge() const {
   return planned / 2 > needed;
 }
 
-/// Makes room for what is needed now. A tensor that has outgrown its place by little will probably
-/// go on growing: it gets as much again, and keeps that while others outgrow theirs.
+/// Makes room for the current sizes. A tensor that has slightly outgrown its place will probably
+/// continue to grow: its room doubles, and stays so when other tensors grow.
 llvm::Error RunState::place(bool fromScratch) {
   std::vector<StorageInterval> intervals;
   placedGroups.clear();
@@ -213,7 +213,7 @@ llvm::Error RunState::runSteps() {
     const ExecutionPlan::Step& step = plan.steps[index];
     if (constants->isFolded[index])
       continue;
-    // The operators of a subgraph count for themselves.
+    // The operators of a subgraph are timed separately.
     bool isTimed = environment.timeOperators && step.branches.empty();
     auto begin = std::chrono::steady_clock::time_point();
     if (isTimed)
@@ -234,10 +234,10 @@ llvm::Error RunState::runSteps() {
 
 void RunState::release(unsigned group) {
   for (unsigned slot : plan.groups[group].slots) {
-    // A constant stays for the next run; views that the run made of it are made anew.
+    // A constant stays for the next run; views that the run made of it are recreated.
     if (!present[slot] || constants->tensors[slot].view.data)
       continue;
-    // The extents stay until the next tensor brings its own.
+    // The extents stay until the next tensor replaces them.
     tensors[slot].owner = nullptr;
     tensors[slot].view.data = nullptr;
     packed[slot].owner = nullptr;

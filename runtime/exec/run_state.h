@@ -1,4 +1,4 @@
-// RunState: the tensors of one graph while it is executed, and the same for its subgraphs.
+// RunState: tensors of one graph during its execution, and the same for its subgraphs.
 #pragma once
 
 #include "runtime/exec/execution_plan.h"
@@ -14,7 +14,7 @@
 
 namespace kvopt::runtime {
 
-/// What the graphs of one execution share.
+/// State shared by the graphs of one execution.
 struct RunEnvironment {
   RunEnvironment(std::shared_ptr<Allocator> source, const SymbolValues& symbolValues,
                  ThreadPool& threadPool)
@@ -34,47 +34,47 @@ struct RunEnvironment {
   llvm::Expected<std::span<std::byte>> takeScratch(size_t bytes);
 };
 
-/// The tensors of one graph. Memory (an arena, constants) stays from run to run; of the subgraphs
-/// of one node only the one that ran last keeps its arena.
+/// Tensors of one graph. Memory (an arena, constants) is kept between runs. Among the subgraphs of
+/// one node, only the one that ran last keeps its arena.
 struct RunState {
-  /// Extents that depend on one of `openSymbols` are never known before they are seen: those of the
-  /// inputs of a loop's body have other values in every iteration.
+  /// Extents that depend on `openSymbols` are not known before the run: extents of the inputs of a
+  /// loop's body differ between iterations.
   RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment,
            const llvm::StringSet<>& openSymbols = {});
 
   const ExecutionPlan& plan;
   RunEnvironment& environment;
 
-  /// Per slot; data is null, and extents are meaningless, unless the tensor exists.
+  /// For each slot; data is null, and extents are invalid, unless the tensor exists.
   std::vector<Tensor> tensors;
-  /// Per slot: a contiguous copy of a strided input.
+  /// For each slot: a contiguous copy of a strided input.
   std::vector<Tensor> packed;
-  /// Per slot: the tensor exists.
+  /// For each slot: whether the tensor exists.
   std::vector<bool> present;
-  /// Per group: the caller allows the run to overwrite it.
+  /// For each group: whether the caller allows the run to overwrite it.
   std::vector<bool> writable;
-  /// Per dimension of the plan.
+  /// For each dimension of the plan.
   std::vector<std::optional<int64_t>> extents;
-  /// Per group: bytes and place in the arena; -1 when not planned.
+  /// For each group: size in bytes and offset in the arena; -1 if not planned.
   std::vector<int64_t> offsets;
   std::shared_ptr<Buffer> arena;
-  /// Per branch of the plan.
+  /// For each branch of the plan.
   std::vector<std::unique_ptr<RunState>> branches;
   const FoldedConstants* constants = nullptr;
 
-  /// Of this graph and its subgraphs, once; they must outlive the state.
+  /// Sets the constants of this graph and its subgraphs, once. They must outlive the state.
   void takeConstants(const FoldedConstants& constants);
-  /// Sizes of planned groups in this run, and a new placement when the current one is too small or
-  /// has been far too large for some runs.
+  /// Computes the sizes of planned groups in this run, and places them again if the current
+  /// placement is too small, or has been far too large for some runs.
   llvm::Error placeIntermediates();
   /// Requires that inputs and captured tensors are present.
   llvm::Error runSteps();
   void release(unsigned group);
-  /// Forgets the tensors of this run.
+  /// Removes the tensors of this run.
   void clear();
-  /// Gives back the arena, of subgraphs too.
+  /// Releases the arena, including those of subgraphs.
   void dropMemory();
-  /// The arenas of this graph and its subgraphs.
+  /// Total size of the arenas of this graph and its subgraphs.
   int64_t arenaBytes() const;
 
 private:
@@ -83,14 +83,14 @@ private:
   bool isTooLarge() const;
   llvm::Error place(bool fromScratch);
 
-  std::vector<bool> isOpen;          // per dimension of the plan: never known beforehand
-  std::vector<int64_t> neededBytes;  // per group, in this run; -1 when not known
-  std::vector<int64_t> plannedBytes; // per group, what the current placement provides
+  std::vector<bool> isOpen;          // for each dimension of the plan: never known before the run
+  std::vector<int64_t> neededBytes;  // for each group, in this run; -1 if unknown
+  std::vector<int64_t> plannedBytes; // for each group, in the current placement
   MemoryPlan placement;
   std::vector<unsigned> placedGroups;
   std::optional<uint64_t> measuredFor; // version of the symbols
-  bool tooLarge = false;               // the placement is, for the current sizes
-  unsigned runsTooLarge = 0;           // one after the other
+  bool tooLarge = false;               // whether the placement is too large for the current sizes
+  unsigned runsTooLarge = 0;           // number of consecutive runs
 };
 
 } // namespace kvopt::runtime

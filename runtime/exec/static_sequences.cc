@@ -1,4 +1,4 @@
-// What each operator on sequences does to their elements.
+// Effect of each sequence operator on the elements.
 #include "runtime/exec/static_sequences.h"
 
 #include "support/diagnostic.h"
@@ -17,7 +17,7 @@ llvm::Error notSupported(const Node& node, const char* what) {
   return unsupported("{}", what).node(node.name(), node.op().str());
 }
 
-/// The position that an operand gives, in [0, count); nullopt where it is not a constant.
+/// The position that an operand holds, in [0, count); nullopt if it is not constant.
 std::optional<size_t> positionOf(const Value* operand, size_t count) {
   const TensorData* constant = operand ? operand->constant() : nullptr;
   auto values = constant ? integerValues(*constant, 1) : std::nullopt;
@@ -92,7 +92,7 @@ llvm::Expected<bool> StaticSequences::replaceSequence(const Node& node, const El
     return true;
   }
   if (node.is("SequenceAt")) {
-    // In a function's body the position may be an operand, which is constant at the call only.
+    // In a function's body, the position may be an operand that is constant only at the call.
     std::optional<size_t> position = positionOf(mapped(node.operand(1)), elements.size());
     if (!position)
       return notSupported(node, "the position in the sequence is not a constant within it");

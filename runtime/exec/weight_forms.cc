@@ -1,4 +1,4 @@
-// Forms of constant weights, and what products read in their place.
+// Formats of constant weights, and the constants that products read instead.
 #include "runtime/exec/weight_forms.h"
 #include "runtime/memory/element_storage.h"
 
@@ -22,7 +22,7 @@ const Value* operandOf(const Node& node, unsigned index) {
   return index < node.operands().size() ? node.operands()[index].value() : nullptr;
 }
 
-/// The extents of a result whose shape was inferred completely.
+/// Extents of a result whose shape was inferred completely.
 std::optional<Extents> fixedShape(const Value& value) {
   if (!value.type().hasRank())
     return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<Extents> fixedShape(const Value& value) {
   return shape;
 }
 
-/// The product of extents; a constant's, which has been checked.
+/// Product of the extents of a constant, which was checked.
 int64_t countOf(llvm::ArrayRef<int64_t> shape) {
   int64_t count = 1;
   for (int64_t extent : shape)
@@ -65,7 +65,7 @@ WeightForm transposeOf(const Node& node, const WeightForm& operand) {
   return form;
 }
 
-/// Reshape and its like.
+/// Reshape and similar operators.
 WeightForm reshaped(const Node& node, const WeightForm& operand) {
   const std::optional<Extents> shape = fixedShape(node.results().front());
   if (!shape || countOf(*shape) != countOf(operand.shape))
@@ -80,7 +80,7 @@ WeightForm reshaped(const Node& node, const WeightForm& operand) {
   return form;
 }
 
-/// Only where no element is rounded.
+/// Only if no element is rounded.
 WeightForm castOf(const Node& node, const WeightForm& operand) {
   const auto target = static_cast<ElementType>(node.intAttr("to", 0));
   if (target == operand.element)
@@ -139,7 +139,7 @@ std::shared_ptr<ConstantWeights> floatWeights(const WeightForm& form) {
   return weights;
 }
 
-/// Codes on their way into blocks.
+/// Packs codes into blocks.
 class CodePacker {
 public:
   CodePacker(const WeightForm& packedForm, bool transposesSource, ConstantMemory& packedMemory,
@@ -188,7 +188,7 @@ private:
     return static_cast<int64_t>(bytes->size()) >= (data.elementCount() * codes.bits + 7) / 8;
   }
 
-  /// The extents of the blocks, where the scales are one for each of them.
+  /// Determines the extents of the blocks. Requires one scale for each block.
   bool layOut() {
     constexpr int64_t most = int64_t{1} << 31;
     blocks.columns = transposed ? codes.columns : codes.rows;
@@ -232,7 +232,7 @@ private:
     return true;
   }
 
-  /// Where the scale of block `b` of column `n` is among the operand's.
+  /// Index in the operand of the scale of block `b` of column `n`.
   int64_t scaleIndex(int64_t n, int64_t b) const {
     if (scalePerTensor)
       return 0;
@@ -241,7 +241,7 @@ private:
     return transposed ? b * blocks.columns + n : n * blocks.blocks + b;
   }
 
-  /// Zero point `index`, as the packed numbers count.
+  /// Zero point `index`, as an unsigned packed number.
   float zeroAt(std::span<const std::byte> bytes, int64_t index) const {
     const int64_t perByte = 8 / codes.bits;
     const auto shift = static_cast<unsigned>(index % perByte * codes.bits);
@@ -261,7 +261,7 @@ private:
         (form.zero && form.zero->constant()->elementCount() != scaleCount))
       return false;
     auto* scales = reinterpret_cast<float*>(take(count * int64_t{sizeof(float)}));
-    // Signed codes without zero points have theirs in the middle.
+    // Signed codes without zero points have their zero in the middle.
     const bool hasZeros = form.zero || !codes.isSigned;
     auto* zeros =
         reinterpret_cast<float*>(hasZeros ? take(count * int64_t{sizeof(float)}) : nullptr);
@@ -328,7 +328,7 @@ std::shared_ptr<const ConstantWeights> weightsOf(const WeightForm& form, const N
   if (form.kind == Kind::Floats) {
     weights = floatWeights(form);
   } else {
-    // Blocks are one matrix, of which every row of W is a row in memory.
+    // Blocks form one matrix, in which every row of W is a row in memory.
     if (countOf(llvm::makeArrayRef(form.shape).drop_back(2)) != 1)
       return nullptr;
     const bool isStoredByColumn = (product.intAttr("transB", 0) != 0) != form.transposed;

@@ -1,5 +1,5 @@
-// WeightForm: how a constant follows from an initializer by transposes, casts and views, or by
-// dequantization, without any of its elements being computed.
+// WeightForm: derivation of a constant from an initializer by transposes, casts and views, or by
+// dequantization, without computing its elements.
 #pragma once
 
 #include "ir/graph.h"
@@ -10,33 +10,33 @@ namespace kvopt::runtime {
 
 struct WeightForm {
   enum class Kind {
-    None,   ///< not known, or not of a form that products read
+    None,   ///< unknown, or not a format that products read
     Floats, ///< elements of `source`, widened
     Codes,  ///< (source - zero) * scale
   };
   Kind kind = Kind::None;
   const ir::Value* source = nullptr;
-  /// Element type and extents of the constant that is described.
+  /// Element type and extents of the derived constant.
   ir::ElementType element = ir::ElementType::Undefined;
   Extents shape;
-  /// Its last two axes are swapped in `source`.
+  /// Whether its last two axes are swapped in `source`.
   bool transposed = false;
-  /// Codes: operands of DequantizeLinear, of which `zero` may be null.
+  /// For codes: operands of DequantizeLinear; `zero` may be null.
   const ir::Value* scale = nullptr;
   const ir::Value* zero = nullptr;
-  int64_t axis = 0;  ///< of `source`, in [0,2)
-  int64_t block = 0; ///< 0 where there are no blocks
+  int64_t axis = 0;  ///< axis of `source`, in [0,2)
+  int64_t block = 0; ///< 0 without blocks
 
-  /// An initializer or the result of a Constant node.
+  /// Form of an initializer or of the result of a Constant node.
   static WeightForm ofConstant(const ir::Value& value);
-  /// The first result of `node`, whose first operand is `operand`.
+  /// Form of the first result of `node`, whose first operand is `operand`.
   static WeightForm ofResult(const ir::Node& node, const WeightForm& operand);
 };
 
-/// The weights that operand `operand` of `product`, a MatMul, Gemm or FusedMatMul, reads; null
-/// where products cannot read this form. Floating-point weights are read where they are. Codes are
-/// packed in `memory`, with float32 scales, one per column of the product's W or per block of a
-/// multiple of 16 rows; null when memory is short.
+/// Weights for operand `operand` of `product`, a MatMul, Gemm or FusedMatMul; null if products
+/// cannot read this form, or if memory is short. Floating-point weights are read in place. Codes
+/// are packed into `memory`, with float32 scales, one per column of the product's W or per block of
+/// a multiple of 16 rows.
 std::shared_ptr<const ConstantWeights> weightsOf(const WeightForm& form, const ir::Node& product,
                                                  ConstantMemory& memory, ThreadPool& pool);
 
