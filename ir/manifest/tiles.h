@@ -14,8 +14,7 @@ namespace kvopt::ir {
 /// earlier parts return. A tile has inputs with these names, as far as it needs them:
 ///
 ///   query, key, value, mask    operands of attention; key and value are one block of the caches in
-///                              its stored layout, and `mask` is the block's columns of `mask`
-///                              below
+///                              its stored layout, and the mask is its columns of `mask` below
 ///   output, maximum, sum       the state before the tile
 ///
 /// It returns the state after the tile as next_output, next_maximum and next_sum. There is one tile

@@ -188,7 +188,7 @@ private:
     return static_cast<int64_t>(bytes->size()) >= (data.elementCount() * codes.bits + 7) / 8;
   }
 
-  /// Determines the extents of the blocks. Requires one scale for each block.
+  /// Determines the extents of the blocks. Returns false unless there is one scale for each block.
   bool layOut() {
     constexpr int64_t most = int64_t{1} << 31;
     blocks.columns = transposed ? codes.columns : codes.rows;

@@ -1,9 +1,8 @@
 // ai.kvopt::AppendRows: new rows after the valid rows of a past, whose number differs by batch row.
 //
-//   present[b,g,j,:] = past[b,g,j,:]                     for j < past_length[b]
-//                      fresh[b,g,j - past_length[b],:]   for past_length[b] <= j < past_length[b] +
-//                      S
-//                      0                                 otherwise
+//   present[b,g,j,:] = past[b,g,j,:]        for j < n
+//                      fresh[b,g,j - n,:]   for n <= j < n + S
+//                      0                    otherwise               with n = past_length[b]
 //
 // past [B,G,P,D], fresh [B,G,S,D], past_length int64 [1] or [B], present [B,G,P+S,D]. A length that
 // is negative or greater than P is an error.

@@ -2,11 +2,9 @@
 // The state between tiles is float32 or float16:
 //
 //   output   [B,H,S,Dv]       weighted mean of the values so far; initially 0
-//   maximum  [B,H,S,1 or 2]   largest score so far. In float16 it is the sum of two numbers; the
-//   second
-//                             is the rounding error of the first. Initially the lowest finite
-//                             number
-//                             (and 0).
+//   maximum  [B,H,S,1 or 2]   largest score so far; initially the lowest finite number (and 0). In
+//                             float16 it is the sum of two numbers; the second is the rounding
+//                             error of the first.
 //   sum      [B,H,S,1]        1/64 of the sum of the weights exp(score - maximum); initially 0
 //
 // The results are the state after this tile. `mask` is added to scores; minus infinity hides a key,

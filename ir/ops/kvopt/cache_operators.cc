@@ -5,19 +5,16 @@
 // Buffers and rings are written in place: presents may overwrite pasts. Engines that copy instead
 // give the same result.
 //
-// Buffer: with P = past_length, rows [P, P + S) are written for each batch row. Rows from P + S on
-// are
-//   not read.
+// Buffer: with P = past_length, rows [P, P + S) are written for each batch row; later rows are not
+//   read.
 //
 // Ring: a cache of C slots that holds the last C tokens' rows: the row of position p is in slot
 //   p mod C. With n = min(P, C - 1), attention sees the rows of positions [P - n, P), followed by
-//   the
-//   S new rows. A query of a single token thus sees at most C keys, including its own. The mask's
-//   last column belongs to the last new row. If a mask has more than n + S columns, the last n + S
-//   are read, so that it may cover all positions. S may exceed C. Slots to which no token was
-//   written
-//   are never read. Attention sees the rounded values of new rows, even of those for which a long
-//   step leaves no slot.
+//   the S new rows. A query of a single token thus sees at most C keys, including its own. The
+//   mask's last column belongs to the last new row. If a mask has more than n + S columns, the last
+//   n + S are read, so that it may cover all positions. S may exceed C. Slots without a token are
+//   never read. Attention sees the rounded values of new rows, even of those for which a long step
+//   leaves no slot.
 //
 // Blocks: `blocks` are all blocks of the keys, followed by the same number for the values, in the
 //   order of their tokens. The number of rows of a block is its number of tokens, which may be 0.

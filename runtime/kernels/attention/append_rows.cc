@@ -1,4 +1,4 @@
-// ai.kvopt::AppendRows: each batch row's valid past rows, then its fresh rows, then zeros.
+// ai.kvopt::AppendRows: each batch row's valid past rows, followed by its new rows and zeros.
 #include "runtime/attention/past_lengths.h"
 #include "support/format.h"
 

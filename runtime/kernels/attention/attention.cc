@@ -5,9 +5,9 @@
 // Q, K and V are [B,H,S,D], or [B,S,H*D] with q_num_heads and kv_num_heads; Y has Q's layout. K'
 // and V' are the presents: the rows of the past, then K or V. scale defaults to 1 / sqrt(D).
 //
-// Query row i of batch row b is at position p = i + offset, where the offset is the past's length,
-// or nonpad_kv_seqlen[b] - S, which may be negative, or 0 with neither. It sees key j iff all of
-// these hold:
+// Query row i of batch row b is at position p = i + offset. The offset is the past's length, or
+// nonpad_kv_seqlen[b] - S, which may be negative, or 0 without either. The row sees key j if and
+// only if all of these hold:
 //
 //   is_causal           j <= p
 //   left_window_size    p - j <= left_window_size, unless that is -1 (opset 25)
@@ -18,13 +18,13 @@
 // A row that sees no key is zero in Y and in the probabilities.
 //
 //   qk_matmul_output    mode 0: scale * Q K'^T; 1: after the softcap; 2: after softcap and mask,
-//                       what the softmax reads; 3: its result
+//                       the operand of the softmax; 3: its result
 //
-// The softcap comes before the mask, in every version. Up to ONNX 1.20 the specification had it
-// after, where a hidden key would count as much as one of score -softcap, and modes 1 and 2 were
-// the scores after the mask and after mask and softcap.
+// The softcap comes before the mask in every version. Until ONNX 1.20 the specification applied it
+// after the mask, so that a hidden key counted like a score of -softcap, and modes 1 and 2 were the
+// scores after the mask and after mask and softcap.
 //
-// Softmax and sums are computed in f32, whatever softmax_precision is.
+// Softmax and sums are computed in f32, independently of softmax_precision.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/attention_scores.h"
 #include "runtime/kernels/support/element_dispatch.h"
@@ -41,7 +41,7 @@ using namespace runtime;
 
 namespace {
 
-/// What the positions of query rows hide: keys before p - left and keys after p + right.
+/// Keys that positions of query rows hide: before p - left and after p + right.
 struct Frontier {
   std::optional<int64_t> left;
   std::optional<int64_t> right;
@@ -51,7 +51,7 @@ struct Frontier {
   }
 };
 
-/// The mask as [1|B, 1|H, S, T], which hides the keys beyond its last column and those outside of
+/// The mask as [1|B, 1|H, S, T], which also hides keys after its last column and keys outside of
 /// the frontier. `offsets` holds one offset, or one per batch row.
 llvm::Expected<TensorView> explicitMask(KernelContext& context, const AttentionOperands& operands,
                                         const Frontier& frontier, llvm::ArrayRef<int64_t> offsets) {
@@ -99,8 +99,7 @@ llvm::Expected<TensorView> explicitMask(KernelContext& context, const AttentionO
   return result;
 }
 
-/// What is wrong with the mask's shape, if anything: explicitMask reads it before checkAttention
-/// has seen it.
+/// Checks the shape of the mask, because explicitMask reads it before checkAttention runs.
 llvm::Error checkMaskShape(KernelContext& context, const AttentionOperands& operands) {
   const TensorView& mask = *operands.mask;
   const int64_t keys = operands.value.shape[2];
@@ -123,8 +122,8 @@ llvm::Error checkMaskShape(KernelContext& context, const AttentionOperands& oper
   return llvm::Error::success();
 }
 
-/// Fails for values of attributes that the specification does not define or that engines read in
-/// different ways.
+/// Fails for values of attributes that the specification does not define, or that engines interpret
+/// differently.
 llvm::Error checkAttributes(KernelContext& context) {
   const Node& node = context.node();
   for (const char* window : {"left_window_size", "right_window_size"})
@@ -149,8 +148,8 @@ llvm::Error checkAttributes(KernelContext& context) {
   return context.error(fmt::format("softmax_precision = {} is not supported", asked));
 }
 
-/// Four axes say how many heads there are: attributes may only repeat it, and from opset 25 on must
-/// be absent.
+/// With four axes, the shapes determine the numbers of heads: attributes may only repeat them, and
+/// must be absent from opset 25 on.
 llvm::Error checkHeadCounts(KernelContext& context) {
   const std::pair<const char*, unsigned> counts[] = {{"q_num_heads", 0}, {"kv_num_heads", 1}};
   for (const auto& [name, operand] : counts)
@@ -164,8 +163,8 @@ llvm::Error checkHeadCounts(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// The keys that is_causal and the windows leave to a query row. Bounds that hide nothing of `keys`
-/// keys from any of `rows` rows are left out, which keeps sums of positions and bounds small.
+/// Keys that is_causal and the windows leave visible to a query row. Omits bounds that hide none of
+/// `keys` keys from any of `rows` rows, which keeps sums of positions and bounds small.
 Frontier frontierOf(const Node& node, int64_t keys, int64_t rows) {
   auto bound = [&](const char* name) -> std::optional<int64_t> {
     const int64_t size = node.intAttr(name, -1);
@@ -178,7 +177,7 @@ Frontier frontierOf(const Node& node, int64_t keys, int64_t rows) {
   return frontier;
 }
 
-/// nonpad_kv_seqlen, checked.
+/// Checked values of nonpad_kv_seqlen.
 llvm::Expected<Extents> keyLengths(KernelContext& context, const AttentionOperands& operands) {
   if (context.has(4) || context.has(5) || context.wants(1) || context.wants(2))
     return context.error("nonpad_kv_seqlen together with a past or a present");
@@ -194,15 +193,15 @@ llvm::Expected<Extents> keyLengths(KernelContext& context, const AttentionOperan
   return lengths;
 }
 
-/// Memory that the operands point to.
+/// Memory for the operands' data.
 struct Storage {
   Extents lengths;
   TensorView mask;
   TensorView addedMask;
 };
 
-/// The mask, in f32 where it is of a type that attention does not read; what f32 cannot hold is the
-/// largest or lowest number that it holds. Null when absent.
+/// The mask, converted to f32 if attention does not support its type; numbers beyond f32 become its
+/// largest or lowest number. Null if absent.
 llvm::Expected<const TensorView*> readableMask(KernelContext& context, TensorView& storage) {
   const TensorView* mask = context.input(3);
   if (!mask || (mask->element != ElementType::Double && !isInteger(mask->element)))
@@ -227,7 +226,7 @@ llvm::Expected<const TensorView*> readableMask(KernelContext& context, TensorVie
   return &storage;
 }
 
-/// Frontier, lengths and mask.
+/// Sets frontier, lengths and mask.
 llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands& operands,
                      Storage& storage) {
   const int64_t rows = operands.query.shape[2];
@@ -253,7 +252,7 @@ llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands
       return error;
   const bool shortMask = operands.mask && operands.mask->shape.back() < keys;
   const Frontier frontier = frontierOf(context.node(), keys, rows);
-  // The attention call knows causality and windows to the left, with the offset T - S.
+  // The attention call supports causality and windows to the left, with the offset T - S.
   const bool aligned = ragged || keys - rows == pastRows;
   const bool isCalls = aligned && frontier.right.value_or(0) == 0;
   const bool isHidden = frontier.left || frontier.right;
@@ -307,7 +306,7 @@ llvm::Error attention(KernelContext& context) {
   const auto width = static_cast<double>(std::max<int64_t>(query->shape[3], 1));
   operands.scale = node.attribute("scale") ? node.floatAttr("scale", 1.0f)
                                            : static_cast<float>(1.0 / std::sqrt(width));
-  // Before anything of the size of a mask is made.
+  // Checked before memory for a mask is allocated.
   if (llvm::Error error = checkAttention(context, operands))
     return error;
   Storage storage;
@@ -327,7 +326,7 @@ llvm::Error attention(KernelContext& context) {
     if (llvm::Error error = attentionScoresResult(context, operands, stage, 3))
       return error;
   }
-  // The call's mask has as many columns as the longest row has keys.
+  // The call's mask has one column for each key of the longest row.
   if (!operands.totalLengths.empty() && operands.mask && operands.mask->shape.back() != 1)
     storage.mask =
         slicedAxis(storage.mask, storage.mask.rank() - 1, 0,

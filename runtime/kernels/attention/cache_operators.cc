@@ -1,5 +1,5 @@
-// ai.kvopt's attention operators over caches. ir/ops/kvopt/cache_operators.cc says what they
-// compute and how rows are rounded. Rows of int8 without scales are the numbers that they are.
+// ai.kvopt's attention operators over caches. ir/ops/kvopt/cache_operators.cc defines their results
+// and the rounding of rows. Int8 rows without scales are plain numbers.
 //
 // Rows of codes are converted where they are used: scores are multiplied by the scale of the key's
 // row, weights by that of the value's. Four-bit codes become rows of int8 a tile at a time.
@@ -24,8 +24,8 @@ llvm::Error attendToCaches(KernelContext& context, CacheOperator op) {
   return op.isRing() ? attendInRing(context, op) : attendInBuffer(context, op);
 }
 
-// Nothing but its function tells a kernel which operator it is: each has one of its own, which is
-// found by number.
+// A kernel is a function without parameters for the operator, so each operator has its own
+// function, selected by number.
 
 size_t indexOf(const CacheOperator& op) {
   return static_cast<size_t>(op.place) * 4 + (op.hasCodes() ? 2 : 0) + (op.isLatent() ? 1 : 0);

@@ -1,13 +1,13 @@
 // CausalConvWithState (opset 27, and com.microsoft): a depthwise convolution along the sequence,
-// with the positions before the input as its state. With X = past_state, or k - 1 zeros, followed
-// by the input:
+// whose state is the positions before the input. Let X be past_state, or k - 1 zeros, followed by
+// the input:
 //
 //   Y[b,c,t] = f(bias[c] + sum_i weight[c,0,i] * X[b,c,t+i])      0 <= i < k
 //   present_state = the last k - 1 positions of X
 //
 // Input and output are [B,C,L], states [B,C,k-1]. activation: f(y) = y (none) or y / (1 + e^-y)
-// (silu, swish). Computed in f32; f16 and bf16 sums are rounded before the activation. Of
-// com.microsoft, other layouts, dilations and a state_window are refused.
+// (silu, swish). Computed in f32; f16 and bf16 sums are rounded before the activation. Other
+// layouts, dilations and a state_window of com.microsoft's operator are not supported.
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
 
@@ -39,7 +39,7 @@ llvm::Error checkShapes(const KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// Rounded to the element type and back.
+/// The value rounded to the element type.
 float rounded(float value, ElementType element) {
   if (element == ElementType::Float16)
     return load(store<Float16>(value));

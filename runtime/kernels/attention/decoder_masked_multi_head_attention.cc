@@ -3,20 +3,20 @@
 //   qk [B,H,1,T]    = scale * (q + bias_q) K^T + attention_bias + masks
 //   output [B,1,H*Dv] = softmax(qk) V
 //
-// Self attention has query [B,1,H*D], key [B,1,H*D] and value [B,1,H*Dv], or query [B,1,3*H*D]
-// alone, which holds the three one after the other. K and V are the past's rows and then the new
-// one, plus its part of bias [H*(2D+Dv)].
+// Self attention has query [B,1,H*D], key [B,1,H*D] and value [B,1,H*Dv], or only query
+// [B,1,3*H*D], which holds all three. K and V are the past's rows followed by the new row, to which
+// its part of bias [H*(2D+Dv)] is added.
 //
-// Cross attention has key [B,H,L,D] and value [B,H,L,Dv], which have their bias already.
+// Cross attention has key [B,H,L,D] and value [B,H,L,Dv], which already include their bias.
 //
-// With past_present_share_buffer the past is a buffer [B,H,C,D] whose first past_sequence_length
-// rows are valid. The new row is written after them, and nothing else is written. Rows of keys are
-// in order, as in ONNX Runtime's CPU provider; its CUDA provider interleaves them.
+// With past_present_share_buffer, the past is a buffer [B,H,C,D] whose first past_sequence_length
+// rows are valid. Only the new row is written, after these. Rows of keys are in order, as in ONNX
+// Runtime's CPU provider; its CUDA provider interleaves them.
 //
 // With cache_indirection [B/beams,beams,>=P] and a shared buffer, row j of the past of batch row b
 // is row j of batch row floor(b/beams)*beams + cache_indirection[b,j].
 //
-// Keys where mask_index [B,T] is not positive get mask_filter_value added.
+// mask_filter_value is added for keys whose mask_index [B,T] is not positive.
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/padding_mask.h"
@@ -54,7 +54,7 @@ bool isOn(const KernelContext& context, llvm::StringRef flag) {
   return context.node().intAttr(flag, 0) != 0;
 }
 
-/// The new token's rows, [B,H,1,D] and [B,H,1,Dv], or those of cross attention, [B,H,L,D].
+/// The new token's rows, [B,H,1,D] and [B,H,1,Dv], or the rows of cross attention, [B,H,L,D].
 struct TokenRows {
   TensorView query, key, value;
   bool isCross = false;
@@ -102,14 +102,14 @@ llvm::Expected<TokenRows> tokenRows(const KernelContext& context, int64_t heads)
   return rows;
 }
 
-/// The past of keys or of values and what is appended to it.
+/// The past of keys or of values, and the rows appended to it.
 struct CacheSide {
-  unsigned operand;      ///< of the past
-  unsigned result;       ///< of the present
+  unsigned operand;      ///< operand of the past
+  unsigned result;       ///< result of the present
   TensorView fresh = {}; ///< [B,H,1,W]
 };
 
-/// How many rows of the past are valid.
+/// Number of valid rows of the past.
 llvm::Expected<int64_t> pastRows(KernelContext& context, const CacheSide& side) {
   const TensorView& past = context.in(side.operand);
   const Extents& fresh = side.fresh.shape;
@@ -134,7 +134,7 @@ llvm::Expected<int64_t> pastRows(KernelContext& context, const CacheSide& side) 
   return *length;
 }
 
-/// Which batch row the rows of each past come from.
+/// Source batch row of the rows of each past.
 struct Beams {
   IntegerList indirection; ///< [B, columns]
   int64_t count = 1;
@@ -145,7 +145,7 @@ struct Beams {
   }
 };
 
-/// Nothing without cache_indirection.
+/// nullopt without cache_indirection.
 llvm::Expected<std::optional<Beams>> beamsOf(KernelContext& context, int64_t batches,
                                              int64_t rows) {
   int64_t width = 1;
@@ -182,7 +182,7 @@ llvm::Expected<std::optional<Beams>> beamsOf(KernelContext& context, int64_t bat
   return beams;
 }
 
-/// `rows` rows of each batch row and head of `from`, taken from the batch rows that `beams` names.
+/// Copies `rows` rows of each batch row and head of `from`, taken from the batch rows in `beams`.
 void gatherRows(const TensorView& from, const TensorView& to, int64_t rows, const Beams& beams) {
   const auto elementBytes = static_cast<int64_t>(*byteWidth(from.element));
   const auto rowBytes = static_cast<size_t>(from.shape[3] * elementBytes);
@@ -198,7 +198,7 @@ void gatherRows(const TensorView& from, const TensorView& to, int64_t rows, cons
                     rowBytes);
 }
 
-/// Memory of the present and of what attention reads, of which nothing is written yet.
+/// Uninitialized memory for the present and for the rows that attention reads.
 struct CacheMemory {
   TensorView present, attended;
 };
@@ -238,7 +238,7 @@ void writeRows(KernelContext& context, const CacheSide& side, const CacheMemory&
     context.noteCacheWrite(side.fresh.elementCount() * *byteWidth(side.fresh.element));
 }
 
-/// The float mask [1|B,1|H,1,T]; nothing where neither operand is present.
+/// The float mask [1|B,1|H,1,T]; nullopt if both operands are absent.
 llvm::Expected<std::optional<TensorView>> maskOf(KernelContext& context, const TensorView& query,
                                                  int64_t keys) {
   PaddingMaskRequest request;
@@ -267,7 +267,7 @@ llvm::Expected<std::optional<TensorView>> maskOf(KernelContext& context, const T
   return *mask;
 }
 
-/// Result 3: the scores before the softmax, in float or the type that is declared.
+/// Result 3: the scores before the softmax, in float or in the declared type.
 llvm::Error scoresResult(KernelContext& context, const AttentionOperands& operands) {
   const Extents& shape = operands.query.shape;
   const int64_t keys = operands.key.shape[2];
@@ -336,7 +336,7 @@ llvm::Error addBias(KernelContext& context, TokenRows& rows) {
   return llvm::Error::success();
 }
 
-/// Query, scale and the mask over `keys` keys; `mask` holds what `operands` points to.
+/// Sets query, scale and the mask over `keys` keys; `mask` owns the memory for `operands`.
 llvm::Error prepareScores(KernelContext& context, const TokenRows& rows, int64_t keys,
                           std::optional<TensorView>& mask, AttentionOperands& operands) {
   auto made = maskOf(context, rows.query, keys);

@@ -1,13 +1,12 @@
-// ai.onnx.preview::FlexAttention (version 1): attention with functions of its scores and
-// probabilities, given as subgraphs of one input and one output:
+// ai.onnx.preview::FlexAttention (version 1): attention with functions that modify its scores and
+// probabilities, given as subgraphs with one input and one output:
 //
 //   Y = prob_mod(softmax(score_mod(scale * Q K^T))) V
 //
 // Q is [B,H,S,D], K [B,G,T,D], V [B,G,T,Dv], Y [B,H,S,Dv]; query head h reads group h / (H/G).
-// Scores and probabilities are [B,H,S,T] of type softmax_precision: float, or double for operands
-// of double, unless it is given. scale defaults to 1 / sqrt(D). Products and the softmax are
-// computed in f32, or in double where operands or scores are double. The softmax is ONNX's: a row
-// of which every score is -inf is NaN.
+// Scores and probabilities are [B,H,S,T] of type softmax_precision, by default float, or double for
+// double operands. scale defaults to 1 / sqrt(D). Products and the softmax are computed in f32, or
+// in double if operands or scores are double. As in ONNX, the softmax of a row of -inf is NaN.
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/memory/buffer.h"
 
@@ -58,7 +57,7 @@ llvm::Expected<ElementType> precisionOf(const KernelContext& context) {
   return context.error(fmt::format("softmax_precision = {} is not supported", asked));
 }
 
-/// The arithmetic of type A on tensors of any floating-point type.
+/// Attention in the arithmetic of type A, for tensors of any floating-point type.
 template <class A> class FlexAttention {
 public:
   FlexAttention(KernelContext& kernelContext, const FlexSizes& given, ElementType scores)
@@ -82,7 +81,7 @@ public:
   }
 
 private:
-  /// The elements as numbers of type A: the tensor's own memory where it holds them.
+  /// The elements as numbers of type A; the tensor's own memory if it has this type.
   llvm::Expected<const A*> numbersOf(const TensorView& tensor) {
     if (tensor.element == elementOf<A>())
       return tensor.as<A>();
@@ -102,7 +101,7 @@ private:
     return numbers;
   }
 
-  /// Where to compute the elements of a tensor; `storeAll` finishes them.
+  /// Memory in which to compute the elements of a tensor; `storeAll` completes them.
   llvm::Expected<A*> resultOf(const TensorView& tensor) {
     if (tensor.element == elementOf<A>())
       return tensor.as<A>();
@@ -133,7 +132,7 @@ private:
   int64_t rowCount(const TensorView& tensor) const {
     return tensor.elementCount() == 0 ? 0 : sizes.batches * sizes.heads * sizes.rows;
   }
-  /// The first element of the matrix that a query row reads; `length` elements per matrix.
+  /// Offset of the matrix that a query row reads; each matrix has `length` elements.
   int64_t matrixOf(int64_t row, int64_t length) const {
     const int64_t head = row / sizes.rows;
     const int64_t group = head % sizes.heads / (sizes.heads / sizes.groups);
@@ -171,7 +170,7 @@ private:
     return scores;
   }
 
-  /// Replaces the tensor by what the subgraph makes of it, if there is one.
+  /// Replaces the tensor by the result of the subgraph, if there is one.
   llvm::Error modify(const char* name, Tensor& tensor) {
     if (!context.node().attribute(name))
       return llvm::Error::success();

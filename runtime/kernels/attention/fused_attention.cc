@@ -3,9 +3,9 @@
 //   [Q K V] [B,S,Nq+Nk+Nv] = input [B,S,N] weights [N,Nq+Nk+Nv] + bias
 //   output [B,S,Nv] = softmax(scale * Q K'^T + masks) V'       (formula: AttentionView)
 //
-// The widths are qkv_hidden_sizes, or a third of the weights' columns each. K' and V' are the rows
-// of past [2,B,H,P,D] (keys, then values) followed by the new ones; present holds both in the same
-// layout. mask_index, attention_bias and unidirectional: see PaddingMaskRequest.
+// The widths are qkv_hidden_sizes, or each a third of the weights' columns. K' and V' are the rows
+// of past [2,B,H,P,D] (keys, then values), followed by the new ones; present holds both in the same
+// layout. For mask_index, attention_bias and unidirectional, see PaddingMaskRequest.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/masked_attention.h"
 #include "runtime/kernels/support/blas.h"
@@ -42,7 +42,7 @@ llvm::Expected<Widths> widthsOf(const KernelContext& context, int64_t columns, i
   return widths;
 }
 
-/// [B,S,columns] of the input's element type.
+/// Projections [B,S,columns] with the input's element type.
 llvm::Expected<TensorView> projections(KernelContext& context) {
   const TensorView& input = context.in(Input);
   const TensorView& weights = context.in(Weights);
@@ -95,7 +95,7 @@ TensorView stacked(const TensorView& tensor, int64_t part) {
   return view;
 }
 
-/// Key and value with the past before them, stacked in result 1.
+/// Prepends the past to key and value, which are stacked in result 1.
 llvm::Error appendToPast(KernelContext& context, MaskedAttention& attention) {
   const TensorView* past = context.input(Past);
   if (!past && !context.wants(1))

@@ -1,33 +1,35 @@
 // com.microsoft::GroupQueryAttention, as ONNX Runtime's CPU kernel computes it.
 //
 //   query [B,S,H*D], key and value [B,S,G*D], or all three packed into the query [B,S,(H+2G)*D]
-//   past_key, past_value [B,G,P,D]: rows beyond a batch row's past length are unused capacity
-//   seqlens_k[b] + 1 = T(b), the tokens of batch row b with the new ones; total_sequence_length >=
-//   every T(b). With total_sequence_length = S this is a prompt: the past length is 0 for every
-//   row, and rows shorter than S are padded on the right. Else the past length is T(b) - S. present
-//   [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or what is
-//   there where the present is the past's own memory
+//   past_key, past_value [B,G,P,D]: rows after a batch row's past length are unused capacity
+//   seqlens_k[b] + 1 = T(b), the number of tokens of batch row b including the new ones;
+//     total_sequence_length >= every T(b). With total_sequence_length = S this is a prompt: the
+//     past length is 0 for every row, and rows shorter than S are padded on the right. Otherwise
+//     the past length is T(b) - S.
+//   present [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or
+//     the previous contents if the present is the past's own memory
 //
-// Where key and value have no rows, the past holds all T(b) rows already, which another layer's
-// attention wrote; the present is the past.
+// If key and value have no rows, the past already holds all T(b) rows, written by another layer's
+// attention; the present is the past.
 //
-// With q_norm_weight and k_norm_weight [D], the rows of query and key are divided by their root
-// mean square (plus qk_norm_epsilon under the root) and multiplied by the weights first. With
-// do_rotary, query and key row s are then rotated by position past length + s, or
+// With q_norm_weight and k_norm_weight [D], the rows of query and key are first divided by their
+// root mean square (plus qk_norm_epsilon under the root) and multiplied by the weights. With
+// do_rotary, row s of query and key is then rotated by position past length + s, or
 // position_ids[b,s], or in a prompt position_ids[0,0] + s; the present holds rotated keys. Row s
 // sees the keys up to its own position, with local_window_size w > 0 the last w of them; with
 // causal = 0 it sees all T(b) keys. attention_bias [1|B,1|H,S,total] is added after the softcap.
-// smooth_softmax is a sink of logit 0 for every head; head_sink [H] gives the logits.
+// smooth_softmax is a sink with logit 0 for every head; head_sink [H] gives the logits.
 //
-// Where k_quant_type and v_quant_type are PER_TENSOR or PER_CHANNEL, pasts and presents hold codes:
-// int8 with kv_cache_bit_width 8; two codes of four bits in a byte of uint8 with 4, so that rows
-// have half as many elements (CodeForm::nibbles). k_scale and v_scale, float, have one number, or
-// one for each head and column, in any shape. The present's new rows are the codes of the rotated
-// keys (runtime/attention/fixed_scales.h says how they are rounded), and attention is over what the
-// codes stand for, those of the new rows included. Unused rows of a new present have bytes of zero.
+// If k_quant_type and v_quant_type are PER_TENSOR or PER_CHANNEL, pasts and presents hold codes:
+// int8 with kv_cache_bit_width 8; with 4, two four-bit codes in one byte of uint8, so that rows
+// have half as many elements (CodeForm::nibbles). k_scale and v_scale are float, with one number,
+// or one for each head and column, in any shape. The present's new rows are the codes of the
+// rotated keys (rounded as in runtime/attention/fixed_scales.h), and attention reads the numbers
+// that codes represent, including those of the new rows. Unused rows of a new present are zero
+// bytes.
 //
-// Flags are on at 1 alone: ONNX Runtime reads any other number as off, and its optimizer writes -1.
-// A softcap or a window below zero is off too.
+// Only the value 1 sets a flag: ONNX Runtime treats other numbers as unset, and its optimizer
+// writes -1. A softcap or a window below zero is also unset.
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/fixed_scales.h"
@@ -98,7 +100,7 @@ llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int
   auto valueHeads = headsOf(context, value, groups, "the value");
   if (!valueHeads)
     return valueHeads.takeError();
-  // All rows are in the past.
+  // The past contains all rows.
   const bool isShared = key.shape[1] == 0 && context.has(PastKey);
   const Extents expected{query.shape[0], groups, isShared ? 0 : query.shape[1],
                          queryHeads->shape[3]};
@@ -108,9 +110,9 @@ llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int
 }
 
 struct Lengths {
-  Extents past;        ///< valid rows of the past, per batch row
-  Extents total;       ///< and with the new ones, padded ones included
-  Extents valid;       ///< and without the padded ones
+  Extents past;        ///< number of valid rows of the past, per batch row
+  Extents total;       ///< number including the new rows and padding
+  Extents valid;       ///< number without padding
   int64_t longest = 0; ///< total_sequence_length
   bool isPrompt = false;
 };
@@ -145,7 +147,7 @@ llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64
   return lengths;
 }
 
-/// The position of every [b, s]. Those of a prompt count from the first of position_ids, as ONNX
+/// Position of every [b, s]. Positions of a prompt count from the first of position_ids, as ONNX
 /// Runtime documents.
 llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& lengths,
                                         int64_t rows) {
@@ -173,13 +175,13 @@ llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& l
   return positions;
 }
 
-/// What a cache's rows consist of.
+/// Elements of a cache's rows.
 struct HeldRows {
   ElementType element;
   int64_t width;
 };
 
-/// The present but for the new rows.
+/// The present without the new rows.
 llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned result, unsigned operand,
                                           const TensorView& fresh, const HeldRows& of,
                                           const Lengths& lengths) {
@@ -226,14 +228,14 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
   return *present;
 }
 
-/// The new rows' places in batch row `batch` of a present.
+/// Slots of the new rows in batch row `batch` of a present.
 TensorView placeOf(const TensorView& present, const Lengths& lengths, int64_t batch, int64_t rows) {
   return slicedAxis(slicedAxis(present, 0, batch, 1), 2, lengths.past[static_cast<size_t>(batch)],
                     rows);
 }
 
-/// Query and key rotated: the query into scratch memory, the key into the present, which holds
-/// `held` rows, or without one into scratch memory, too.
+/// Rotates query and key: the query into scratch memory, the key into the present, which holds
+/// `held` rows, or into scratch memory if there is no present.
 llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView* presentKey,
                    const Lengths& lengths, const Lengths& held) {
   if (!context.has(CosineCache) || !context.has(SineCache))
@@ -286,12 +288,12 @@ void appendCodes(KernelContext& context, const TensorView& fresh, const FixedSca
                placeOf(present, lengths, batch, fresh.shape[2]));
 }
 
-/// Of the rows of `fresh` in a cache.
+/// Size in a cache of the rows of `fresh`, in bytes.
 int64_t bytesOf(const TensorView& fresh, const HeldRows& of) {
   return fresh.shape[0] * fresh.shape[1] * fresh.shape[2] * of.width * *byteWidth(of.element);
 }
 
-/// The sinks' logits as float [H]; nothing when there are none.
+/// Logits of the sinks as float [H]; nullopt if there are none.
 llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_t heads) {
   const TensorView* given = context.input(HeadSink);
   if (!given && !isOn(context.node(), "smooth_softmax"))
@@ -311,15 +313,15 @@ llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_
   return *zeros;
 }
 
-/// The names of what says how one of the caches is quantized.
+/// Names of the attribute and operand that describe the quantization of a cache.
 struct QuantizationNames {
   const char* type; ///< attribute
   const char* scale;
   unsigned scaleOperand;
 };
 
-/// Whether a cache is quantized; an error for types that are none of the operator's. ONNX Runtime
-/// reads them in any case.
+/// Whether a cache is quantized; an error for types that the operator does not define. ONNX Runtime
+/// ignores the case of letters.
 llvm::Expected<bool> isQuantized(const KernelContext& context, const QuantizationNames& names) {
   const llvm::StringRef type = context.node().stringAttr(names.type, "NONE");
   if (type.equals_insensitive("PER_TENSOR") || type.equals_insensitive("PER_CHANNEL"))
@@ -333,7 +335,7 @@ llvm::Expected<bool> isQuantized(const KernelContext& context, const Quantizatio
   return false;
 }
 
-/// The scales of a cache that is quantized, of `groups` heads that are `width` wide.
+/// Scales of a quantized cache with `groups` heads of `width` columns.
 llvm::Expected<FixedScales> scalesOf(const KernelContext& context, const QuantizationNames& names,
                                      int64_t groups, int64_t width) {
   const TensorView* given = context.input(names.scaleOperand);
@@ -352,7 +354,7 @@ llvm::Expected<FixedScales> scalesOf(const KernelContext& context, const Quantiz
   return scales;
 }
 
-/// How the caches are quantized, or that they are not.
+/// Quantization of the caches; nullopt if they hold numbers.
 llvm::Expected<std::optional<FixedScaleCaches>> quantizationOf(const KernelContext& context,
                                                                int64_t groups, int64_t width) {
   constexpr QuantizationNames ofKeys = {"k_quant_type", "k_scale", KeyScale};
@@ -445,7 +447,7 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   operands.key = *key;
   operands.value = *value;
   operands.causal = node.intAttr("causal", 1) != 0;
-  // The rows of a prompt that are padding see more keys where that keeps the frontier in place.
+  // Padding rows of a prompt see additional keys if this keeps the frontier in place.
   operands.totalLengths = operands.causal ? lengths->total : lengths->valid;
   operands.window = std::max<int64_t>(0, node.intAttr("local_window_size", -1));
   operands.softcap = std::max(0.0f, node.floatAttr("softcap", 0.0f));
@@ -461,7 +463,7 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   if (const TensorView* given = context.input(Bias)) {
     if (given->rank() != 4 || given->shape[3] != lengths->longest)
       return context.error("attention_bias must be [1|B,1|H,S,total_sequence_length]");
-    // Batch rows may all be shorter than the bias is wide.
+    // All batch rows may be shorter than the width of the bias.
     bias = slicedAxis(*given, 3, 0,
                       shape[0] == 0 ? 0
                                     : *std::max_element(operands.totalLengths.begin(),
@@ -473,7 +475,7 @@ llvm::Error groupQueryAttention(KernelContext& context) {
       return error;
   if (llvm::Error error = checkAttention(context, operands))
     return error;
-  // Nothing is written before all is checked: the past may be overwritten.
+  // Nothing is written before all checks, because the past may be overwritten.
   const bool rotates = isOn(node, "do_rotary");
   if (rotates)
     if (llvm::Error error = rotate(context, *fresh, codes ? nullptr : &*key, *lengths, held))

@@ -1,5 +1,5 @@
-// LinearAttention (opset 27, and com.microsoft): attention whose state S [d_k,d_v] per key/value
-// head does not grow. For every token t, with the rows q_t, k_t [d_k] and v_t [d_v] of a head:
+// LinearAttention (opset 27, and com.microsoft): attention with a state S [d_k,d_v] per key/value
+// head that does not grow. For every token t, with the rows q_t, k_t [d_k] and v_t [d_v] of a head:
 //
 //   S_t = exp(g_t) * S_{t-1} + k_t (x) u_t       g_t: decay, per key dimension or per head
 //   o_t = scale * q_t^T S_t                      scale: 1 / sqrt(d_k) where it is 0 or absent
@@ -10,7 +10,8 @@
 // linear and delta have no decay (exp(g_t) = 1), linear and gated have no beta. Query head h reads
 // the state of head h / (q_num_heads / kv_num_heads). Operands are [B,T,heads * width], states are
 // [B,kv_num_heads,d_k,d_v]; without past_state, S_0 is 0. Computed in f32. chunk_size does not
-// change the result. Of com.microsoft, more states than query heads and a state_window are refused.
+// affect the result. com.microsoft's operator with more states than query heads, or with a
+// state_window, is not supported.
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
 
@@ -47,8 +48,8 @@ struct LinearSizes {
   int64_t batches = 0, tokens = 0;
   int64_t heads = 0, groups = 0;
   int64_t keyWidth = 0, valueWidth = 0;
-  int64_t decayWidth = 0; ///< keyWidth, or 1 per head; 0 without decay
-  int64_t betas = 0;      ///< groups or 1; 0 without beta
+  int64_t decayWidth = 0; ///< keyWidth, or 1 for a decay per head; 0 without decay
+  int64_t betas = 0;      ///< number of betas: groups or 1; 0 without beta
 };
 
 llvm::Expected<LinearSizes> linearSizesOf(const KernelContext& context) {
@@ -99,7 +100,7 @@ llvm::Expected<LinearSizes> linearSizesOf(const KernelContext& context) {
   return sizes;
 }
 
-/// The operands and results in f32.
+/// Operands and results in f32.
 struct Recurrence {
   LinearSizes sizes;
   Rule rule;
@@ -110,10 +111,10 @@ struct Recurrence {
   const float* decay = nullptr;
   const float* beta = nullptr;
   float* state = nullptr;  ///< S_0, and S_T at the end
-  float* update = nullptr; ///< [B,kv_num_heads,d_v], working memory
-  float* output = nullptr; ///< zeros
+  float* update = nullptr; ///< [B,kv_num_heads,d_v], temporary
+  float* output = nullptr; ///< initially zero
 
-  /// All tokens of one key/value head of one batch row.
+  /// Processes all tokens of one key/value head of one batch row.
   void run(int64_t batch, int64_t group) const {
     const int64_t width = sizes.valueWidth;
     const int64_t plane = batch * sizes.groups + group;

@@ -2,10 +2,10 @@
 //
 //   output [B,S,H*Dv] = softmax(scale * Q K^T + masks) V       (formula: AttentionView)
 //
-//   query [B,S,H*D], key [B,L,H*D], value [B,L,H*Dv]; or query [B,S,H,3,D] alone; or query and key
+//   query [B,S,H*D], key [B,L,H*D], value [B,L,H*Dv]; or only query [B,S,H,3,D]; or query and key
 //   [B,L,H,2,D]; or query with key [B,H,L,D] and value [B,H,L,Dv], the heads of cross attention
-//   bias [H*(2D+Dv)] is added to query, key and value before anything else; to the query only where
-//   key and value are heads of cross attention
+//   bias [H*(2D+Dv)] is added to query, key and value first; only to the query if key and value are
+//   heads of cross attention
 //   past_key, past_value [B,H,P,D]: their rows come before the new ones; the presents hold both
 //   key_padding_mask, attention_bias, unidirectional: see PaddingMaskRequest
 #include "runtime/attention/attention_heads.h"
@@ -89,7 +89,7 @@ llvm::Error addBias(KernelContext& context, Heads& heads) {
     return context.error("the bias must be [H*(2D+Dv)] of the query's element type");
   int64_t first = 0;
   for (TensorView* tensor : {&heads.query, &heads.key, &heads.value}) {
-    // Heads of cross attention have their part of the bias already.
+    // Heads of cross attention already include their part of the bias.
     if (tensor != &heads.query && context.has(Key) && context.in(Key).rank() == 4)
       break;
     auto sum = withProjectionBias(context, *tensor, ProjectionBias, first);

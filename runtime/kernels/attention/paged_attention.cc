@@ -1,19 +1,19 @@
 // com.microsoft::PagedAttention: attention of packed tokens over caches in blocks.
 //
-//   query [N,H*D], key and value [N,G*D], or query [N,(H+2G)*D] alone, which holds the three
-//   Tokens [c(b), c(b+1)) of the N are sequence b's, with c = cumulative_sequence_length; token i
-//   of them is at position p = past_seqlens[b] + i.
+//   query [N,H*D], key and value [N,G*D]; or only query [N,(H+2G)*D], which holds all three
+//   Tokens [c(b), c(b+1)) belong to sequence b, with c = cumulative_sequence_length; its token i is
+//   at position p = past_seqlens[b] + i.
 //   Position p of sequence b is slot block_table[b, p / block_size] * block_size + p % block_size
-//   of the caches [blocks,block_size,G,D]; with slot_mapping [N], new rows go to the slots that it
-//   names, and -1 drops them.
-//   output [N,H*D] = Sdpa of each sequence's queries over its positions, the new ones included,
+//   of the caches [blocks,block_size,G,D]. With slot_mapping [N], new rows go to its slots, and -1
+//   drops them.
+//   output [N,H*D] = Sdpa of each sequence's queries over its positions, including the new ones,
 //   causal with window local_window_size, softcap and head_sink            (formula: AttentionView)
 //   q_norm_weight, k_norm_weight: norms of the heads' rows, before the rotation
 //   do_rotary: queries and new keys are rotated by p, from element rotary_offset on
 //
-// All new rows are written before any is read. Blocks may be shared and in any order; the sums are
-// those of attention over contiguous rows, bit for bit. Everything is checked before the first byte
-// is written. ONNX Runtime documents float16 and bfloat16; float is computed as well.
+// All new rows are written before any row is read. Blocks may be shared and in any order; the sums
+// equal those of attention over contiguous rows bit for bit. Everything is checked before the first
+// byte is written. ONNX Runtime documents float16 and bfloat16; this kernel also supports float.
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/head_normalization.h"
@@ -56,7 +56,7 @@ enum Operand : unsigned {
 
 bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
 
-/// Attributes and operands that say what the kernel does not compute.
+/// Fails for attributes and operands that the kernel does not support.
 llvm::Error checkSupported(const KernelContext& context) {
   const Node& node = context.node();
   if (const llvm::StringRef layout = node.stringAttr("kv_cache_layout", "SEPARATE");
@@ -99,7 +99,7 @@ struct PackedRows {
   TensorView query, key, value;
 };
 
-/// [N,H*D] as [1,H,N,D].
+/// View of [N,H*D] as [1,H,N,D].
 TensorView tokensAsHeads(const TensorView& tokens, int64_t heads) {
   TensorView batch = tokens;
   batch.shape.insert(batch.shape.begin(), 1);
@@ -146,7 +146,7 @@ llvm::Expected<PackedRows> packedRows(const KernelContext& context) {
   return packed;
 }
 
-/// Where the tokens of each sequence are.
+/// Location of the tokens of each sequence.
 struct Sequences {
   IntegerList starts; ///< [B+1]
   IntegerList past;   ///< [B]
@@ -167,7 +167,7 @@ struct Sequences {
   }
 };
 
-/// Every block that a sequence reads or writes is one of the cache's.
+/// Checks that every block that a sequence reads or writes is in the cache.
 llvm::Error checkTable(const KernelContext& context, const Sequences& sequences) {
   const int64_t most = sequences.columns * sequences.blockSize;
   for (size_t b = 0; b < sequences.count(); ++b) {
@@ -226,7 +226,7 @@ llvm::Expected<Sequences> sequencesOf(KernelContext& context, int64_t tokens) {
   return sequences;
 }
 
-/// The slot of each new token's row, -1 for none. No two go to one slot.
+/// Slot of each new token's row, -1 for none. Slots are distinct.
 llvm::Expected<IntegerList> slotsOf(KernelContext& context, const Sequences& sequences,
                                     int64_t tokens) {
   auto slots = scratchIntegers(context, static_cast<size_t>(tokens));
@@ -263,7 +263,7 @@ llvm::Expected<IntegerList> slotsOf(KernelContext& context, const Sequences& seq
   return slots;
 }
 
-/// Query and new keys rotated, in scratch memory.
+/// Rotates query and new keys into scratch memory.
 llvm::Error rotate(KernelContext& context, PackedRows& rows, const Sequences& sequences) {
   const Node& node = context.node();
   if (!context.has(CosineCache) || !context.has(SineCache))
@@ -299,7 +299,7 @@ llvm::Error rotate(KernelContext& context, PackedRows& rows, const Sequences& se
   return llvm::Error::success();
 }
 
-/// Writes row t of [1,G,N,D] to slot slots[t] of a cache; the number of bytes.
+/// Writes row t of [1,G,N,D] to slot slots[t] of a cache. Returns the number of bytes.
 int64_t writeSlots(const TensorView& rows, const TensorView& cache, llvm::ArrayRef<int64_t> slots) {
   const auto elementBytes = static_cast<int64_t>(*byteWidth(rows.element));
   const int64_t rowBytes = rows.shape[3] * elementBytes;
@@ -318,7 +318,7 @@ int64_t writeSlots(const TensorView& rows, const TensorView& cache, llvm::ArrayR
   return written;
 }
 
-/// Scale, frontier and sinks of every sequence.
+/// Sets scale, frontier and sinks of every sequence.
 llvm::Expected<AttentionOperands> commonOperands(KernelContext& context, const PackedRows& rows,
                                                  std::optional<TensorView>& sinks) {
   const Node& node = context.node();
@@ -342,7 +342,7 @@ llvm::Expected<AttentionOperands> commonOperands(KernelContext& context, const P
     operands.sinks = &*sinks;
   }
   operands.query = rows.query;
-  // As many rows as there are, of one batch row: what counts is in segments.
+  // Placeholders with the number of rows of one batch row; attention reads the segments.
   operands.key = rows.key;
   operands.value = rows.value;
   if (llvm::Error error = checkAttention(context, operands))
@@ -350,8 +350,8 @@ llvm::Expected<AttentionOperands> commonOperands(KernelContext& context, const P
   return operands;
 }
 
-/// Calls `begins(position, block)` for the blocks of a sequence, in the order of its positions,
-/// that do not follow the one before in memory; how many there are.
+/// Calls `begins(position, block)` for each block of a sequence, in the order of positions, that is
+/// not adjacent in memory to the previous one. Returns their number.
 template <class Begins>
 size_t forEachRunOfBlocks(const Sequences& sequences, size_t sequence, Begins begins) {
   size_t count = 0;
@@ -443,7 +443,7 @@ llvm::Error pagedAttention(KernelContext& context) {
   auto values = context.outputInPlace(2, ValueCache);
   if (!values)
     return values.takeError();
-  // Nothing is written before all is checked: the caches may be overwritten.
+  // Nothing is written before all checks, because the caches may be overwritten.
   context.noteCacheWrite(writeSlots(rows->key, *keys, *slots) +
                          writeSlots(rows->value, *values, *slots));
   if (tokens == 0)

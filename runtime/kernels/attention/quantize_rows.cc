@@ -1,4 +1,4 @@
-// ai.kvopt::QuantizeRows: what is written into caches of codes whose rows another operator places.
+// ai.kvopt::QuantizeRows: quantizes rows for caches of codes to which another operator writes them.
 #include "runtime/exec/kernel.h"
 #include "runtime/memory/element_storage.h"
 #include "runtime/simd/quantize_row.h"

@@ -9,7 +9,7 @@ using namespace runtime;
 
 namespace {
 
-/// [B,G,C] of scales [B,G,C,1].
+/// View of scales [B,G,C,1] as [B,G,C].
 TensorView scalesOf(TensorView scales) {
   scales.shape.pop_back();
   scales.strides.pop_back();

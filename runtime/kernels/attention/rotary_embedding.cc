@@ -1,10 +1,10 @@
-// RotaryEmbedding, of ONNX (opset 23) and of com.microsoft. X is [B,H,S,D], or [B,S,H*D] with
+// RotaryEmbedding of ONNX (opset 23) and of com.microsoft. X is [B,H,S,D], or [B,S,H*D] with
 // num_heads; the formula is that of rotateHeads (runtime/attention/rotary.h).
 //
 //   ONNX           the caches are [B,S,rotary/2], or [positions,rotary/2] with position_ids [B,S]
-//   com.microsoft  the caches are [positions,rotary/2]; position_ids are [B,S], or one number that
-//                  is the position of the first row of each batch row. Without num_heads, heads are
-//                  as wide as a row of both caches.
+//   com.microsoft  the caches are [positions,rotary/2]; position_ids are [B,S], or one number, the
+//                  position of the first row of each batch row. Without num_heads, the width of a
+//                  head is that of a row of both caches.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/rotary.h"
 #include "runtime/kernels/support/integer_input.h"
@@ -18,7 +18,7 @@ using namespace runtime;
 
 namespace {
 
-/// X rotated, as result 0.
+/// Stores the rotated X as result 0.
 llvm::Error rotated(KernelContext& context, const TensorView& heads, const RotaryTable& table,
                     llvm::ArrayRef<int64_t> positions) {
   const TensorView& x = context.in(0);
@@ -31,7 +31,7 @@ llvm::Error rotated(KernelContext& context, const TensorView& heads, const Rotar
   return rotateHeads(context, heads, to, table, positions);
 }
 
-/// The row of the caches for every [b, s].
+/// Row of the caches for every [b, s].
 llvm::Expected<IntegerList> cacheRows(KernelContext& context, const TensorView& heads) {
   const TensorView& cosine = context.in(1);
   const int64_t count = heads.shape[0] * heads.shape[2];
@@ -76,7 +76,7 @@ llvm::Error rotaryEmbedding(KernelContext& context) {
   return rotated(context, *heads, *table, *rows);
 }
 
-/// The position of every [b, s].
+/// Position of every [b, s].
 llvm::Expected<IntegerList> contribPositions(KernelContext& context, const TensorView& heads) {
   const int64_t batches = heads.shape[0];
   const int64_t rows = heads.shape[2];
@@ -120,7 +120,7 @@ llvm::Error contribRotaryEmbedding(KernelContext& context) {
   const int64_t rotary = node.intAttr("rotary_embedding_dim", 0);
   if (rotary != 0 && rotary / 2 != cosine.shape[1])
     return context.error(fmt::format("the caches' rows must have {} elements", rotary / 2));
-  // ONNX Runtime reads flags other than 1 as off.
+  // ONNX Runtime treats flags other than 1 as unset.
   auto table = rotaryTable(context, 2, 3, split->shape[3], node.intAttr("interleaved", 0) == 1);
   if (!table)
     return table.takeError();

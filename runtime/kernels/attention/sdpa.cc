@@ -1,6 +1,5 @@
-// ai.kvopt::Sdpa: grouped attention over keys and values of one length; those of int8 are the
-// numbers that they are. The formula is that of
-// AttentionView (runtime/simd/attention/attention.h).
+// ai.kvopt::Sdpa: grouped attention over keys and values of equal length; int8 values are plain
+// numbers. For the formula, see AttentionView (runtime/simd/attention/attention.h).
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/past_lengths.h"
 

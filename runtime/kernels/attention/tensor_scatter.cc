@@ -3,8 +3,8 @@
 //   present[b, …, (write_indices[b] + s) mod C, …] = update[b, …, s, …]     mode "circular"
 //   present[b, …,  write_indices[b] + s       , …] = update[b, …, s, …]     mode "linear"
 //
-// and the past cache elsewhere. write_indices default to 0; C is the cache's extent on the axis.
-// Where the runtime may overwrite the past cache, the new rows are all that is written.
+// and past_cache elsewhere. write_indices default to 0; C is the cache's extent on the axis. If the
+// past cache may be overwritten, only the new rows are written.
 #include "runtime/kernels/support/integer_input.h"
 #include "support/format.h"
 
@@ -16,7 +16,7 @@ using namespace runtime;
 
 namespace {
 
-/// The first place of every batch row, checked against the mode.
+/// First index of every batch row, checked against the mode.
 llvm::Expected<Extents> writeIndices(KernelContext& context, int64_t batches, int64_t rows,
                                      int64_t capacity, bool circular) {
   Extents indices(static_cast<size_t>(batches), 0);
@@ -73,7 +73,7 @@ llvm::Error tensorScatter(KernelContext& context) {
   const std::byte* from = update.data;
   for (int64_t outer = 0; outer < outerCount; ++outer) {
     int64_t place = (*first)[static_cast<size_t>(outer / inBatch)] % std::max<int64_t>(capacity, 1);
-    // In as many pieces as the rows wrap around.
+    // One piece for each time that the rows wrap around.
     for (int64_t row = 0; row < rows;) {
       const int64_t piece = std::min(rows - row, capacity - place);
       std::memcpy(present->data + (outer * capacity + place) * bytes, from,

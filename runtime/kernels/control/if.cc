@@ -1,4 +1,4 @@
-// If: one of two subgraphs, which read what they need from the graphs around them.
+// If: one of two subgraphs, which capture values of the enclosing graphs.
 //
 // Versions: every opset.
 #include "runtime/exec/kernel.h"

@@ -1,19 +1,19 @@
-// Subgraphs that run again and again.
+// Subgraphs that run repeatedly.
 //
 // Loop (every opset):
 //   for i = 0, 1, …  while i < M and condition:
 //     condition, v…, s… = body(i, condition, v…)
 //
-// M (int64) and the condition (bool) are absent or hold one element; an absent M has no end, an
-// absent condition is true. The condition that the body computes last is no result.
+// M (int64) and the condition (bool) are absent or hold one element; without M there is no limit,
+// and an absent condition is true. The last condition that the body computes is not a result.
 //
 // Scan (from opset 9; before, it had a batch axis and lengths):
 //   for t = 0 … length - 1:
-//     v…, s… = body(v…, x[t]…)      x[t] being row t of scan_input_axes, from the end if reversed
+//     v…, s… = body(v…, x[t]…)      x[t] is row t of scan_input_axes, from the end if reversed
 //
-// Results are v… after the last iteration, the initial ones when there was none, and every s
-// stacked along a new axis (the first, or scan_output_axes), one row for each iteration. What a
-// body reads from the graphs around it is the same in every iteration.
+// Results are v… after the last iteration (the initial ones if there was none), and every s stacked
+// along a new axis (the first, or scan_output_axes), with one row for each iteration. Values that a
+// body captures from enclosing graphs are the same in every iteration.
 #include "runtime/exec/kernel.h"
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/memory/buffer.h"
@@ -25,17 +25,17 @@ using namespace runtime;
 
 namespace {
 
-/// A file may ask for iterations without end.
+/// Limit of the iterations that a file may request.
 constexpr int64_t mostIterations = int64_t{1} << 20;
 
-/// What goes from iteration to iteration, and what each one leaves behind.
+/// Values carried between iterations, and the results of each iteration.
 struct Progress {
-  /// v…
+  /// The values v…
   std::vector<Tensor> carried;
-  /// By stacked result: one tensor for each iteration so far.
+  /// For each stacked result: one tensor for each iteration so far.
   std::vector<std::vector<Tensor>> stacked;
 
-  /// The result that the i-th stacked one is.
+  /// Index of the result for the i-th stacked one.
   unsigned resultOf(size_t i) const { return static_cast<unsigned>(carried.size() + i); }
 };
 
@@ -46,8 +46,8 @@ llvm::Expected<const Graph*> bodyOf(const KernelContext& context) {
   return attribute->graphs().front().get();
 }
 
-/// `operands` [first, last) as initial values, and room for the other results. `extra` inputs and
-/// outputs of the body are no values.
+/// Initial values from `operands` [first, last), and space for the other results. `extra` inputs
+/// and outputs of the body are not values.
 llvm::Expected<Progress> start(KernelContext& context, const Graph& body, unsigned first,
                                unsigned last, size_t extraInputs, size_t extraOutputs) {
   Progress progress;
@@ -67,7 +67,7 @@ llvm::Expected<Progress> start(KernelContext& context, const Graph& body, unsign
   return progress;
 }
 
-/// Takes what an iteration made: v…, s… .
+/// Stores the results of an iteration: v…, s… .
 llvm::Error advance(KernelContext& context, Progress& progress, std::vector<Tensor> outputs) {
   for (size_t i = 0; i < progress.carried.size(); ++i)
     progress.carried[i] = std::move(outputs[i]);
@@ -85,7 +85,7 @@ llvm::Error advance(KernelContext& context, Progress& progress, std::vector<Tens
   return llvm::Error::success();
 }
 
-/// One row of an axis, without the axis.
+/// One row along an axis, without the axis.
 TensorView rowOf(const TensorView& view, unsigned axis, int64_t row) {
   TensorView slice = sliceAxis(view, axis, row, row + 1);
   slice.shape.erase(slice.shape.begin() + axis);
@@ -93,9 +93,9 @@ TensorView rowOf(const TensorView& view, unsigned axis, int64_t row) {
   return slice;
 }
 
-/// Where the rows of a stacked result go.
+/// Destination of the rows of a stacked result.
 struct StackLayout {
-  int64_t axis = 0; ///< of the result; negative ones count from its end
+  int64_t axis = 0; ///< axis of the result; negative axes count from its end
   bool isReversed = false;
 };
 
@@ -128,7 +128,7 @@ llvm::Error stack(KernelContext& context, unsigned result, llvm::ArrayRef<Tensor
   return llvm::Error::success();
 }
 
-/// The values that were carried, as results 0 … .
+/// Stores the carried values as results 0 … .
 llvm::Error storeCarried(KernelContext& context, llvm::ArrayRef<Tensor> carried) {
   for (unsigned i = 0; i < carried.size(); ++i) {
     if (!context.wants(i))
@@ -167,7 +167,7 @@ llvm::Expected<Tensor> scalar(KernelContext& context, ElementType element, T val
   return tensor;
 }
 
-/// Runs the body; returns its condition.
+/// Runs the body and returns its condition.
 llvm::Expected<bool> iterate(KernelContext& context, Progress& progress, int64_t iteration) {
   std::vector<Tensor> inputs;
   auto index = scalar<int64_t>(context, ElementType::Int64, iteration);
@@ -178,7 +178,7 @@ llvm::Expected<bool> iterate(KernelContext& context, Progress& progress, int64_t
   if (!condition)
     return condition.takeError();
   inputs.push_back(std::move(*condition));
-  // Moved: what an iteration made may be overwritten by the next one.
+  // Moved, so that the next iteration may overwrite the results of this one.
   std::move(progress.carried.begin(), progress.carried.end(), std::back_inserter(inputs));
   auto outputs = context.runBody("body", std::move(inputs));
   if (!outputs)
@@ -225,7 +225,7 @@ llvm::Error runLoop(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// The number at `index` of a list attribute; 0 for a list that is absent.
+/// Entry `index` of a list attribute; 0 if the list is absent.
 llvm::Expected<int64_t> listed(const KernelContext& context, const char* name, size_t index) {
   const auto list = context.node().intsAttr(name);
   if (!list)
@@ -235,7 +235,7 @@ llvm::Expected<int64_t> listed(const KernelContext& context, const char* name, s
   return (*list)[index];
 }
 
-/// A tensor that is taken apart along an axis.
+/// A tensor that is divided along an axis.
 struct ScanInput {
   Tensor tensor;
   unsigned axis = 0;

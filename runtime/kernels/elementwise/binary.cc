@@ -1,8 +1,8 @@
 // Elementwise arithmetic of two or more operands under broadcasting: Add, Sub, Mul, Div, Mod, Pow,
 // Min, Max.
 //
-// Versions: Add, Sub, Mul, Div and Pow from opset 7 (before, attributes asked for broadcasting),
-// Min and Max from 8, Mod from 10. Later versions add element types only.
+// Versions: Add, Sub, Mul, Div and Pow from opset 7 (before, attributes requested broadcasting),
+// Min and Max from 8, Mod from 10. Later versions only add element types.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/narrow_floats.h"
@@ -51,7 +51,7 @@ llvm::Error mul(KernelContext& context) {
                  [](auto a, auto b) { return wrapping<decltype(a)>(a, b, std::multiplies<>()); });
 }
 
-/// An error when an integer divisor that is used is zero.
+/// An error if an integer divisor in use is zero.
 llvm::Error checkDivisor(KernelContext& context) {
   const TensorView& b = context.in(1);
   if (!isInteger(b.element) || context.in(0).elementCount() == 0)
@@ -66,7 +66,7 @@ llvm::Error checkDivisor(KernelContext& context) {
   });
 }
 
-/// a / b; integers truncate towards zero, and the least integer over -1 wraps to itself.
+/// a / b; integers truncate toward zero, and the lowest integer divided by -1 wraps to itself.
 llvm::Error div(KernelContext& context) {
   if (llvm::Error error = checkDivisor(context))
     return error;
@@ -79,7 +79,8 @@ llvm::Error div(KernelContext& context) {
   });
 }
 
-/// fmod = 0: the remainder has the divisor's sign, integers only. fmod = 1: the dividend's sign.
+/// fmod = 0: the remainder has the sign of the divisor, integers only. fmod = 1: that of the
+/// dividend.
 llvm::Error mod(KernelContext& context) {
   const bool truncated = context.node().intAttr("fmod", 0) != 0;
   if (!truncated && isFloatingPoint(context.in(0).element))
@@ -119,8 +120,9 @@ template <class T> T integerPower(T base, int64_t exponent) {
   return static_cast<T>(result);
 }
 
-/// z = x^y in the element type of x; y may have another. An integer base with a floating exponent
-/// is computed in double and truncated, saturating; 0 to a negative integer is an error.
+/// z = x^y with the element type of x; y may have another. An integer base with a floating-point
+/// exponent is computed in double and truncated, with saturation; 0 to a negative integer power is
+/// an error.
 llvm::Error pow(KernelContext& context) {
   const TensorView& x = context.in(0);
   const TensorView& y = context.in(1);
@@ -151,7 +153,7 @@ llvm::Error pow(KernelContext& context) {
             undefined = true;
           const bool huge =
               std::is_same_v<Exponent, uint64_t> && exponent > static_cast<Exponent>(INT64_MAX);
-          // Modulo 2^64 the powers repeat with a period that divides 2^62 from exponent 64 on.
+          // Modulo 2^64, the powers repeat from exponent 64 on, with a period that divides 2^62.
           const int64_t small =
               huge ? static_cast<int64_t>(static_cast<uint64_t>(exponent) - (uint64_t(1) << 63) +
                                           (uint64_t(1) << 62))

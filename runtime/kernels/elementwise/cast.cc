@@ -1,6 +1,6 @@
 // Cast and CastLike: y = x in another element type.
 //
-// Versions: Cast from opset 6 (before, text named the type), CastLike from 15.
+// Versions: Cast from opset 6 (before, a text specified the type), CastLike from 15.
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/memory/narrow_codes.h"
 
@@ -14,7 +14,8 @@ using namespace runtime;
 
 namespace {
 
-/// The f32 next to x, odd where x has no f32: a rounding to fewer bits then is as if it were of x.
+/// An f32 adjacent to x, with an odd mantissa if x is not an f32. Rounding it to fewer bits then
+/// gives the same result as rounding x.
 template <class Source> float roundedToOdd(Source x) {
   const double wide = static_cast<double>(x);
   float narrow = static_cast<float>(wide);
@@ -26,9 +27,10 @@ template <class Source> float roundedToOdd(Source x) {
   return narrow;
 }
 
-/// Floating point to integer truncates towards zero; out of range saturates and NaN is 0 (both are
-/// undefined in ONNX). Integer to integer wraps. Anything but zero is true. Rounds once: 16-bit
-/// results go through f32, from double with the f32 rounded to odd.
+/// Conversion that rounds once. Floating point to integer truncates toward zero; out-of-range
+/// values saturate and NaN becomes 0 (both are undefined in ONNX). Integer to integer wraps.
+/// Nonzero values become true. Conversion from double to 16 bits goes through an f32 that is
+/// rounded to odd.
 template <class To, class From> To convert(From stored) {
   const ArithmeticType<From> x = load(stored);
   using Source = ArithmeticType<From>;
@@ -52,8 +54,9 @@ template <class To, class From> To convert(From stored) {
   }
 }
 
-/// To int4, uint4, int2 or uint2: floating point to the nearest integer, halves to even; then the
-/// low bits, also of integers (ONNX's technical pages on these types). NaN is 0.
+/// Conversion to int4, uint4, int2 or uint2: floating point is rounded to the nearest integer, ties
+/// to even; then the low bits are kept, as for integers (ONNX's technical pages on these types).
+/// NaN becomes 0.
 llvm::Error castToSmall(KernelContext& context, const TensorView& x, ElementType target,
                         SmallRange range) {
   return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto tag) -> llvm::Error {
@@ -76,7 +79,7 @@ llvm::Error castToSmall(KernelContext& context, const TensorView& x, ElementType
   });
 }
 
-/// To a floating-point type of 8 or 4 bits.
+/// Conversion to a floating-point type of 8 or 4 bits.
 llvm::Error castToCodes(KernelContext& context, const TensorView& x, ElementType target) {
   CodeRounding rounding;
   rounding.saturate = context.node().intAttr("saturate", 1) != 0;

@@ -8,7 +8,7 @@ using namespace runtime;
 
 namespace {
 
-/// An absent bound does not bound. When low > high, the result is high.
+/// An absent bound has no effect. If low > high, the result is high.
 template <class T>
 llvm::Error clipTo(KernelContext& context, std::optional<ArithmeticType<T>> low,
                    std::optional<ArithmeticType<T>> high) {

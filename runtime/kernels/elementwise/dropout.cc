@@ -1,8 +1,8 @@
 // Dropout in inference mode: output = data; mask = true everywhere.
 //
-// Versions: from opset 7 (before, an attribute said whether it is inference; from 12 on the operand
-// training_mode does). The mask is of the data's type before opset 10. Training with a ratio other
-// than 0 drops at random and is refused.
+// Versions: from opset 7 (before, an attribute selected inference; from 12 on, the operand
+// training_mode does). The mask has the data's type before opset 10. Training with a ratio other
+// than 0 drops elements at random and is not supported.
 #include "runtime/kernels/support/element_dispatch.h"
 
 #include <cstring>

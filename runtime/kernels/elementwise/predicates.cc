@@ -1,7 +1,7 @@
 // Operators with boolean results: comparisons, logic, IsNaN, IsInf.
 //
-// Versions: Not in every opset; Equal, Less, Greater, And and Or from 7 (before, attributes asked
-// for broadcasting), IsNaN from 9, IsInf from 10, LessOrEqual and GreaterOrEqual from 12.
+// Versions: Not in every opset; Equal, Less, Greater, And and Or from 7 (before, attributes
+// requested broadcasting), IsNaN from 9, IsInf from 10, LessOrEqual and GreaterOrEqual from 12.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 

@@ -1,4 +1,4 @@
-// Elementwise maths of one operand.
+// Elementwise math with one operand.
 //
 // Versions: Softplus in every opset; Neg, Abs, Sqrt, Reciprocal, Exp, Log, Tanh, Sigmoid, Relu,
 // Floor and Ceil from 6, Sin and Cos from 7, Erf and Sign from 9, Round from 11, Gelu from 20.
@@ -94,7 +94,7 @@ llvm::Error ceil(KernelContext& context) {
   return map(context, FloatTypes(), [](auto x) { return std::ceil(x); });
 }
 
-/// To the nearest integer, halves to the even one.
+/// Nearest integer, ties to even.
 llvm::Error round(KernelContext& context) {
   return map(context, FloatTypes(), [](auto x) { return std::nearbyint(x); });
 }

@@ -1,4 +1,4 @@
-// BitCast (opset 26): the same bits as elements of another type of as many bits.
+// BitCast (opset 26): the same bits as elements of another type with the same number of bits.
 #include "runtime/exec/kernel.h"
 #include "support/format.h"
 

@@ -1,4 +1,4 @@
-// Operators that read at positions given by an operand: Gather, GatherElements.
+// Operators that read at indices given by an operand: Gather, GatherElements.
 //
 // Versions: Gather in every opset, GatherElements from 11.
 #include "runtime/kernels/support/element_dispatch.h"

@@ -1,6 +1,6 @@
-// Tensors made from numbers:
+// Operators that generate tensors from numbers:
 //
-//   ConstantOfShape   y[…] = value for the shape the operand lists
+//   ConstantOfShape   y[…] = value, with the shape in the operand
 //   Range             y[i] = start + i * delta, max(0, ceil((limit - start) / delta)) elements
 //
 // Range of float16 and bfloat16 (opset 27) is computed in stash_type (float or double) and rounded
@@ -48,7 +48,7 @@ llvm::Error constantOfShape(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// The number of elements of a range; an error where it is no number that a tensor can have.
+/// Number of elements of a range; an error if it is not a valid extent.
 template <class T>
 llvm::Expected<int64_t> rangeLength(KernelContext& context, T start, T limit, T delta) {
   if (delta == T(0))
@@ -129,7 +129,7 @@ llvm::Error range(KernelContext& context) {
     auto output = context.output(0, start.element, {*length});
     if (!output)
       return output.takeError();
-    // The sum lies before the limit, but the product alone may overflow.
+    // The sum is before the limit, but the product alone may overflow.
     for (int64_t i = 0; i < *length; ++i)
       output->template as<T>()[i] = wrapping<T>(
           first, wrapping<T>(static_cast<T>(i), step, std::multiplies<>()), std::plus<>());

@@ -1,6 +1,6 @@
-// Pad: y has x with `pads[a]` elements before and `pads[n + a]` after it on axis a; negative
-// numbers cut. What is new is, by mode: constant, a value; edge, the nearest element; reflect, x
-// mirrored at its first and last element; wrap, x repeated.
+// Pad: adds `pads[a]` elements before and `pads[n + a]` elements after x on axis a; negative
+// numbers remove elements. The mode determines new elements: constant, a value; edge, the nearest
+// element; reflect, x mirrored at its first and last element; wrap, x repeated.
 //
 // Versions: pads and value are attributes in opsets 2 to 10, operands from 11; axes from 18, the
 // mode wrap from 19.
@@ -33,7 +33,7 @@ llvm::Expected<Mode> modeOf(const KernelContext& context) {
 }
 
 struct Pads {
-  Extents before, after; ///< by axis
+  Extents before, after; ///< for each axis
 };
 
 llvm::Expected<Pads> padsOf(KernelContext& context, unsigned rank) {
@@ -72,7 +72,8 @@ llvm::Expected<Pads> padsOf(KernelContext& context, unsigned rank) {
   return pads;
 }
 
-/// Where position `index` of the result reads an axis of `extent` elements; -1: nowhere.
+/// Index that position `index` of the result reads from an axis with `extent` elements; -1 for
+/// none.
 int64_t sourceOf(Mode mode, int64_t index, int64_t extent) {
   if (index >= 0 && index < extent)
     return index;
@@ -123,7 +124,7 @@ llvm::Error pad(KernelContext& context) {
   const int64_t count = y->elementCount();
   if (count == 0)
     return llvm::Error::success();
-  // The element that each position of an axis reads, times the axis' stride.
+  // For each position of an axis: the element that it reads, times the stride of the axis.
   std::vector<Extents> sources(x.rank());
   for (unsigned axis = 0; axis < x.rank(); ++axis)
     for (int64_t i = 0; i < shape[axis]; ++i) {

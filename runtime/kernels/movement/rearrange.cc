@@ -1,5 +1,5 @@
-// Operators that move elements by a fixed map of positions: Transpose, Concat, Split, Slice,
-// Expand, Tile, Trilu.
+// Operators that move elements according to a fixed map of positions: Transpose, Concat, Split,
+// Slice, Expand, Tile, Trilu.
 //
 // Versions: Transpose and Concat in every opset, Split from 2 (lengths are an attribute before 13,
 // num_outputs from 18), Tile from 6, Expand from 8, Slice from 10 (before, it had attributes),
@@ -17,7 +17,7 @@ using namespace runtime;
 
 namespace {
 
-/// y = the elements from `first` on, walked by `strides` under `shape`.
+/// y = the elements from `first` on, traversed by `strides` with the shape `shape`.
 llvm::Error gatherStrided(KernelContext& context, unsigned result, const TensorView& x,
                           llvm::ArrayRef<int64_t> shape, const Extents& strides, int64_t first) {
   llvm::Expected<TensorView> y = context.output(result, x.element, shape);
@@ -88,8 +88,8 @@ llvm::Error concat(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// The extents of the parts: `split` (attribute before opset 13, then operand), or equal parts with
-/// a smaller last one.
+/// Extents of the parts: `split` (an attribute before opset 13, then an operand), or equal parts
+/// with a smaller last one.
 llvm::Error split(KernelContext& context) {
   const TensorView& x = context.in(0);
   llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), x.rank());
@@ -139,8 +139,8 @@ llvm::Error split(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// Starts and ends count from the end when negative and are clamped: as in Python, but for a
-/// negative step's start before the first element.
+/// Negative starts and ends count from the end, and both are clamped, as in Python, except for
+/// starts before the first element with a negative step.
 llvm::Error slice(KernelContext& context) {
   const TensorView& x = context.in(0);
   Extents lists[4];
@@ -177,7 +177,7 @@ llvm::Error slice(KernelContext& context) {
     auto clamp = [&](int64_t at, int64_t low, int64_t high) {
       return std::clamp(at < 0 ? std::max(at, -extent - 1) + extent : at, low, high);
     };
-    // A start before the first element is the first one, also where the step is negative.
+    // A start before the first element becomes the first one, even if the step is negative.
     const int64_t least = step > 0 || extent > 0 ? 0 : -1;
     const int64_t start = clamp(starts[i], least, step > 0 ? extent : extent - 1);
     const int64_t end = step > 0 ? clamp(ends[i], 0, extent) : clamp(ends[i], -1, extent - 1);
@@ -193,7 +193,7 @@ llvm::Error slice(KernelContext& context) {
   return gatherStrided(context, 0, x, shape, strides, first);
 }
 
-/// Broadcasts x to the larger of its shape and the one asked for.
+/// Broadcasts x to the larger of its shape and the requested shape.
 llvm::Error expand(KernelContext& context) {
   const TensorView& x = context.in(0);
   llvm::Expected<Extents> asked = integersOf(context, 1);
@@ -216,7 +216,7 @@ llvm::Error tile(KernelContext& context) {
     return repeats.takeError();
   if (repeats->size() != x.rank())
     return context.error(fmt::format("{} repeats for rank {}", repeats->size(), x.rank()));
-  // Each axis of the result is seen as [repeat, extent], the repeat with stride 0.
+  // Each axis of the result is a pair [repeat, extent], where repeat has stride 0.
   Extents shape, split, strides;
   for (unsigned axis = 0; axis < x.rank(); ++axis) {
     int64_t extent = 0;
@@ -236,7 +236,7 @@ llvm::Error tile(KernelContext& context) {
   });
 }
 
-/// Keeps i + k <= j (upper) or i + k >= j (lower) of each matrix; the rest is zero.
+/// Keeps elements with i + k <= j (upper) or i + k >= j (lower) of each matrix; the rest is zero.
 llvm::Error trilu(KernelContext& context) {
   const TensorView& x = context.in(0);
   if (x.rank() < 2)

@@ -1,11 +1,11 @@
-// Operators that write at positions given by an operand:
+// Operators that write at indices given by an operand:
 //
 //   ScatterElements   y = data, then y[i, indices[i,j,k], k] ∘= updates[i,j,k]   (axis 1)
 //   ScatterND         y = data, then y[indices[i…, :], …] ∘= updates[i…, …]
 //
-// where a ∘= b stores b, or with reduction a + b, a · b, max or min. Without a reduction no
-// position may be named twice; the last one wins. Where the runtime may overwrite the data, the
-// updates are all that is written.
+// where a ∘= b stores b, or with reduction a + b, a · b, max or min. Without reduction, positions
+// must be distinct; otherwise the last one wins. If the data may be overwritten, only the updates
+// are written.
 //
 // Versions: from opset 11; reductions add and mul from 16, max and min from 18.
 #include "runtime/kernels/support/element_dispatch.h"
@@ -55,8 +55,8 @@ template <class T> T reduced(Reduction reduction, T stored, T update) {
   return update;
 }
 
-/// The result as the data with `offsets[i]` of it combined with run i of the updates; all runs have
-/// `run` elements. Offsets are checked before anything is written.
+/// Combines the data at `offsets[i]` with run i of the updates; all runs have `run` elements.
+/// Checks offsets before it writes.
 llvm::Error scatter(KernelContext& context, llvm::ArrayRef<int64_t> offsets, int64_t run) {
   const TensorView& data = context.in(0);
   const TensorView& updates = context.in(2);

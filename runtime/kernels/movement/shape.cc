@@ -1,4 +1,4 @@
-// Operators that only look at or change a shape: Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze,
+// Operators that only read or change a shape: Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze,
 // Identity.
 //
 // Versions: every opset, Reshape from 5. Axes of Squeeze and Unsqueeze are an attribute before 13
@@ -16,7 +16,7 @@ using namespace runtime;
 
 namespace {
 
-/// The extents of axes [start, end), both clamped to the rank after counting from the end.
+/// Extents of axes [start, end). Both count from the end if negative, and are clamped to the rank.
 llvm::Error shape(KernelContext& context) {
   const TensorView& x = context.in(0);
   const int64_t rank = x.rank();
@@ -44,8 +44,8 @@ llvm::Error identity(KernelContext& context) {
   return context.outputView(0, 0, context.in(0).shape);
 }
 
-/// 0 keeps the input's extent at that place (with allowzero: is an extent of 0), one -1 is what
-/// remains.
+/// 0 copies the input's extent at the same index (with allowzero: is an extent of 0); a single -1
+/// is inferred.
 llvm::Error reshape(KernelContext& context) {
   const TensorView& x = context.in(0);
   const bool allowZero = context.node().intAttr("allowzero", 0) != 0;
@@ -84,7 +84,7 @@ llvm::Error reshape(KernelContext& context) {
   return context.outputView(0, 0, *target);
 }
 
-/// [d0, …] → [d0 ⋯ d(axis-1), d(axis) ⋯]; axis may be the rank.
+/// [d0, …] → [d0 ⋯ d(axis-1), d(axis) ⋯]; axis may equal the rank.
 llvm::Error flatten(KernelContext& context) {
   const TensorView& x = context.in(0);
   const int64_t rank = x.rank();
@@ -102,7 +102,7 @@ llvm::Error flatten(KernelContext& context) {
   return context.outputView(0, 0, {*rows, *columns});
 }
 
-/// The axes of Squeeze and Unsqueeze: an attribute before opset 13, then an operand.
+/// Axes of Squeeze and Unsqueeze: an attribute before opset 13, then an operand.
 llvm::Expected<std::optional<Extents>> listedAxes(KernelContext& context) {
   if (context.opset() < 13) {
     std::optional<llvm::ArrayRef<int64_t>> axes = context.node().intsAttr("axes");
@@ -116,7 +116,7 @@ llvm::Expected<std::optional<Extents>> listedAxes(KernelContext& context) {
   return std::optional(std::move(*axes));
 }
 
-/// Without axes, every axis of extent 1 goes.
+/// Without axes, removes every axis of extent 1.
 llvm::Error squeeze(KernelContext& context) {
   const TensorView& x = context.in(0);
   llvm::Expected<std::optional<Extents>> listed = listedAxes(context);
@@ -140,7 +140,7 @@ llvm::Error squeeze(KernelContext& context) {
   return context.outputView(0, 0, result);
 }
 
-/// Axes count in the result.
+/// Axes are indices in the result.
 llvm::Error unsqueeze(KernelContext& context) {
   const TensorView& x = context.in(0);
   llvm::Expected<std::optional<Extents>> listed = listedAxes(context);

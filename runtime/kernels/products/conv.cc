@@ -1,11 +1,11 @@
 // Conv over any number of spatial axes:
 //
-//   Y[b,m,o…] = B[m] + sum over c, k… of W[m,c,k…] X[b, g * (C/group) + c, o * stride + k *
-//   dilation
-//               - pad…]          g = m / (M/group); positions outside of X count 0
+//   Y[b,m,o…] = B[m] + sum over c, k… of W[m,c,k…]
+//               X[b, g * (C/group) + c, o * stride + k * dilation - pad…]
+//               g = m / (M/group); positions outside of X are 0
 //
-// Summed in f32 by oneDNN; small convolutions, and those of double or of more than three axes, by
-// loops, with f32 sums for 16-bit operands and double ones for others.
+// oneDNN computes sums in f32. Loops compute small convolutions, and those of double or with more
+// than three axes; their sums are f32 for 16-bit operands and double for others.
 //
 // Versions: every opset.
 #include "runtime/kernels/support/convolution.h"
@@ -98,7 +98,7 @@ bool advance(Extents& index, llvm::ArrayRef<Axis> axes, int64_t Axis::*extent) {
   return false;
 }
 
-/// The products of one channel's kernel, at one place.
+/// Products of one channel's kernel at one position.
 template <class T>
 SumType<T> placeSum(llvm::ArrayRef<Axis> axes, const Extents& place, const T* x, const T* w) {
   SumType<T> sum = 0;
@@ -118,7 +118,7 @@ SumType<T> placeSum(llvm::ArrayRef<Axis> axes, const Extents& place, const T* x,
   return sum;
 }
 
-/// A convolution whose operands fit each other.
+/// A convolution with consistent operands.
 struct Problem {
   const TensorView& x;
   const TensorView& w;
@@ -126,11 +126,11 @@ struct Problem {
   int64_t groups;
   llvm::SmallVector<Axis, 3> axes;
 
-  int64_t channels() const { return w.shape[1]; } ///< per group
+  int64_t channels() const { return w.shape[1]; } ///< channels per group
   int64_t features() const { return w.shape[0]; }
 };
 
-/// The formula itself.
+/// Evaluates the formula directly.
 template <class T> void convolveByLoops(KernelContext& context, const Problem& p, TensorView& y) {
   const int64_t features = p.features();
   const int64_t places = y.strides[1];
@@ -153,17 +153,17 @@ template <class T> void convolveByLoops(KernelContext& context, const Problem& p
   });
 }
 
-/// Products below which preparing the library takes longer than the loops.
+/// Number of products below which preparing the library takes longer than the loops.
 constexpr double fewProducts = 1 << 16;
 
-/// A convolution of floats cut along its groups or features into equal parts and a smaller last
-/// one. The parts depend on the extents alone, and so do all sums.
+/// A convolution of floats, divided along its groups or features into equal parts and a smaller
+/// last one. The parts, and therefore all sums, depend only on the extents.
 class Parts {
 public:
   Parts(KernelContext& kernelContext, const Problem& problem, const TensorView& result)
       : context(kernelContext), p(problem), y(result), batches(result.shape[0]),
         byGroup(problem.groups > 1) {
-    // Few matrices in the batch are cut so that several threads find work.
+    // Batches of few matrices are divided so that several threads have work.
     constexpr int64_t wanted = 8, leastFeatures = 64;
     const int64_t whole = byGroup ? p.groups : p.features();
     const int64_t perUnit = byGroup ? p.features() / p.groups : 1;
@@ -174,7 +174,7 @@ public:
     lastUnit = whole - (count - 1) * unit;
   }
 
-  /// False where the library does not do it, and nothing has been computed.
+  /// Returns false if the library does not support it; then nothing has been computed.
   llvm::Expected<bool> compute() {
     shapes[0] = prepare(unit);
     shapes[1] = lastUnit == unit ? nullptr : prepare(lastUnit);

@@ -1,9 +1,10 @@
-// Einsum: with a letter for each axis of each operand and of the result,
+// Einsum, with a letter for each axis of each operand and of the result:
 //
 //   y[result letters] = sum over the other letters of the product of the operands' elements
 //
-// "..." stands for axes that broadcast. An axis of extent 1 repeats; a letter that an operand has
-// twice walks its diagonal. Without "->" the result has the letters that occur once, in order.
+// "..." is any number of axes that broadcast. An axis of extent 1 is repeated; a letter that occurs
+// twice in an operand selects its diagonal. Without "->", the result has the letters that occur
+// once, in order.
 //
 // Versions: from opset 12.
 #include "runtime/kernels/support/blas.h"
@@ -29,7 +30,7 @@ constexpr Label ellipsisAxis = 256;
 struct Index {
   int64_t extent = 1;
   unsigned occurrences = 0;
-  llvm::SmallVector<int64_t, 3> strides; ///< by operand; 0 where it does not have the label
+  llvm::SmallVector<int64_t, 3> strides; ///< for each operand; 0 if it does not have the label
   llvm::SmallVector<bool, 3> has;
 };
 
@@ -39,7 +40,7 @@ struct Equation {
   llvm::SmallVector<Label, 6> summed;
 };
 
-/// The labels of one term; `ellipsis` is how many axes its "..." stands for.
+/// Labels of one term; `ellipsis` is the number of axes of its "...".
 llvm::Expected<llvm::SmallVector<Label, 6>> labelsOf(const KernelContext& context,
                                                      llvm::StringRef term, int64_t ellipsis) {
   llvm::SmallVector<Label, 6> labels;
@@ -131,7 +132,7 @@ llvm::Expected<Equation> parse(const KernelContext& context) {
   return equation;
 }
 
-/// Extents and strides of one operand over some labels.
+/// Extents and strides of one operand for a list of labels.
 struct Walk {
   Extents shape, strides;
 };
@@ -205,7 +206,7 @@ llvm::Error matrixProducts(KernelContext& context, const Equation& equation,
     part.c = c + matrix * whole.m * whole.n;
     multiply(part);
   });
-  // From [batch,M,N] to the order of the result.
+  // Converts [batch,M,N] to the order of the result.
   const Extents made = contiguousStrides(cWalk.shape);
   llvm::SmallVector<Label, 6> order(batch);
   order.append(left.begin(), left.end());
@@ -221,7 +222,7 @@ llvm::Error matrixProducts(KernelContext& context, const Equation& equation,
   return llvm::Error::success();
 }
 
-/// A row-major walk over labels that keeps an offset into every operand.
+/// A row-major traversal of labels that maintains an offset into every operand.
 class Odometer {
 public:
   Odometer(const Equation& equation, llvm::ArrayRef<Label> labels) {
@@ -232,7 +233,8 @@ public:
   bool empty() const {
     return llvm::any_of(indices, [](const Index* index) { return index->extent == 0; });
   }
-  /// To the next place; false, and at the first one again, after the last.
+  /// Advances to the next position. After the last one, returns false and is at the first one
+  /// again.
   bool advance(llvm::MutableArrayRef<int64_t> offsets) {
     for (size_t axis = indices.size(); axis > 0; --axis) {
       const Index& index = *indices[axis - 1];

@@ -1,6 +1,6 @@
-// com.microsoft::FusedMatMul: C = alpha * op(A) op(B) for matrices on the last two axes, op being
-// the transpose where transA or transB says so; batch axes broadcast. transBatchA and transBatchB
-// first move the first axis to the place before the last one: [M,…,K] stands for […,M,K].
+// com.microsoft::FusedMatMul: C = alpha * op(A) op(B) for matrices on the last two axes, where op
+// transposes if transA or transB is set; batch axes broadcast. transBatchA and transBatchB first
+// move the first axis before the last one: [M,…,K] becomes […,M,K].
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
@@ -42,7 +42,7 @@ llvm::Expected<Matrices> matricesOf(const KernelContext& context, unsigned opera
   return matrices;
 }
 
-/// The rows of `from`, which is stored with its rows first, matrix by matrix.
+/// Rows of `from`, which is stored with its rows first, in the order of matrices.
 llvm::Expected<const std::byte*> matrixByMatrix(KernelContext& context, const Matrices& matrices,
                                                 const void* from, size_t elementBytes) {
   const auto rowBytes = static_cast<size_t>(matrices.columns) * elementBytes;

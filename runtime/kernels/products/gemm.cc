@@ -3,8 +3,8 @@
 // Versions: from opset 7 (before, broadcasting was an attribute); C is optional from 11.
 //
 // com.microsoft::FusedGemm is the same with an activation of the sum: Relu, Sigmoid, Tanh,
-// LeakyRelu (activation_alpha) or HardSigmoid (activation_alpha, activation_beta); none where the
-// attribute is absent or empty. Others are refused by name.
+// LeakyRelu (activation_alpha) or HardSigmoid (activation_alpha, activation_beta); none if the
+// attribute is absent or empty. Others are an error that names them.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/linear.h"

@@ -1,5 +1,5 @@
-// MatMul: C[…,m,n] = sum_k A[…,m,k] B[…,k,n], batch axes broadcast, a 1-D operand taken as a row
-// (A) or a column (B) whose axis is dropped from the result.
+// MatMul: C[…,m,n] = sum_k A[…,m,k] B[…,k,n]. Batch axes broadcast. A 1-D operand is a row (A) or a
+// column (B) whose axis is removed from the result.
 //
 // Versions: every opset.
 #include "runtime/kernels/support/broadcast.h"
@@ -42,7 +42,7 @@ llvm::Expected<Product> describe(KernelContext& context) {
     return context.error(fmt::format("inner extents {} and {} differ", product.k, b[b.size() - 2]));
   const llvm::ArrayRef<int64_t> aBatch = llvm::makeArrayRef(a).drop_back(2);
   const llvm::ArrayRef<int64_t> bBatch = llvm::makeArrayRef(b).drop_back(2);
-  // One matrix on the right: the rows of all left matrices are rows of one product.
+  // With a single matrix on the right, the rows of all left matrices are rows of one product.
   if (kernels::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
     product.resultShape = Extents(a.begin(), a.end() - 1);
     product.m = kernels::product(product.resultShape);

@@ -2,9 +2,9 @@
 //
 //   W[n,k] = (q[n,k] - z[n,k / block_size]) * scales[n,k / block_size]
 //
-// B is uint8 [N,blocks,block_size * bits / 8], the first of the numbers that share a byte in its
-// lowest bits; scales [N,blocks]. z is 2^(bits-1) unless zero_points are given: of A's type
-// [N,blocks], or packed like B into ⌈blocks * bits / 8⌉ bytes a row.
+// B is uint8 [N,blocks,block_size * bits / 8]; the first of the numbers in a byte is in its lowest
+// bits. scales is [N,blocks]. zero_points are [N,blocks] of A's type, or packed like B into ⌈blocks
+// * bits / 8⌉ bytes per row; the default z is 2^(bits-1).
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/kernels/support/linear.h"

@@ -1,17 +1,17 @@
-// Numbers and their integer codes:
+// Conversions between numbers and integer codes, and products of codes:
 //
 //   DequantizeLinear        y = (x - zero) * scale
 //   QuantizeLinear          y = saturate(round(x / scale) + zero), halves to even
-//   DynamicQuantizeLinear   the same to uint8 with a scale for the range of x and 0
+//   DynamicQuantizeLinear   the same for uint8, with a scale for the range of x and 0
 //   MatMulInteger           Y = (A - zero of A) (B - zero of B) in int32
 //
-// Codes are integers, and of the first two also floating-point numbers of 8 or 4 bits, which are
-// rounded to the nearest number of their type. output_dtype is the type of the result where it is
-// not the scale's, or the zero point's.
+// Codes are integers; for the first two operators also floating-point numbers of 8 or 4 bits, which
+// are rounded to the nearest number of their type. The result has the type output_dtype, by default
+// that of the scale or zero point.
 //
 // scale and zero are one number, one for each position of `axis`, or one for each block of
-// block_size positions of it. The zero point of A is one number or one for each row, that of B one
-// number or one for each column.
+// block_size positions along it. The zero point of A is one number or one for each row, that of B
+// one number or one for each column.
 //
 // Versions: DequantizeLinear, QuantizeLinear and MatMulInteger from opset 10, DynamicQuantizeLinear
 // from 11; axis from 13, block_size from 21.
@@ -33,7 +33,7 @@ namespace {
 
 using CodeTypes = TypeList<uint8_t, int8_t, uint16_t, int16_t, int32_t>;
 
-/// Which scale belongs to an element.
+/// Index of the scale of an element.
 class ScaleIndex {
 public:
   static llvm::Expected<ScaleIndex> of(KernelContext& context) {
@@ -64,7 +64,7 @@ public:
     return index;
   }
 
-  /// For element `position` in row-major order.
+  /// Index for element `position` in row-major order.
   int64_t at(int64_t position) const {
     int64_t offset = 0;
     for (size_t d = shape.size(); d > 0; --d) {
@@ -82,7 +82,7 @@ private:
   int64_t block = 1;
 };
 
-/// A zero point as one for each scale; null when absent.
+/// Zero points, one for each scale; null if absent.
 template <class T> llvm::Expected<const T*> zeroPoints(KernelContext& context, ElementType codes) {
   const TensorView* zero = context.input(2);
   if (!zero)
@@ -92,7 +92,7 @@ template <class T> llvm::Expected<const T*> zeroPoints(KernelContext& context, E
   return zero->as<T>();
 }
 
-/// DequantizeLinear of codes that stand for `numbers`.
+/// DequantizeLinear of codes with values `numbers`.
 llvm::Error dequantizeCodes(KernelContext& context, const ScaleIndex& index, const float* scales,
                             const std::array<float, 256>& numbers, float* y) {
   const TensorView& x = context.in(0);
@@ -143,7 +143,7 @@ llvm::Error dequantizeLinear(KernelContext& context) {
   return error;
 }
 
-/// Clamped to the numbers of T, or to the fewer of `range`.
+/// Value clamped to the range of T, or to `range`.
 template <class T> T saturated(double value, std::optional<SmallRange> range = std::nullopt) {
   if (std::isnan(value))
     return T(0);
@@ -154,7 +154,7 @@ template <class T> T saturated(double value, std::optional<SmallRange> range = s
   return static_cast<T>(std::clamp(value, least, most));
 }
 
-/// QuantizeLinear to a floating-point type of 8 or 4 bits, of which a zero point is a number, too.
+/// QuantizeLinear to a floating-point type of 8 or 4 bits, whose zero point is also a number.
 llvm::Error quantizeToCodes(KernelContext& context, const ScaleIndex& index, const float* values,
                             const float* scales, ElementType element) {
   CodeRounding rounding;
@@ -222,7 +222,7 @@ llvm::Error dynamicQuantizeLinear(KernelContext& context) {
     low = std::min(low, values[i]);
     high = std::max(high, values[i]);
   }
-  // A range of nothing keeps its zeros.
+  // An empty range keeps its zeros.
   const float scale = high == low ? 1.0f : (high - low) / 255.0f;
   const auto zero = saturated<uint8_t>(std::nearbyint(static_cast<double>(-low / scale)));
   if (context.wants(0)) {
@@ -248,7 +248,7 @@ llvm::Error dynamicQuantizeLinear(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// An operand of 8-bit codes; its zero point is one number, or one for each of `positions`.
+/// An operand of 8-bit codes. Its zero point is one number, or one for each of `positions`.
 llvm::Expected<CodeOperand> codesOf(const KernelContext& context, unsigned operand,
                                     unsigned zeroOperand, int64_t positions) {
   const TensorView& codes = context.in(operand);

@@ -1,15 +1,15 @@
-// Products of 8-bit codes with the scales applied:
+// Products of 8-bit codes with scales:
 //
 //   com.microsoft::MatMulIntegerToFloat
 //     Y = a_scale b_scale (A - zero of A) (B - zero of B) + bias
 //   com.microsoft::DynamicQuantizeMatMul
-//     the same for a float A, quantized as DynamicQuantizeLinear does it
+//     the same for a float A, which is quantized like in DynamicQuantizeLinear
 //   QLinearMatMul
 //     y = zero of y + a_scale b_scale / y_scale (a - zero of a) (b - zero of b), rounded to even
 //     and saturated to the codes of y
 //
-// B, of the last two axes, has one scale and one zero point, or one for each column; A has one.
-// Batch axes broadcast. Sums of codes are exact up to 32 bits and wrap beyond.
+// B has one scale and one zero point, or one for each column; A has one of each. Batch axes
+// broadcast. Sums of codes are exact up to 32 bits and wrap beyond.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
@@ -66,7 +66,7 @@ llvm::Expected<Codes> codesOf(KernelContext& context, unsigned operand, unsigned
   return codes;
 }
 
-/// The factors of the product's columns, and what is added to them.
+/// Factors of the product's columns, and their offsets.
 struct Epilogue {
   std::vector<float> scales;
   const float* bias = nullptr;
@@ -99,7 +99,7 @@ TensorView batchOf(llvm::ArrayRef<int64_t> shape) {
   return TensorView::contiguous(ElementType::UInt8, shape.drop_back(2), nullptr);
 }
 
-/// A row of sums, scaled.
+/// Scales a row of sums.
 void scaleRow(const int32_t* sums, const Epilogue& epilogue, float* out) {
   for (size_t j = 0; j < epilogue.scales.size(); ++j)
     out[j] = static_cast<float>(sums[j]) * epilogue.scales[j] +
@@ -141,7 +141,7 @@ llvm::Error forEachRowOfSums(KernelContext& context, const Codes& a, const Codes
   return error;
 }
 
-/// The product's output; null for one without elements.
+/// Output of the product; nullopt if it has no elements.
 llvm::Expected<std::optional<TensorView>> outputOf(KernelContext& context, const Codes& a,
                                                    const Codes& b, ElementType element,
                                                    Extents& batch) {
@@ -210,7 +210,7 @@ llvm::Error matMulIntegerToFloat(KernelContext& context) {
   return scaledProduct(context, *a, *b, *epilogue, scale.element);
 }
 
-/// The operand as 8-bit codes in scratch memory; their scale goes to `scale`.
+/// The operand as 8-bit codes in scratch memory; stores their scale in `scale`.
 llvm::Expected<Codes> quantized(KernelContext& context, const TensorView& x, float& scale) {
   if (x.element != ElementType::Float)
     return context.error("A must be of floats");
@@ -226,7 +226,7 @@ llvm::Expected<Codes> quantized(KernelContext& context, const TensorView& x, flo
   }
   scale = high == low ? 1.0f : (high - low) / 255.0f;
   const float middle = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
-  const float zero = std::isnan(middle) ? 0.0f : middle; // of infinite numbers
+  const float zero = std::isnan(middle) ? 0.0f : middle; // NaN for infinite numbers
   auto* codes = reinterpret_cast<uint8_t*>(bytes->data());
   for (int64_t i = 0; i < count; ++i) {
     const float code = std::clamp(std::nearbyint(values[i] / scale) + zero, 0.0f, 255.0f);
@@ -257,7 +257,7 @@ llvm::Error dynamicQuantizeMatMul(KernelContext& context) {
   return scaledProduct(context, *a, *b, *epilogue, ElementType::Float);
 }
 
-/// A row of sums as codes of the type of `Code`.
+/// Stores a row of sums as codes of type `Code`.
 template <class Code>
 void requantizeRow(const int32_t* sums, llvm::ArrayRef<float> scales, float zero, Code* out) {
   constexpr float low = std::numeric_limits<Code>::min(), high = std::numeric_limits<Code>::max();

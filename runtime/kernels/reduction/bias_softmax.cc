@@ -1,6 +1,6 @@
-// com.microsoft::BiasSoftmax: y = softmax(x + bias), where the softmax is over the axes from `axis`
-// on, taken as one, and the bias broadcasts to x. Which of its axes are repeated follows from its
-// shape; is_inner_broadcast says the same once more.
+// com.microsoft::BiasSoftmax: y = softmax(x + bias). The softmax treats the axes from `axis` on as
+// one, and the bias broadcasts to x. The shape of the bias determines which of its axes are
+// repeated; is_inner_broadcast repeats this.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"

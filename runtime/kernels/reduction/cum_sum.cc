@@ -1,10 +1,10 @@
-// Running sums and products along one axis:
+// Cumulative sums and products along one axis:
 //
 //   CumSum    y[i] = sum of x[j] over j <= i
 //   CumProd   y[i] = product of x[j] over j <= i
 //
-// exclusive: j < i; reverse: from the end. Those of f32 are kept in double, those of the 16-bit
-// floats in f32, and rounded once an element.
+// exclusive: j < i; reverse: from the end. They are accumulated in double for f32, in f32 for
+// 16-bit floats, and rounded once per element.
 //
 // Versions: CumSum from opset 11, CumProd from 26.
 #include "runtime/kernels/support/element_dispatch.h"

@@ -3,9 +3,9 @@
 //   LayerNormalization             y = (x - mean) / sqrt(variance + epsilon) * scale + bias
 //   RMSNormalization, Simplified…  y = x / sqrt(mean(x²) + epsilon) * scale
 //
-// Versions: LayerNormalization in every opset (it entered ONNX at 17; ONNX Runtime's own stands in
-// the same domain before), RMSNormalization from 23, SimplifiedLayerNormalization, which is ONNX
-// Runtime's, in every opset.
+// Versions: LayerNormalization in every opset (ONNX has it since opset 17; ONNX Runtime's own is in
+// the same domain before), RMSNormalization from 23, and ONNX Runtime's
+// SimplifiedLayerNormalization in every opset.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
@@ -18,7 +18,7 @@ using namespace runtime;
 
 namespace {
 
-/// Elements as the numbers that are computed with, which are doubles for doubles and else floats.
+/// Elements as the type of the computation: double for double, float for others.
 template <class T>
 llvm::Expected<const T*> numbersOf(KernelContext& context, const TensorView& tensor) {
   if constexpr (std::is_same_v<T, float>)
@@ -38,7 +38,7 @@ template <class T> llvm::Expected<T*> resultOf(KernelContext& context, const Ten
     return output.as<double>();
 }
 
-/// An operand under the shape of the normalized axes; null when absent.
+/// An operand with the shape of the normalized axes; null if absent.
 template <class T>
 llvm::Expected<const T*> alongAxes(KernelContext& context, unsigned operand,
                                    llvm::ArrayRef<int64_t> axes) {

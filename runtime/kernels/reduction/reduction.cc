@@ -18,7 +18,7 @@ enum class Reduction { Sum, Mean, Max, Min, Product, SumSquare, L1, L2 };
 
 struct Axes {
   llvm::SmallVector<bool, 6> reduced;
-  bool nothing = false; ///< no axes and noop_with_empty_axes: the operand itself
+  bool nothing = false; ///< without axes and with noop_with_empty_axes: the result is the operand
 };
 
 llvm::Expected<Axes> reducedAxes(KernelContext& context, unsigned rank) {
@@ -77,8 +77,8 @@ template <class S> S combine(Reduction kind, S total, S value) {
   }
 }
 
-/// Totals of floating-point elements are kept in double; those of integers in 64 bits, so that a
-/// mean is that of the numbers and not of what is left of their sum in the element type.
+/// Totals of floating-point elements are double, and those of integers have 64 bits, so that a mean
+/// is not affected by overflow of the element type.
 template <class T>
 using Total =
     std::conditional_t<std::is_integral_v<T>,
@@ -88,7 +88,7 @@ template <class T>
 void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::ArrayRef<int64_t> kept,
             T* output) {
   using S = Total<T>;
-  // The result's strides under the operand's shape: 0 along the axes that are reduced.
+  // Strides of the result for the operand's shape: 0 along the reduced axes.
   Extents strides = contiguousStrides(kept);
   for (unsigned axis = 0; axis < input.rank(); ++axis)
     if (axes.reduced[axis])

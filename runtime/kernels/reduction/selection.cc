@@ -1,12 +1,12 @@
-// Operators that find elements:
+// Operators that search for elements:
 //
-//   ArgMax, ArgMin   where the largest or smallest element of an axis is: the first of equal ones,
-//                    or the last with select_last_index; a NaN counts as the one sought
-//   TopK             the k largest (smallest) elements of an axis, in order, and where they are; of
-//                    equal ones the first
+//   ArgMax, ArgMin   index of the largest or smallest element of an axis: the first of equal ones,
+//                    or the last with select_last_index; a NaN counts as the extreme
+//   TopK             the k largest (smallest) elements of an axis, in order, and their indices; the
+//                    first of equal ones
 //   NonZero          y[d, n] = coordinate d of the n-th element that is not 0
-//   OneHot           along a new axis values[1] at the index, else values[0]; an index outside of
-//                    [-depth, depth) names no place
+//   OneHot           values[1] at the index along a new axis, values[0] elsewhere; an index outside
+//                    of [-depth, depth) selects no position
 //
 // Versions: ArgMax and ArgMin in every opset (select_last_index from 12), TopK in every opset (k is
 // an attribute before 10; largest and sorted from 11), NonZero and OneHot from 9.
@@ -23,7 +23,7 @@ using namespace runtime;
 
 namespace {
 
-/// The lines of a tensor along one axis.
+/// Lines of a tensor along one axis.
 struct Lines {
   int64_t count = 0, length = 0, stride = 0;
 
@@ -40,7 +40,7 @@ template <class V> bool isNan(V value) {
     return false;
 }
 
-/// Whether `a` comes before `b` when the largest (smallest) come first.
+/// Whether `a` precedes `b` in the order of largest (or smallest) first.
 template <class V> bool precedes(V a, V b, bool largest) {
   if (isNan(a) || isNan(b))
     return isNan(a) && !isNan(b);
@@ -147,7 +147,7 @@ llvm::Error nonZero(KernelContext& context) {
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i)
       found += isZero(i) ? 0 : 1;
-    // A scalar counts as a list of one.
+    // A scalar counts as a list of one element.
     const auto rank = static_cast<int64_t>(std::max(x.rank(), 1u));
     auto y = context.output(0, ElementType::Int64, {rank, found});
     if (!y)
@@ -169,7 +169,7 @@ llvm::Error nonZero(KernelContext& context) {
   });
 }
 
-/// Indices as integers; those of a floating-point type are cut.
+/// Indices as integers; floating-point indices are truncated.
 llvm::Expected<Extents> hotIndices(KernelContext& context, unsigned operand) {
   const TensorView& given = context.in(operand);
   if (!isFloatingPoint(given.element))

@@ -4,7 +4,7 @@
 //     sum = input + skip (+ bias), result 3;  output = layer or root mean square norm of sum
 //   EmbedLayerNormalization
 //     sum = word[input_ids] + position[positions] (+ segment[segment_ids]), result 2;
-//     output = layer norm of sum; result 1: how many mask elements of each batch row are not 0
+//     output = layer norm of sum; result 1: number of nonzero mask elements of each batch row
 //
 // input is [B,S,N] or [S,N]; skip has its shape, or [1,S,N] or [S,N]. The sum is rounded to the
 // element type before it is normalized. Mean and inverse deviation are not returned.
@@ -22,7 +22,7 @@ using namespace runtime;
 
 namespace {
 
-/// A vector of the sum's width; null when absent.
+/// A vector with the width of the sum; null if absent.
 llvm::Expected<const float*> vectorOf(KernelContext& context, unsigned operand, int64_t width) {
   if (!context.has(operand))
     return nullptr;
@@ -32,7 +32,7 @@ llvm::Expected<const float*> vectorOf(KernelContext& context, unsigned operand, 
   return floatsOf(context, vector);
 }
 
-/// Normalizes the rows of `sum`, which has memory of its own, to result 0.
+/// Normalizes the rows of `sum`, which has its own memory, into result 0.
 llvm::Error normalized(KernelContext& context, const TensorView& sum, bool centred, unsigned gamma,
                        std::optional<unsigned> beta) {
   const int64_t width = sum.shape.back();
@@ -141,7 +141,7 @@ llvm::Error addRows(KernelContext& context, unsigned table, llvm::ArrayRef<int64
   return llvm::Error::success();
 }
 
-/// Positions [B,S], or one row of them for all, or 0 … S-1.
+/// Positions [B,S], or one row for all batch rows, or 0 … S-1.
 llvm::Expected<IntegerList> positionsOf(KernelContext& context, int64_t batches, int64_t rows) {
   auto positions = scratchIntegers(context, static_cast<size_t>(batches * rows));
   if (!positions)

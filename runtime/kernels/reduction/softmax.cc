@@ -1,4 +1,4 @@
-// Along one axis (opset 13), or over the axes from `axis` on taken as one (before):
+// Softmax along one axis (opset 13), or over the axes from `axis` on as one (before):
 //
 //   Softmax      y[i] = exp(x[i] - max) / sum_j exp(x[j] - max)
 //   LogSoftmax   y[i] = x[i] - max - log(sum_j exp(x[j] - max))
@@ -27,7 +27,7 @@ void logSoftmaxRow(const float* in, float* out, size_t count) {
         static_cast<float>(static_cast<double>(in[i]) - static_cast<double>(maximum) - logarithm);
 }
 
-/// One line of doubles, every `step`-th.
+/// One line of doubles with stride `step`.
 void softmaxLine(const double* in, double* out, int64_t length, int64_t step, bool logarithmic) {
   double maximum = in[0];
   for (int64_t i = 1; i < length; ++i)
@@ -41,7 +41,7 @@ void softmaxLine(const double* in, double* out, int64_t length, int64_t step, bo
   }
 }
 
-/// Softmax over the middle of [outer, length, inner].
+/// Softmax over the middle axis of [outer, length, inner].
 llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, int64_t inner) {
   const TensorView& input = context.in(0);
   const auto compute = context.node().is("LogSoftmax") ? logSoftmaxRow : softmaxRow;

@@ -1,4 +1,4 @@
-// The only file that calls OpenBLAS.
+// Calls of OpenBLAS; no other file calls it.
 #include "runtime/kernels/support/blas.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace kvopt::kernels {
 namespace {
 
-/// The number of threads is a setting of the whole library; it is made once, before its first use.
+/// The number of threads is a global setting of the library, made once before its first use.
 void useOneThread() {
   static const bool done = [] {
     openblas_set_num_threads(1);
@@ -19,7 +19,7 @@ void useOneThread() {
 
 CBLAS_TRANSPOSE form(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-/// sgemm and sgemv do not write C when there is nothing to sum.
+/// sgemm and sgemv do not write C if there is nothing to sum.
 void scaleOnly(const MatrixProduct& product) {
   for (int64_t row = 0; row < product.m; ++row)
     for (int64_t column = 0; column < product.n; ++column) {
@@ -44,7 +44,7 @@ void multiply(const MatrixProduct& product) {
     return scaleOnly(product);
   auto narrow = [](int64_t extent) { return static_cast<blasint>(extent); };
   if (product.m == 1 && !product.transposeA) {
-    // c^T = op(B)^T a^T; B as stored is [k,n], or [n,k] when transposed.
+    // c^T = op(B)^T a^T; B is stored as [k,n], or as [n,k] if transposed.
     bool transpose = !product.transposeB;
     cblas_sgemv(CblasRowMajor, form(transpose), narrow(transpose ? product.k : product.n),
                 narrow(transpose ? product.n : product.k), product.alpha, product.b,

@@ -1,13 +1,13 @@
-// Matrix products by OpenBLAS, single-threaded: the executor's pool is the only owner of threads.
+// Matrix products with OpenBLAS on a single thread, because the executor's pool owns all threads.
 #pragma once
 
 #include <cstdint>
 
 namespace kvopt::kernels {
 
-/// C[m,n] = alpha * op(A) op(B) + beta * C, row-major, where op(A) is [m,k] and op(B) [k,n] and a
-/// transposed operand is stored as [k,m] or [n,k]. lda, ldb and ldc are the distances of rows as
-/// stored. With m = 1 it reads B once (gemv). Extents must fit in int (checked by `blasFits`).
+/// C[m,n] = alpha * op(A) op(B) + beta * C, row-major, where op(A) is [m,k] and op(B) is [k,n]; a
+/// transposed operand is stored as [k,m] or [n,k]. lda, ldb and ldc are row strides as stored. With
+/// m = 1, B is read once (gemv). Extents must fit into int (see `blasFits`).
 struct MatrixProduct {
   bool transposeA = false;
   bool transposeB = false;
@@ -24,10 +24,10 @@ struct MatrixProduct {
   int64_t ldc = 0;
 };
 
-/// Whether extents and row distances are within what the library's interface can say.
+/// Whether extents and row strides fit into the types of the library's interface.
 bool blasFits(const MatrixProduct& product);
 
-/// The same sums in the same order whatever thread calls it.
+/// Computes the product. Sums have the same order on every thread.
 void multiply(const MatrixProduct& product);
 
 } // namespace kvopt::kernels

@@ -1,4 +1,4 @@
-// Multidirectional (NumPy) broadcasting, and loops over several strided operands at once.
+// Multidirectional (NumPy) broadcasting, and loops over several strided operands.
 #pragma once
 
 #include "runtime/exec/kernel.h"
@@ -10,20 +10,20 @@
 
 namespace kvopt::kernels {
 
-/// The common shape of two shapes aligned at their last axes; an error of the node when an extent
+/// Common shape of two shapes, aligned at their last axes; an error of the node if an extent
 /// differs and neither is 1.
 llvm::Expected<runtime::Extents> broadcastShape(runtime::KernelContext& context,
                                                 llvm::ArrayRef<int64_t> a,
                                                 llvm::ArrayRef<int64_t> b);
 
-/// The strides of `view` seen under `shape`: 0 along axes that it repeats. Requires that the view's
-/// shape broadcasts to `shape` without changing it.
+/// Strides of `view` for the shape `shape`: 0 along repeated axes. Requires that the view's shape
+/// broadcasts to `shape` without changing it.
 runtime::Extents broadcastStrides(const runtime::TensorView& view, llvm::ArrayRef<int64_t> shape);
 
 /// Whether `from` broadcasts to exactly `to`.
 bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 
-/// N operands under one shape. Neighboring axes that every operand walks evenly are merged.
+/// N operands with one shape. Merges adjacent axes that have uniform strides in every operand.
 template <size_t N> class StridedLoop {
 public:
   StridedLoop(llvm::ArrayRef<int64_t> shape, const std::array<runtime::Extents, N>& strides) {
@@ -46,7 +46,7 @@ public:
   }
 
   /// Calls `row(offsets, count, steps)` for runs of `count` elements: operand n starts at
-  /// offsets[n] and goes on by steps[n]. Runs come in row-major order.
+  /// offsets[n] with stride steps[n]. Runs are in row-major order.
   template <class Row> void run(Row&& row) const {
     if (empty)
       return;
@@ -98,7 +98,7 @@ void broadcastLoop(llvm::ArrayRef<int64_t> shape, const runtime::TensorView& a,
   loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
     const A* aRow = aData + at[0];
     const B* bRow = bData + at[1];
-    // The common strides apart, so that the compiler sees constants.
+    // Common strides are separate cases, so that they are constants for the compiler.
     if (by[0] == 1 && by[1] == 1)
       for (int64_t i = 0; i < count; ++i)
         out[i] = f(aRow[i], bRow[i]);
@@ -112,7 +112,7 @@ void broadcastLoop(llvm::ArrayRef<int64_t> shape, const runtime::TensorView& a,
   });
 }
 
-/// Copies `source`, walked by `strides` under `shape`, to contiguous `out`.
+/// Copies `source`, traversed by `strides` with the shape `shape`, to contiguous `out`.
 template <class T>
 void copyStrided(llvm::ArrayRef<int64_t> shape, const runtime::Extents& strides, const T* source,
                  T* out) {

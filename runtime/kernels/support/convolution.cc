@@ -1,11 +1,11 @@
-// The only file that calls oneDNN.
+// Calls of oneDNN; no other file calls it.
 #include "runtime/kernels/support/convolution.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <unordered_map>
 
-// From the OpenMP runtime that oneDNN is built with; its header is another compiler's for clang.
+// Declared by the OpenMP runtime that oneDNN is built with; clang does not find its header.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace kvopt::kernels {
@@ -19,7 +19,7 @@ struct Convolution::Prepared {
   dnnl::convolution_forward::primitive_desc description;
   dnnl::convolution_forward convolution;
   dnnl::reorder packX, packWeights, unpackY;
-  /// Where the parts of working memory start.
+  /// Offsets of the parts of the working memory.
   size_t xOffset = 0, yOffset = 0, libraryOffset = 0, scratchBytes = 0;
 
   bool packsX() const { return description.src_desc() != plainX; }
@@ -29,7 +29,7 @@ struct Convolution::Prepared {
 namespace {
 
 /// The number of threads is a setting of each calling thread. The library's own threads are never
-/// used: the executor's pool is the only owner of threads.
+/// used, because the executor's pool owns all threads.
 void useCallingThread() { omp_set_num_threads(1); }
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }

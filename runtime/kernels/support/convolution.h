@@ -1,4 +1,4 @@
-// Convolutions in f32 by oneDNN.
+// Convolutions in f32 with oneDNN.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace kvopt::kernels {
 
-/// One spatial axis. Positions -padBegin … input + padEnd - 1 are seen; those outside of the input
-/// count 0.
+/// One spatial axis. The convolution reads positions -padBegin … input + padEnd - 1; those outside
+/// of the input are 0.
 struct ConvolutionAxis {
   int64_t input = 0, kernel = 0, output = 0;
   int64_t stride = 1, dilation = 1, padBegin = 0, padEnd = 0;
@@ -26,8 +26,8 @@ struct ConvolutionShape {
   std::vector<ConvolutionAxis> axes;
 };
 
-/// One convolution, prepared. Everything is contiguous. The calls run on the calling thread alone
-/// and may be made from several threads at once; sums do not depend on the thread.
+/// One prepared convolution with contiguous operands. Calls run only on the calling thread and may
+/// be made from several threads simultaneously; sums do not depend on the thread.
 class Convolution {
 public:
   /// Null where the library has no implementation: for other than one, two or three axes, say.
