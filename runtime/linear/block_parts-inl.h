@@ -1,5 +1,5 @@
-// Rows of weights in blocks of small integers, a part at a time: which words and values a part has,
-// and the activations' order that goes with them.
+// Parts of rows of weights in blocks of small integers: the words and values of a part, and the
+// corresponding order of activations.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_LINEAR_BLOCK_PARTS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -23,27 +23,28 @@ namespace kvopt::linear::HWY_NAMESPACE {
 using namespace simd;
 using namespace simd::HWY_NAMESPACE;
 
-/// Numbers whose products are summed before they are added to the result: whole vectors of words
-/// for all widths of numbers and vectors.
+/// Count of numbers whose products are summed before they are added to the result: whole vectors of
+/// words for all widths of numbers and vectors.
 inline constexpr size_t kPartNumbers = 1024;
-/// The most values of blocks or words in a part, and a vector that may be read behind them.
+/// Maximum number of values of blocks or words in a part, including a vector that may be read after
+/// them.
 inline constexpr size_t kPartValues = kPartNumbers / 4 + kMaxLanes;
 
-/// How the values of the words in a vector follow from those of blocks.
+/// How the values of the words in a vector are obtained from those of blocks.
 enum class Spread : uint8_t {
-  one,    ///< the vector lies in one block: one value
-  equal,  ///< the vector has whole blocks: one value for each
-  uneven, ///< anything else: one value for each word
+  one,    ///< the vector is within one block: one value
+  equal,  ///< the vector contains whole blocks: one value for each
+  uneven, ///< otherwise: one value for each word
 };
 
-/// Activations in the order of multiplyBlocks: for each vector of words, the activations of the
-/// first number of every word, of the second, …, each times fieldFactor; behind those of all
-/// vectors, their sums by word. Activations beyond the last are zero.
+/// Activations in the order of multiplyBlocks. For each vector of words: the activations of the
+/// first number of every word, then of the second, and so on, each multiplied by fieldFactor. The
+/// sums of activations by word follow. Activations after the last one are zero.
 struct Layout {
   size_t lanes = hn::Lanes(F32Tag());
   size_t perWord;
   size_t vectors;
-  size_t words; ///< of a row of W
+  size_t words; ///< number of words in a row of W
   size_t wordsPerBlock;
   Spread spread;
   size_t valuesPerVector;
@@ -64,12 +65,12 @@ struct Layout {
   size_t rowFloats() const { return activations() + vectors * lanes; }
 };
 
-/// Which words of a row are multiplied before their products are added to the result.
+/// Words of a row that are multiplied before their products are added to the result.
 struct Range {
-  size_t vector;  ///< the first vector of words
-  size_t vectors; ///< the last may be partial
+  size_t vector;  ///< first vector of words
+  size_t vectors; ///< number of vectors; the last may be partial
   size_t firstWord;
-  size_t block; ///< the first word's
+  size_t block; ///< block of the first word
   size_t blocks;
 
   Range(const Layout& layout, size_t first)
@@ -84,13 +85,13 @@ struct Range {
 /// A range of one row of W.
 struct Part {
   const uint8_t* words;
-  size_t count;       ///< words from there to the row's end
-  const float* scale; ///< readable for a vector more than there are values
+  size_t count;       ///< number of words up to the end of the row
+  const float* scale; ///< readable for one vector after the last value
   HWY_ALIGN float scaleValues[kPartValues];
-  HWY_ALIGN float zero[kPartValues]; ///< only where zero points are given
+  HWY_ALIGN float zero[kPartValues]; ///< only with zero points
 };
 
-/// Elements [begin,begin+count) as floats.
+/// Reads elements [begin,begin+count) as floats.
 inline void readFloats(const void* base, simd::FloatStorage storage, size_t begin, size_t count,
                        float* to) {
   if (storage == simd::FloatStorage::f32) {
@@ -124,8 +125,8 @@ inline void readZeros(const BlockWeights& w, size_t n, size_t begin, size_t coun
   }
 }
 
-/// One value a vector or a word from those of `count` blocks. Words that are not there have no
-/// activations: any finite value does for them.
+/// Expands the values of `count` blocks to one value per vector or word. Missing words have zero
+/// activations, so any finite value is valid for them.
 inline void spreadBlocks(const Layout& layout, const Range& range, const float* blocks, float* to) {
   const size_t step = layout.lanes / layout.valuesPerVector;
   size_t within = range.firstWord % layout.wordsPerBlock;
@@ -145,7 +146,7 @@ inline void zeroValues(float* values, size_t begin, size_t end) {
     values[i] = 0.0f;
 }
 
-/// The range's part of row `n` of W.
+/// Reads the range's part of row `n` of W.
 inline void readPart(const BlockWeights& w, const Layout& layout, size_t n, const Range& range,
                      Part& part) {
   part.words = w.numbers + n * static_cast<size_t>(w.rowBytes()) + 4 * range.firstWord;

@@ -10,12 +10,12 @@
 namespace kvopt::linear {
 
 /// W [columns,inner] in 2, 4 or 8 bits: W[n,k] = (q[n,k] - z[n,b]) * s[n,b] with b = k / blockSize.
-/// A row of q holds `blocks` blocks of blockSize numbers, the last filled up with numbers of no
-/// meaning; the first of the numbers that share a byte lies in its lowest bits.
+/// A row of q consists of `blocks` blocks of blockSize numbers; the last block is padded with
+/// arbitrary numbers. The first of the numbers in a byte is in its lowest bits.
 struct BlockWeights {
   enum class Zeros : uint8_t {
     middle, ///< z = 2^(bits-1)
-    packed, ///< like q: ceil(blocks * bits / 8) bytes a row
+    packed, ///< like q: ceil(blocks * bits / 8) bytes per row
     floats, ///< [columns,blocks] in `zeroStorage`
   };
 
@@ -33,29 +33,29 @@ struct BlockWeights {
 
   int64_t rowBytes() const { return blocks * blockSize * bits / 8; }
   int64_t zeroRowBytes() const { return (blocks * bits + 7) / 8; }
-  /// s[n,b].
+  /// The scale s[n,b].
   float scale(int64_t column, int64_t block) const;
-  /// z[n,b].
+  /// The zero point z[n,b].
   float zero(int64_t column, int64_t block) const;
-  /// W[n,k] for k in [begin,end), each product rounded once.
+  /// Computes W[n,k] for k in [begin,end), each product rounded once.
   void expand(int64_t column, int64_t begin, int64_t end, float* out) const;
 };
 
-/// Floats that `packActivations` writes for `rows` rows.
+/// Number of floats that `packActivations` writes for `rows` rows.
 int64_t packedActivationFloats(const BlockWeights& weights, int64_t rows);
 
-/// Brings rows of activations, aStride apart, into the order in which `multiplyBlocks` reads them.
+/// Converts rows of activations, with stride aStride, to the order that `multiplyBlocks` reads.
 void packActivations(const BlockWeights& weights, const float* a, int64_t aStride, int64_t rows,
                      float* packed);
 
-/// out[m,n] = sum_k a[m,k] W[n,k] for columns [begin,end) and rows <= fewRows packed rows of
-/// activations; rows of `out` are outStride apart. It is summed as
+/// out[m,n] = sum_k a[m,k] W[n,k] for columns [begin,end) and up to fewRows packed rows of
+/// activations; outStride is the row stride of `out`. The sum is
 ///
 ///   out = sum_P sum_w s(w) * (sum_i q(w,i) a(w,i) - z(w) * sum_i a(w,i))
 ///
 /// over parts P of 1024 numbers, words w of 32 bits and the numbers i of a word: words in one lane
-/// of a vector from left to right, then over the lanes. Numbers and scales are exact. Bits as in
-/// `multiplyRows`. Activations below 2^-100 lose bits.
+/// of a vector from left to right, then over the lanes. Numbers and scales are exact. Bits depend
+/// on the same things as in `multiplyRows`. Activations below 2^-100 lose bits.
 void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t rows, int64_t begin,
                     int64_t end, float* out, int64_t outStride);
 

@@ -17,7 +17,7 @@ float element(const void* base, int64_t index, FloatStorage storage) {
   return storage == FloatStorage::f16 ? f16ToFloat(bits) : bf16ToFloat(bits);
 }
 
-/// Number `index` of those packed from `bytes` on.
+/// Number `index` of those packed at `bytes`.
 template <int Bits> float number(const uint8_t* bytes, int64_t index) {
   constexpr int64_t perByte = 8 / Bits;
   const auto shift = static_cast<unsigned>(index % perByte * Bits);

@@ -1,14 +1,14 @@
-// Few rows times weights stored in blocks of small integers: words of 32 bits lie in the lanes of a
-// vector, and their numbers are taken out one after the other. A number is left where it lies in
-// its word, which makes it a power of two too large; the activation it meets is as much too small.
+// Few rows times weights stored in blocks of small integers. The lanes of a vector hold words of 32
+// bits, whose numbers are extracted one after another. A number keeps its position in the word,
+// which multiplies it by a power of two; its activation is divided by the same power.
 #include "runtime/linear/block_product.h"
 #include "runtime/linear/float_product.h"
 
 #include <cassert>
 #include <cstring>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/linear/blocks.cc"
 #include <hwy/foreach_target.h>
@@ -26,7 +26,7 @@ namespace {
 
 using U32Vec = hn::Vec<U32Tag>;
 
-/// Rows of W whose parts are read again for further rows of activations.
+/// Number of rows of W whose parts are read again for further rows of activations.
 constexpr size_t kPanelColumns = 256;
 
 /// Rows of W times packed rows of activations.
@@ -39,7 +39,7 @@ struct Product {
   size_t outStride;
 };
 
-/// The values of the words of a part's vector, from values[0].
+/// Values of the words of a part's vector, starting at values[0].
 template <Spread S> HWY_INLINE F32Vec spread(const float* values, const int32_t* lanesToValues) {
   const F32Tag f32;
   if constexpr (S == Spread::one)
@@ -64,17 +64,17 @@ HWY_INLINE U32Vec loadWords(const uint8_t* from, size_t count) {
   return hn::Load(u32, buffer);
 }
 
-/// Number `Step` of each word over fieldFactor.
+/// Number `Step` of each word, divided by fieldFactor.
 template <int Bits, int Step> HWY_INLINE F32Vec numbersOf(U32Vec words) {
   const hn::RebindToSigned<F32Tag> i32;
   const U32Tag u32;
-  if constexpr (Bits * (Step + 1) == 32) // would be negative where it lies
+  if constexpr (Bits * (Step + 1) == 32) // would be negative at its position
     return hn::ConvertTo(F32Tag(), hn::BitCast(i32, hn::ShiftRight<32 - Bits>(words)));
   constexpr uint32_t kMask = ((1u << Bits) - 1) << (Bits * Step % 32);
   return hn::ConvertTo(F32Tag(), hn::BitCast(i32, hn::And(words, hn::Set(u32, kMask))));
 }
 
-/// What makes up for a number's place in its word.
+/// Factor that compensates for a number's position in its word.
 float fieldFactor(size_t bits, size_t step) {
   if (bits * (step + 1) == 32)
     return 1.0f;
@@ -105,7 +105,7 @@ HWY_INLINE void addScaled(F32Vec t, F32Vec scale, F32Vec zero, const float* acti
   sum = hn::MulAdd(scale, t, sum);
 }
 
-/// One row of activations with the same part of four rows of W, which are four streams.
+/// One row of activations with the same part of four rows of W, which are four memory streams.
 template <int Bits, Spread S>
 void multiplyQuad(const Product& p, const Part* parts, const Range& range,
                   const int32_t* lanesToValues, float* sums) {
@@ -139,7 +139,7 @@ void multiplyQuad(const Product& p, const Part* parts, const Range& range,
   sumLanes4(s0, s1, s2, s3, sums);
 }
 
-/// `Rows` rows of activations from `m` on with a part of one row of W.
+/// `Rows` rows of activations, starting at `m`, with a part of one row of W.
 template <int Bits, Spread S, int Rows>
 void multiplyRows(const Product& p, const Part& part, size_t m, const Range& range,
                   const int32_t* lanesToValues, float* sums) {

@@ -1,11 +1,11 @@
-// Few rows times [inner,columns] weights: four rows of W, each a quarter of a block away from the
-// next, are streamed together into a tile of sums that stays in the first-level cache.
+// Few rows times [inner,columns] weights. Four rows of W, each a quarter of a block after the
+// previous one, are streamed together into a tile of sums that stays in the first-level cache.
 #include "runtime/linear/float_product.h"
 
 #include <cassert>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/linear/columns.cc"
 #include <hwy/foreach_target.h>
@@ -20,35 +20,37 @@ using namespace simd;
 using namespace simd::HWY_NAMESPACE;
 namespace {
 
-/// Rows of W that are read side by side. Each is loaded by instructions of its own and followed by
-/// its neighbor in memory, so that a processor sees as many sequential reads.
+/// Number of rows of W that are read together. Each is loaded by separate instructions and followed
+/// by its neighbor in memory, so the processor sees the same number of sequential streams.
 constexpr size_t kStreams = 4;
-/// Rows of W whose products are summed before they are added to the result.
+/// Number of rows of W whose products are summed before they are added to the result.
 constexpr size_t kBlockRows = sumBlock;
-/// Sums of a tile: 128 KiB, in the second-level cache. Wide tiles read rows of W in long runs.
+/// Number of sums of a tile: 128 KiB, in the second-level cache. Wide tiles read rows of W in long
+/// runs.
 constexpr size_t kTileFloats = 32768;
 
-/// The bytes of a row's sums that leave the first-level cache room for what streams through it.
+/// Maximum size in bytes of a row's sums that leaves room in the first-level cache for streamed
+/// data.
 constexpr size_t kFirstLevelSums = 16 << 10;
-/// Bytes of W that lie behind each other from which on a core's own prefetchers do most.
+/// Number of contiguous bytes of W from which on the hardware prefetchers suffice.
 constexpr size_t kLongRun = 64 << 10;
 
-/// Which cache lines are asked for ahead of their use; `straight` is prefetchStraight().
+/// Cache lines that are prefetched; `straight` is prefetchStraight().
 enum class Ask { none, each, straight };
 
-/// Rows of W that are read side by side, the columns of one tile.
+/// Rows of W that are read together, in the columns of one tile.
 template <class Storage> struct Group {
-  const typename Storage::Element* weights; ///< the first row
-  size_t apart;                             ///< elements from a row to the next one of the group
-  size_t width;                             ///< columns of the tile
-  size_t readable; ///< elements before each row of `weights` that may be read
-  size_t next;     ///< elements from these rows to those to prefetch; 0: none
+  const typename Storage::Element* weights; ///< first row
+  size_t apart;                             ///< distance between rows of the group, in elements
+  size_t width;                             ///< number of columns of the tile
+  size_t readable; ///< number of readable elements before each row of `weights`
+  size_t next;     ///< distance from these rows to those to prefetch, in elements; 0 for none
   const float* a;  ///< a[0,k] for the group's first k
-  size_t aApart;   ///< values of k from a row to the next one of the group
+  size_t aApart;   ///< distance in k between rows of the group
   size_t aStride;
-  float* tile; ///< a partial last vector is right-aligned, as loadLast gives it
+  float* tile; ///< a partial last vector is right-aligned, as by loadLast
   size_t tileStride;
-  bool isFirst; ///< the tile's contents are void
+  bool isFirst; ///< whether the tile is uninitialized
 };
 
 template <int Vectors>
@@ -93,7 +95,7 @@ HWY_INLINE void addScaled(float factor, F32Vec v0, F32Vec v1, F32Vec v2, F32Vec 
   }
 }
 
-/// Adds the products of one row of W, from `w` on, to the sums.
+/// Adds the products of one row of W, starting at `w`, to the sums.
 template <class Storage, int Rows, int Vectors, bool Tail, bool Ahead>
 HWY_INLINE void addStream(const typename Storage::Element* w, const float* a, size_t aStride,
                           size_t ahead, size_t tail, size_t readable, F32Vec& a0, F32Vec& a1,
@@ -127,8 +129,8 @@ HWY_INLINE void addStream(const typename Storage::Element* w, const float* a, si
   }
 }
 
-/// Adds the products of `Streams` rows of W to `Rows` rows of the tile from `m` on and `Vectors`
-/// vectors of columns from `column` on; with `Tail`, the last `tail` columns.
+/// Adds the products of `Streams` rows of W to `Rows` rows of the tile, starting at `m`, and
+/// `Vectors` vectors of columns, starting at `column`; with `Tail`, to the last `tail` columns.
 template <class Storage, int Streams, int Rows, int Vectors, bool Tail, Ask Lines>
 HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_t ahead,
                          size_t tail = 0) {
@@ -176,8 +178,8 @@ template <class Storage, int Streams, int Rows, Ask Lines>
 void addRows(const Group<Storage>& g, size_t m) {
   constexpr int kVectors = Rows == 4 && !kManyRegisters ? 2 : 4;
   const size_t lanes = hn::Lanes(F32Tag());
-  // What is prefetched lies a fixed distance ahead in the same rows, and at the end of the tile's
-  // rows in the next ones.
+  // Prefetches at a fixed distance in the same rows, and at the end of the tile's rows in the next
+  // rows.
   constexpr size_t kAhead = Lines == Ask::straight ? size_t{kStraightAhead} : kPrefetchBytes;
   const size_t distance = HWY_MIN(g.width, kAhead / sizeof(*g.weights));
   const size_t turn = g.width - distance;
@@ -193,7 +195,7 @@ void addRows(const Group<Storage>& g, size_t m) {
     addBlock<Storage, Streams, Rows, 1, true, Lines>(g, m, column, afterTurn, g.width - column);
 }
 
-/// With Ahead, the first rows also ask for each line.
+/// With Ahead, the first rows also prefetch every line.
 template <class Storage, int Streams, bool Ahead>
 void addGroup(const Group<Storage>& g, size_t rows) {
   size_t m = 0;
@@ -213,7 +215,7 @@ void addGroup(const Group<Storage>& g, size_t rows) {
     addRows<Storage, Streams, 1, Ask::none>(g, m);
 }
 
-/// Adds the tile to the result, or makes it the result.
+/// Adds the tile to the result, or stores it as the result.
 void addTile(const float* tile, size_t tileStride, const FloatProduct& p, size_t begin,
              size_t width, bool isFirst) {
   const F32Tag f32;
@@ -236,8 +238,8 @@ void addTile(const float* tile, size_t tileStride, const FloatProduct& p, size_t
   }
 }
 
-/// Whether one line of many is asked for: more rows, and sums or runs of W that are not of the
-/// right size, take so much besides memory that the core's own prefetchers fall behind (decision
+/// Whether to prefetch only one line of many. With more rows, or with unsuitable sizes of sums or
+/// runs of W, computation takes too much time and the hardware prefetchers fall behind (decision
 /// 18).
 template <class Storage> bool goesStraight(size_t rows, size_t width, size_t stride) {
   constexpr size_t kBytes = sizeof(typename Storage::Element);
@@ -268,7 +270,7 @@ void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lane
       group.weights = weights + (block + k) * stride;
       group.a = p.a + block + k;
       group.isFirst = k == 0;
-      // A stream goes on where the next block has it.
+      // A stream continues at its position in the next block.
       group.next = k + 1 < each ? stride : block + count < inner ? (count - each + 1) * stride : 0;
       if (isStraight)
         addRows<Storage, kStreams, 1, Ask::straight>(group, 0);

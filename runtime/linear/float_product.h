@@ -9,7 +9,7 @@
 namespace kvopt::linear {
 
 /// out[m,n] = sum_k a[m,k] W[k,n] for 0 <= m < rows <= fewRows, 0 <= k < inner, 0 <= n < columns.
-/// Distances of rows are in elements; elements within a row are contiguous.
+/// Row strides are in elements; elements within a row are contiguous.
 struct FloatProduct {
   int64_t rows = 0;
   int64_t inner = 0;
@@ -19,29 +19,30 @@ struct FloatProduct {
   simd::FloatStorage storage = simd::FloatStorage::f32;
   const void* weights = nullptr; ///< [inner,columns] or [columns,inner]
   int64_t weightStride = 0;
-  float* out = nullptr; ///< [rows,columns], no part of the operands
+  float* out = nullptr; ///< [rows,columns]; does not overlap the operands
   int64_t outStride = 0;
 };
 
-/// The most rows that these kernels take.
+/// Maximum number of rows that these kernels support.
 inline constexpr int64_t fewRows = 16;
 
-/// Values of k whose products multiplyColumns sums before it adds them to the result.
+/// Number of values of k whose products multiplyColumns sums before it adds them to the result.
 inline constexpr int64_t sumBlock = 256;
 
 /// Columns [begin,end) of the product with W stored as [inner,columns], in one pass over these
-/// columns of W. Elements outside of them are not read.
+/// columns of W. Other elements are not read.
 ///
-/// An element is sum_b p(b), from left to right in f32, with p(b) = sum_k a[m,k] W[k,n] over the
-/// b-th sumBlock of values of k. Of the c values of a block the first 4 * (c / 4) are taken as four
-/// quarters in turn: the first value of each, the second of each and so on. An element's bits
-/// depend neither on the other rows nor on the other columns, and not on [begin,end).
+/// An element is sum_b p(b), from left to right in f32, where p(b) = sum_k a[m,k] W[k,n] over the
+/// b-th sumBlock values of k. The first 4 * (c / 4) of the c values of a block are taken
+/// alternately from four quarters: the first value of each, the second of each, and so on. An
+/// element's bits depend neither on other rows or columns nor on [begin,end).
 void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end);
 
 /// The same with W stored as [columns,inner], in one pass over rows [begin,end) of W.
 ///
-/// An element is sum_b p(b) over blocks of 1024 values of k, p(b) a sum over the lanes of a vector,
-/// each of which is summed from left to right in f32. Again its bits are its own affair.
+/// An element is sum_b p(b) over blocks of 1024 values of k, where p(b) is a sum over the lanes of
+/// a vector, each summed from left to right in f32. Again, its bits are independent of other
+/// elements.
 void multiplyRows(const FloatProduct& product, int64_t begin, int64_t end);
 
 } // namespace kvopt::linear

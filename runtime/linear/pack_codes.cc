@@ -1,4 +1,4 @@
-// Packing of integer codes, a strip of rows at a time.
+// Packing of integer codes in strips of rows.
 #include "runtime/linear/pack_codes.h"
 
 #include <algorithm>
@@ -8,10 +8,11 @@
 namespace kvopt::linear {
 namespace {
 
-/// Rows of W that are written together, so that a cache line of a transposed matrix is read once.
+/// Number of rows of W that are written together, so that a cache line of a transposed matrix is
+/// read once.
 constexpr int64_t stripRows = 64;
 
-/// Number `index` of a row-major matrix, without its sign.
+/// Number `index` of a row-major matrix, as an unsigned number.
 template <int Bits> uint8_t codeAt(const CodeMatrix& codes, int64_t index) {
   if constexpr (Bits == 8)
     return codes.bytes[index];

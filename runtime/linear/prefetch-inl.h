@@ -1,4 +1,4 @@
-// How far ahead the kernels of linear layers prefetch.
+// Prefetch distances of the kernels of linear layers.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -21,20 +21,20 @@ namespace kvopt::linear::HWY_NAMESPACE {
 using namespace simd;
 using namespace simd::HWY_NAMESPACE;
 
-/// How far ahead of its use a cache line is asked for where every one is.
+/// Prefetch distance if every line is prefetched.
 inline constexpr size_t kPrefetchBytes = 2048;
-/// How far ahead for one who goes straight on and waits for little besides memory.
+/// Prefetch distance of a sequential loop that is limited by memory.
 inline constexpr intptr_t kStraightAhead = 4096;
 
-/// Asks for the cache lines of `BytesPerLane` * lanes bytes.
+/// Prefetches the cache lines of `BytesPerLane` * lanes bytes.
 template <size_t BytesPerLane, class Element> HWY_INLINE void prefetch(const Element* address) {
   const size_t bytes = BytesPerLane * hn::Lanes(F32Tag());
   for (size_t at = 0; at < bytes; at += 64)
     prefetchLine(reinterpret_cast<const char*>(address) + at);
 }
 
-/// For one who goes straight on, at `offset` bytes from where it began: what lies kStraightAhead
-/// bytes further, once in straightBytes.
+/// For a sequential loop at `offset` bytes from its start: prefetches the line kStraightAhead bytes
+/// later, once per straightBytes.
 HWY_INLINE void prefetchStraightAhead(const void* address, size_t offset) {
   if (offset % size_t{straightBytes} == 0)
     prefetchStraight(reinterpret_cast<intptr_t>(address) + kStraightAhead);

@@ -3,8 +3,8 @@
 
 #include <cassert>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/linear/rows.cc"
 #include <hwy/foreach_target.h>
@@ -19,14 +19,14 @@ using namespace simd;
 using namespace simd::HWY_NAMESPACE;
 namespace {
 
-/// Values of k whose products are summed before they are added to the result.
+/// Number of values of k whose products are summed before they are added to the result.
 constexpr size_t kBlockInner = 1024;
 
 /// The same part of four rows of W.
 template <class Storage> struct Quad {
   const typename Storage::Element *w0, *w1, *w2, *w3;
-  size_t count;    ///< elements of the part
-  size_t readable; ///< elements before the part that may be read, in W and in `a`
+  size_t count;    ///< number of elements in the part
+  size_t readable; ///< number of readable elements before the part, in W and in `a`
 };
 
 HWY_INLINE void addProducts(F32Vec a, F32Vec v0, F32Vec v1, F32Vec v2, F32Vec v3, F32Vec& s0,
@@ -37,7 +37,7 @@ HWY_INLINE void addProducts(F32Vec a, F32Vec v0, F32Vec v1, F32Vec v2, F32Vec v3
   s3 = hn::MulAdd(a, v3, s3);
 }
 
-/// Dot products of `Rows` rows of activations with the four parts, to sums[row * 4 + part].
+/// Dot products of `Rows` rows of activations with the four parts, stored in sums[row * 4 + part].
 template <class Storage, int Rows, bool Ahead>
 HWY_INLINE void dotQuad(const Quad<Storage>& q, const float* HWY_RESTRICT a, size_t aStride,
                         float* HWY_RESTRICT sums) {
@@ -123,7 +123,7 @@ HWY_INLINE void dotQuads(const Quad<Storage>& q, const float* a, size_t aStride,
     dotQuad<Storage, 1, false>(q, a + m * aStride, aStride, sums + 4 * m);
 }
 
-/// The range is read as four streams, each over a quarter of its rows.
+/// Reads the range as four streams, each over a quarter of its rows.
 template <class Storage> void multiplyRange(const FloatProduct& p, size_t begin, size_t end) {
   const size_t inner = static_cast<size_t>(p.inner);
   const size_t stride = static_cast<size_t>(p.weightStride);

@@ -76,7 +76,7 @@ namespace {
 
 alignas(bufferAlignment) constexpr std::byte emptyStorage[bufferAlignment] = {};
 
-/// Where views without elements point; nobody writes there.
+/// Address of views without elements; never written.
 std::byte* nothing() { return const_cast<std::byte*>(emptyStorage); } // NOLINT
 
 } // namespace
@@ -175,7 +175,7 @@ bool Tensor::movePagesTo(Tensor& target, size_t count) {
 
 namespace {
 
-/// A tensor with a byte for each element of a constant whose elements have 2 or 4 bits.
+/// A tensor with one byte for each element of a constant whose elements have 2 or 4 bits.
 llvm::Expected<Tensor> unpacked(const std::shared_ptr<Allocator>& allocator,
                                 const TensorData& constant) {
   llvm::Expected<Tensor> tensor =
@@ -234,7 +234,7 @@ llvm::Expected<Tensor> Tensor::of(const std::shared_ptr<Allocator>& allocator,
   unsigned width = *byteWidth(constant->elementType());
   if (reinterpret_cast<uintptr_t>(bytes->data()) % width != 0)
     return ofBytes(allocator, constant->elementType(), constant->shape(), *bytes);
-  // Views have no constness of their own; nobody writes to a constant's.
+  // Views are not const, but a constant's view is never written.
   std::byte* data = bytes->empty() ? nothing() : const_cast<std::byte*>(bytes->data()); // NOLINT
   return Tensor{constant, TensorView::contiguous(constant->elementType(), constant->shape(), data)};
 }
@@ -267,7 +267,7 @@ void copyElements(const TensorView& from, const TensorView& to) {
   if (count == 0)
     return;
   int64_t width = *memoryWidth(from.element);
-  // The longest tail of axes that is contiguous on both sides is copied in one piece.
+  // The longest sequence of trailing axes that is contiguous on both sides is copied in one piece.
   unsigned outer = from.rank();
   int64_t run = 1;
   while (outer > 0 && (from.shape[outer - 1] == 1 ||

@@ -1,4 +1,4 @@
-// Owned memory: allocators that count, buffers, and tensors that keep their storage alive.
+// Owned memory: counting allocators, buffers, and tensors that keep their storage alive.
 #pragma once
 
 #include "ir/tensor.h"
@@ -12,14 +12,14 @@
 
 namespace kvopt::runtime {
 
-/// Every buffer starts at a multiple of this many bytes.
+/// Alignment of every buffer in bytes.
 inline constexpr size_t bufferAlignment = 64;
 
-/// Zeros of at least this many bytes are pages that the kernel finds when they are first written.
-/// For fewer, to keep what the heap has used before is cheaper than to find pages anew.
+/// Minimum size in bytes of zeros that are lazily allocated pages. For smaller sizes, reusing heap
+/// memory is cheaper than allocating pages.
 inline constexpr size_t leastPagedBytes = size_t{1} << 20;
 
-/// Where buffers come from. The counters may be read and memory requested from several threads.
+/// Source of buffers. Counters may be read and memory requested from several threads.
 class Allocator {
 public:
   Allocator() = default;
@@ -27,15 +27,15 @@ public:
   Allocator& operator=(const Allocator&) = delete;
   virtual ~Allocator() = default;
 
-  /// `bytes` > 0 uninitialized bytes at a multiple of `bufferAlignment`; null when there are none.
+  /// `bytes` > 0 uninitialized bytes, aligned to `bufferAlignment`; null if memory is short.
   std::byte* allocate(size_t bytes);
   void release(std::byte* data, size_t bytes);
-  /// The same of zeros in memory of their own (page_memory.h), which starts with a page.
+  /// The same with zeros in separate pages (page_memory.h), aligned to a page.
   std::byte* allocatePages(size_t bytes);
-  /// `moved`: what was in them is elsewhere, and so are they.
+  /// Releases such pages. `moved`: the pages and their contents were moved to another address.
   void releasePages(std::byte* data, size_t bytes, bool moved);
 
-  /// Bytes in use, the most that ever were, and how many allocations succeeded.
+  /// Number of bytes in use, its maximum so far, and number of successful allocations.
   size_t liveBytes() const { return live.load(std::memory_order_relaxed); }
   size_t peakBytes() const { return peak.load(std::memory_order_relaxed); }
   uint64_t allocations() const { return count.load(std::memory_order_relaxed); }
@@ -53,8 +53,8 @@ private:
   std::atomic<uint64_t> count{0};
 };
 
-/// Refuses one allocation, the `failingIndex`-th (from 0), and serves all others. For tests of what
-/// happens when memory is short.
+/// Fails the allocation with index `failingIndex` (from 0) and serves all others. For tests of
+/// short memory.
 class FailingAllocator : public Allocator {
 public:
   explicit FailingAllocator(uint64_t failingIndex) : failing(failingIndex) {}
@@ -72,24 +72,23 @@ private:
   std::atomic<bool> failed{false};
 };
 
-/// A block of memory that is given back when the last reference goes. Zero bytes are fine.
+/// A block of memory, released with its last reference. Its size may be 0.
 class Buffer {
 public:
-  /// Uninitialized memory; an error that names the size when there is none. Keeps the allocator
-  /// alive.
+  /// Uninitialized memory; an error with the size if memory is short. Keeps the allocator alive.
   static llvm::Expected<std::shared_ptr<Buffer>> create(std::shared_ptr<Allocator> allocator,
                                                         size_t bytes);
-  /// Zeros; from `leastPagedBytes` on, pages that nothing has touched.
+  /// Zeros; from `leastPagedBytes` on, untouched pages.
   static llvm::Expected<std::shared_ptr<Buffer>> zeros(std::shared_ptr<Allocator> allocator,
                                                        size_t bytes);
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
 
-  /// Makes each of `count` equal parts the beginning of the same part of `target`, which must be as
-  /// `zeros` made it and at least as large, by moving pages instead of bytes. False, and nothing
-  /// has changed, where parts are no whole pages. Cannot fail otherwise; then this buffer has
-  /// nothing left, and whoever reads it reads somebody else's memory.
+  /// Makes each of `count` equal parts the beginning of the corresponding part of `target`, which
+  /// must be unchanged since `zeros` and at least as large, by moving pages instead of bytes.
+  /// Returns false without any change if parts are not whole pages. Otherwise it always succeeds;
+  /// then this buffer is empty, and reading it accesses memory of another owner.
   bool movePagesTo(Buffer& target, size_t count);
 
   /// Never null, even for zero bytes.
@@ -109,31 +108,31 @@ private:
   bool moved = false;
 };
 
-/// A view with what keeps its memory alive. An empty owner means that the memory is the caller's
-/// own (a buffer it offered for writing).
+/// A view and the owner of its memory. An empty owner means that the memory belongs to the caller
+/// (a buffer for writing).
 struct Tensor {
   std::shared_ptr<const void> owner;
   TensorView view;
 
-  /// Uninitialized and contiguous. Fails for element types without whole bytes, negative extents,
-  /// sizes that overflow, and when memory is short.
+  /// Uninitialized and contiguous. Fails for element types without whole bytes, for negative
+  /// extents, if the size overflows, and if memory is short.
   static llvm::Expected<Tensor> create(const std::shared_ptr<Allocator>& allocator,
                                        ir::ElementType element, llvm::ArrayRef<int64_t> shape);
-  /// Contiguous, and zeros as `Buffer::zeros` makes them. Fails as `create` does.
+  /// Contiguous zeros, allocated by `Buffer::zeros`. Fails like `create`.
   static llvm::Expected<Tensor> zeros(const std::shared_ptr<Allocator>& allocator,
                                       ir::ElementType element, llvm::ArrayRef<int64_t> shape);
-  /// Hands the memory of this tensor to `target`, as Buffer::movePagesTo does. Requires that
-  /// `zeros` or `create` made both and that `target` is zeros. False too, and nothing has changed,
-  /// where somebody else keeps the memory alive.
+  /// Moves the memory of this tensor to `target`; see Buffer::movePagesTo. Requires that `zeros` or
+  /// `create` made both and that `target` is zero. Also returns false without any change if the
+  /// memory has another owner.
   bool movePagesTo(Tensor& target, size_t count);
-  /// The contents of a constant, which must not be written. Not copied when they are aligned to
-  /// their element, unless that has less than a byte.
+  /// Contents of a constant, which must not be written. Not copied if they are aligned to their
+  /// element size, unless elements are smaller than a byte.
   static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator,
                                    const ir::TensorRef& constant);
   /// A contiguous copy of `view`.
   static llvm::Expected<Tensor> copyOf(const std::shared_ptr<Allocator>& allocator,
                                        const TensorView& view);
-  /// A copy of elements of a trivially copyable type that is as wide as `element`.
+  /// A copy of elements of a trivially copyable type with the width of `element`.
   template <typename T>
   static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator,
                                    ir::ElementType element, llvm::ArrayRef<int64_t> shape,
@@ -146,16 +145,16 @@ struct Tensor {
                                         std::span<const std::byte> bytes);
 };
 
-/// Bytes of a contiguous tensor. Fails for element types without whole bytes, negative extents, and
-/// sizes that overflow.
+/// Size of a contiguous tensor in bytes. Fails for element types without whole bytes, for negative
+/// extents, and if the size overflows.
 llvm::Expected<int64_t> checkedTensorBytes(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
-/// The elements of a contiguous view as ONNX's raw_data packs them: those of less than a byte
-/// several to a byte, the first in the lowest bits.
+/// Elements of a contiguous view, packed as in ONNX's raw_data: elements smaller than a byte share
+/// bytes, with the first in the lowest bits.
 std::vector<std::byte> packedBytes(const TensorView& view);
 
-/// Copies elements between views of one element type and shape that do not overlap. The target may
-/// be strided, but must not repeat elements.
+/// Copies elements between views with the same element type and shape that do not overlap. The
+/// target may be strided, but must not repeat elements.
 void copyElements(const TensorView& from, const TensorView& to);
 
 /// The part [begin, end) of an axis, as a view of the same memory.

@@ -1,4 +1,4 @@
-// Free lists by size class, threaded through the free memory itself.
+// Free lists by size class, linked through the free memory itself.
 #include "runtime/memory/buffer_pool.h"
 
 #include "support/diagnostic.h"
@@ -11,7 +11,7 @@ namespace kvopt::runtime {
 
 namespace {
 
-/// Classes are powers of two, and from `fineExponent` on four to a doubling.
+/// Classes are powers of two; from `fineExponent` on there are four per doubling.
 constexpr unsigned smallestExponent = 10;
 constexpr unsigned fineExponent = 20;
 constexpr unsigned stepsPerDoubling = 4;
@@ -22,7 +22,7 @@ struct SizeClass {
   size_t bytes;
 };
 
-/// The class of a size beyond the address space has 0 bytes.
+/// A size beyond the address space has a class of 0 bytes.
 SizeClass classOf(size_t bytes) {
   if (bytes <= size_t{1} << smallestExponent)
     return {0, size_t{1} << smallestExponent};
@@ -39,11 +39,11 @@ SizeClass classOf(size_t bytes) {
   return {(exponent - smallestExponent) * stepsPerDoubling + within, rounded};
 }
 
-/// What stands at the beginning of free memory.
+/// Header at the beginning of free memory.
 struct FreeBlock {
   FreeBlock* next;
   size_t bytes;
-  uint64_t round; // when it came back
+  uint64_t round; // when it was returned
 };
 static_assert(sizeof(FreeBlock) <= size_t{1} << smallestExponent);
 
@@ -65,7 +65,7 @@ public:
     }
   }
 
-  /// Null when there is no memory.
+  /// Null if memory is short.
   std::byte* take(SizeClass sizeClass, bool& isFresh) {
     std::lock_guard<std::mutex> lock(mutex);
     std::byte* data = nullptr;
@@ -98,7 +98,7 @@ public:
     freeTotal += bytes;
   }
 
-  /// Memory for the bookkeeping of shared pointers, all of one size.
+  /// Memory of a fixed size for the control blocks of shared pointers.
   void* takeRecord(size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex);
     assert(recordBytes == 0 || recordBytes == bytes);
@@ -168,7 +168,7 @@ private:
 
 namespace {
 
-/// Takes the records of shared pointers from a pool.
+/// Allocates the control blocks of shared pointers from a pool.
 template <class T, class Core> struct RecordAllocator {
   using value_type = T;
   template <class Other> struct rebind { using other = RecordAllocator<Other, Core>; };
@@ -186,7 +186,7 @@ template <class T, class Core> struct RecordAllocator {
   std::shared_ptr<Core> core;
 };
 
-/// Memory that is handed out.
+/// Memory that is in use.
 template <class Core> struct Lease {
   Lease(Core& poolCore, std::byte* memory, size_t size)
       : core(poolCore), data(memory), bytes(size) {}
@@ -194,7 +194,7 @@ template <class Core> struct Lease {
   Lease& operator=(const Lease&) = delete;
   ~Lease() { core.giveBack(data, bytes); }
 
-  Core& core; // kept alive by the record's allocator
+  Core& core; // kept alive by the allocator of the control block
   std::byte* data;
   size_t bytes;
 };

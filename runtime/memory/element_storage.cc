@@ -1,4 +1,4 @@
-// The element types of ONNX whose elements are floating-point numbers in memory.
+// Element types of ONNX that are stored as floating-point numbers.
 #include "runtime/memory/element_storage.h"
 
 namespace kvopt::runtime {

@@ -1,4 +1,4 @@
-// The storage of the elements of a tensor, where kernels compute with them in f32.
+// Storage of tensor elements, for kernels that compute in f32.
 #pragma once
 
 #include "ir/element_type.h"
@@ -8,7 +8,7 @@
 
 namespace kvopt::runtime {
 
-/// The storage of an element type; none for types that are not computed with in f32.
+/// Storage of an element type; nullopt for types that are not computed in f32.
 std::optional<simd::FloatStorage> storageOf(ir::ElementType element);
 
 } // namespace kvopt::runtime

@@ -1,4 +1,4 @@
-// Placement of blocks with lifetimes: greedy by size, or by time where there are very many.
+// Placement of blocks with lifetimes: greedy by size, or by time if there are very many.
 #include "runtime/memory/memory_plan.h"
 
 #include "runtime/memory/buffer.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t alignment = bufferAlignment;
 
-/// The most bytes live at one instant.
+/// Maximum number of bytes that are live at the same time.
 int64_t mostLive(llvm::ArrayRef<StorageInterval> intervals, const std::vector<int64_t>& sizes) {
   struct Event {
     int64_t time;
@@ -30,7 +30,7 @@ int64_t mostLive(llvm::ArrayRef<StorageInterval> intervals, const std::vector<in
     events.push_back({intervals[i].firstUse, sizes[i]});
     events.push_back({intervals[i].lastUse, -sizes[i]});
   }
-  // At one instant blocks begin before others end.
+  // At the same instant, blocks begin before others end.
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return a.time != b.time ? a.time < b.time : a.change > b.change;
   });
@@ -43,7 +43,7 @@ int64_t mostLive(llvm::ArrayRef<StorageInterval> intervals, const std::vector<in
   return most;
 }
 
-/// The blocks that were placed, found by the instants at which they are live.
+/// Blocks that were placed, indexed by the instants at which they are live.
 class PlacedBlocks {
 public:
   explicit PlacedBlocks(llvm::ArrayRef<StorageInterval> blocks) : intervals(blocks) {
@@ -57,7 +57,7 @@ public:
 
   void insert(size_t block) {
     byFirstUse.emplace(intervals[block].firstUse, block);
-    // The nodes of a segment tree that together span the block's life.
+    // Nodes of a segment tree that together cover the block's lifetime.
     int64_t low = intervals[block].firstUse + leaves;
     int64_t high = std::min(intervals[block].lastUse, leaves - 1) + leaves + 1;
     for (; low < high; low /= 2, high /= 2) {
@@ -68,7 +68,7 @@ public:
     }
   }
 
-  /// Every block that is live at some instant of the interval, once each.
+  /// Finds every block that is live at some instant of the interval, without duplicates.
   void findOverlapping(const StorageInterval& interval, std::vector<size_t>& found) const {
     found.clear();
     for (int64_t node = interval.firstUse + leaves; node > 0; node /= 2)
@@ -85,8 +85,8 @@ private:
   std::vector<llvm::SmallVector<size_t, 1>> spans;
 };
 
-/// The smallest gap between `blocks`, which are sorted by offset, that holds `size` bytes, or the
-/// end of the last one.
+/// The smallest gap between `blocks`, which are sorted by offset, with room for `size` bytes, or
+/// the end of the last block.
 int64_t smallestGap(const std::vector<size_t>& blocks, const std::vector<int64_t>& sizes,
                     const std::vector<int64_t>& offsets, int64_t size) {
   int64_t bestOffset = -1;
@@ -103,12 +103,12 @@ int64_t smallestGap(const std::vector<size_t>& blocks, const std::vector<int64_t
   return bestOffset >= 0 ? bestOffset : end;
 }
 
-/// Greedy-by-size placement looks at every pair of blocks that are live together. Above this number
-/// of pairs blocks are placed in the order of their first use.
+/// Limit for greedy placement by size, which compares every pair of blocks with overlapping
+/// lifetimes. With more pairs, blocks are placed in the order of their first use.
 constexpr size_t maxPairs = size_t{1} << 23;
 
-/// Largest blocks first, each in the smallest gap between those that are live with it. False where
-/// that looks at too many pairs.
+/// Places the largest blocks first, each in the smallest gap between blocks with overlapping
+/// lifetimes. False if this compares too many pairs.
 bool placeBySize(llvm::ArrayRef<StorageInterval> intervals, const std::vector<int64_t>& sizes,
                  MemoryPlan& plan) {
   std::vector<size_t> order(intervals.size());
@@ -143,8 +143,8 @@ bool placeBySize(llvm::ArrayRef<StorageInterval> intervals, const std::vector<in
 /// Memory that is not in use: blocks that neither touch nor overlap.
 class FreeBlocks {
 public:
-  /// The start of `size` bytes: of the smallest free block that holds them, or at the end of the
-  /// memory, which grows.
+  /// Takes `size` bytes from the smallest free block with enough room, or from the end of the
+  /// memory, which grows. Returns their offset.
   int64_t take(int64_t size, int64_t& end) {
     auto best = bySize.lower_bound({size, 0});
     if (best == bySize.end()) {
@@ -185,7 +185,7 @@ private:
     bySize.insert({size, offset});
   }
 
-  /// Where the free memory at the end begins.
+  /// Removes the free block at the end of the memory. Returns its offset.
   int64_t takeLast(int64_t end) {
     if (byOffset.empty())
       return end;
@@ -202,7 +202,8 @@ private:
   std::set<std::pair<int64_t, int64_t>> bySize; ///< size, offset
 };
 
-/// Blocks in the order of their first use, each in the smallest free block at that instant.
+/// Places blocks in the order of their first use, each in the smallest block that is free at that
+/// time.
 void placeByTime(llvm::ArrayRef<StorageInterval> intervals, const std::vector<int64_t>& sizes,
                  MemoryPlan& plan) {
   std::vector<size_t> byFirst(intervals.size());

@@ -1,4 +1,4 @@
-// Memory planning: where in one arena each intermediate tensor lives.
+// Memory planning: offsets of intermediate tensors in one arena.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -9,8 +9,8 @@
 
 namespace kvopt::runtime {
 
-/// A block that is needed from execution step `firstUse` to `lastUse`, both inclusive. All tensors
-/// that share one storage (views of each other) are one interval.
+/// A block that is in use from execution step `firstUse` to `lastUse`, inclusive. All tensors that
+/// share storage (views of each other) are one interval.
 struct StorageInterval {
   int64_t bytes = 0;
   int64_t firstUse = 0;
@@ -18,17 +18,18 @@ struct StorageInterval {
 };
 
 struct MemoryPlan {
-  /// One per interval, in bytes from the arena's start, multiples of 64.
+  /// For each interval, its offset in bytes; a multiple of 64.
   std::vector<int64_t> offsets;
-  /// The arena's size.
+  /// Size of the arena.
   int64_t peak = 0;
-  /// The most bytes (rounded up to 64 a block) that are needed at one instant: no plan is smaller.
+  /// Maximum number of bytes in use at the same time (rounded up to 64 per block), which is a lower
+  /// bound for every plan.
   int64_t lowerBound = 0;
 };
 
-/// Places blocks, largest first, each into the smallest gap it fits between those it shares time
-/// with. Blocks that are needed at the same time never overlap. Requires bytes >= 0 and
-/// firstUse <= lastUse. Fails when the sizes overflow int64_t.
+/// Places blocks, largest first, each in the smallest sufficient gap between blocks with
+/// overlapping lifetimes. Blocks that are in use at the same time never overlap. Requires bytes >=
+/// 0 and firstUse <= lastUse. Fails if sizes overflow int64_t.
 llvm::Expected<MemoryPlan> planMemory(llvm::ArrayRef<StorageInterval> intervals);
 
 } // namespace kvopt::runtime

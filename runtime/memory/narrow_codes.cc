@@ -14,16 +14,16 @@ namespace {
 constexpr float notANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinite = std::numeric_limits<float>::infinity();
 
-/// A sign bit, an exponent and `mantissa` bits.
+/// Format with a sign bit, an exponent and `mantissa` bits.
 struct Format {
   int mantissa;
   int bias;
-  int most; ///< the largest finite number's code
-  int sign; ///< the sign's bit
-  /// Code 0x80 is the only NaN, and there is no negative zero.
+  int most; ///< code of the largest finite number
+  int sign; ///< sign bit
+  /// Whether code 0x80 is the only NaN, and there is no negative zero.
   bool isUnsignedZero = false;
-  bool hasInfinity = false; ///< at most + 1
-  bool hasNan = true;       ///< codes beyond `most`
+  bool hasInfinity = false; ///< code `most` + 1
+  bool hasNan = true;       ///< codes after `most`
 };
 
 std::optional<Format> formatOf(ElementType element) {
@@ -74,7 +74,7 @@ uint8_t encoded(const Format& format, float value, bool saturate) {
     return static_cast<uint8_t>(beyond);
   if (value == 0.0f)
     return static_cast<uint8_t>(format.isUnsignedZero ? 0 : sign);
-  // In units of the last place: the hidden bit of a normal number counts as an exponent.
+  // In units in the last place: the hidden bit of a normal number increments the exponent.
   const int exponent = std::max(std::ilogb(value), 1 - format.bias);
   const auto units = static_cast<int>(std::nearbyint(
       std::ldexp(static_cast<double>(std::fabs(value)), format.mantissa - exponent)));

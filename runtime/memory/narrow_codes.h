@@ -11,29 +11,29 @@
 
 namespace kvopt::runtime {
 
-/// float8e4m3fn, float8e4m3fnuz, float8e5m2, float8e5m2fnuz, float8e8m0 and float4e2m1, as the
-/// technical pages of ONNX define them.
+/// Whether the type is float8e4m3fn, float8e4m3fnuz, float8e5m2, float8e5m2fnuz, float8e8m0 or
+/// float4e2m1, which ONNX's technical pages define.
 bool isFloatCode(ir::ElementType element);
 
-/// The number that each code stands for; of float4e2m1 only the low 4 bits count. Requires
-/// isFloatCode. The array lives forever.
+/// Value of each code; for float4e2m1, only the low 4 bits count. Requires isFloatCode. The array
+/// is static.
 const std::array<float, 256>& numbersOfCodes(ir::ElementType element);
 
-/// How numbers become float8e8m0, which has powers of two only: away from zero, towards zero, or to
-/// the nearest with halves up.
+/// Rounding to float8e8m0, which contains only powers of two: away from zero, toward zero, or to
+/// the nearest with ties up.
 enum class ScaleRounding : uint8_t { up, down, nearest };
 std::optional<ScaleRounding> scaleRoundingFromName(llvm::StringRef name);
 
-/// What becomes of numbers that a type does not have.
+/// Treatment of numbers outside of a type's range.
 struct CodeRounding {
-  /// The largest finite number of the same sign instead of infinity or NaN. float4e2m1, which has
-  /// neither, always does so.
+  /// Whether infinity and NaN become the largest finite number of the same sign. float4e2m1, which
+  /// has neither, always saturates.
   bool saturate = true;
   ScaleRounding scale = ScaleRounding::up;
 };
 
-/// The code of the nearest number of the type, halves to even. A NaN stays one where the type has
-/// NaNs, and is the largest number of float4e2m1. Negative numbers are NaN in float8e8m0. Requires
+/// Code of the nearest number of the type, ties to even. A NaN stays NaN if the type has NaNs, and
+/// becomes the largest number of float4e2m1. Negative numbers are NaN in float8e8m0. Requires
 /// isFloatCode.
 uint8_t codeOfNumber(ir::ElementType element, float value, CodeRounding rounding);
 
@@ -44,11 +44,11 @@ struct SmallRange {
 };
 std::optional<SmallRange> smallRangeOf(ir::ElementType element);
 
-/// The low bits of an integer as a number of a type with that range.
+/// Low bits of an integer as a number of a type with that range.
 int8_t wrappedInto(SmallRange range, int64_t value);
 
-/// int8 for int4 and int2, uint8 for uint4 and uint2, whose elements in memory are those of that
-/// type; any other type itself.
+/// Element type in memory: int8 for int4 and int2, uint8 for uint4 and uint2; other types are
+/// unchanged.
 ir::ElementType inMemoryAs(ir::ElementType element);
 
 } // namespace kvopt::runtime

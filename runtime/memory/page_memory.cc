@@ -1,4 +1,4 @@
-// Mappings without a file. Sanitizers see them as allocations with a forbidden page on both sides.
+// Anonymous mappings. Sanitizers see them as allocations with a forbidden page on both sides.
 #include "runtime/memory/page_memory.h"
 
 #include "llvm/Support/Compiler.h"
@@ -18,10 +18,10 @@ namespace {
 constexpr int access = PROT_READ | PROT_WRITE;
 constexpr int ownZeros = MAP_PRIVATE | MAP_ANONYMOUS;
 
-/// Bytes before and behind a mapping that nobody may touch.
+/// Number of forbidden bytes before and after a mapping.
 size_t fence() { return LLVM_ADDRESS_SANITIZER_BUILD ? pageBytes() : 0; }
 
-/// In whole pages; 0 where that overflows, with its fences.
+/// Size in whole pages; 0 if it overflows, including fences.
 size_t roundedUp(size_t bytes) {
   size_t last = pageBytes() - 1, rounded = 0;
   if (__builtin_add_overflow(bytes, last + 2 * fence(), &rounded))
@@ -30,12 +30,13 @@ size_t roundedUp(size_t bytes) {
 }
 
 void unmap(std::byte* data, size_t bytes) {
-  // The kernel refuses to cut a mapping in two where a process has too many; the pages go anyway.
+  // The kernel refuses to split a mapping if a process has too many; the pages are released in any
+  // case.
   if (bytes != 0 && ::munmap(data, bytes) != 0)
     ::madvise(data, bytes, MADV_DONTNEED);
 }
 
-/// False where nothing was moved. `to` may be without memory then.
+/// False if nothing was moved. Then `to` may be unmapped.
 bool moveRun(std::byte* from, size_t fromBytes, std::byte* to, size_t toBytes) {
 #if defined(__linux__)
   return ::mremap(from, fromBytes, toBytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
@@ -45,9 +46,9 @@ bool moveRun(std::byte* from, size_t fromBytes, std::byte* to, size_t toBytes) {
 #endif
 }
 
-/// Maps memory at `data` unless there is some.
+/// Maps memory at `data` unless it is mapped.
 void refill(std::byte* data, size_t bytes) {
-  // Says ENOMEM for addresses without memory, and has nothing to do for others.
+  // Returns ENOMEM for unmapped addresses, and has no effect on others.
   if (::msync(data, bytes, MS_ASYNC) == 0)
     return;
 #if defined(MAP_FIXED_NOREPLACE)
@@ -83,7 +84,7 @@ void unmapPages(std::byte* data, size_t bytes) {
 
 void preferLargePages(std::byte* data, size_t bytes) {
 #if defined(MADV_HUGEPAGE)
-  // A wish: kernels without large pages refuse it.
+  // Advice: kernels without large pages ignore it.
   ::madvise(data, (bytes + pageBytes() - 1) & ~(pageBytes() - 1), MADV_HUGEPAGE);
 #else
   (void)data, (void)bytes;
@@ -99,7 +100,7 @@ bool PageRuns::isPaged() const {
 void movePages(const PageRuns& runs) {
   assert(runs.isPaged());
   size_t done = 0;
-  // Moved and lengthened in one call, a part remains one mapping, which can be moved again.
+  // Moved and extended in one call, a part remains a single mapping, which can be moved again.
   while (done < runs.count && moveRun(runs.from + done * runs.fromBytes, runs.fromBytes,
                                       runs.to + done * runs.toBytes, runs.toBytes))
     ++done;
@@ -112,7 +113,7 @@ void movePages(const PageRuns& runs) {
 }
 
 void forgetMovedPages(std::byte* data, size_t bytes) {
-  // The fences are still there; what lies between them is no longer ours.
+  // The fences are still mapped; memory between them has another owner.
   if (fence() == 0)
     return;
   assert(roundedUp(bytes) == bytes);

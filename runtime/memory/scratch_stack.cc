@@ -1,4 +1,4 @@
-// One buffer per depth, the largest that was asked for there.
+// One buffer per depth, with the largest size that was requested there.
 #include "runtime/memory/scratch_stack.h"
 
 #include "runtime/memory/buffer_pool.h"
@@ -14,7 +14,7 @@ llvm::Expected<ScratchStack::Memory> ScratchStack::take(size_t bytes) {
   std::shared_ptr<Buffer>& block = blocks[inUse.blocks];
   if (!block || block->size() < bytes) {
     block = nullptr;
-    // Rounded up, so that a request that grows from step to step seldom finds too little.
+    // Rounded up, so that slowly growing requests rarely exceed it.
     size_t rounded = std::max(BufferPool::classBytes(bytes), bytes);
     llvm::Expected<std::shared_ptr<Buffer>> fresh = Buffer::create(source, rounded);
     if (!fresh)

@@ -1,4 +1,4 @@
-// ScratchStack: working memory of operators, kept from one to the next.
+// ScratchStack: working memory of operators, kept between operators.
 #pragma once
 
 #include "runtime/memory/buffer.h"
@@ -7,34 +7,34 @@
 
 namespace kvopt::runtime {
 
-/// Memory that is taken while an operator runs and given back, last taken first, when it is done.
-/// A request that is no larger than the ones at its depth before allocates nothing.
+/// Memory that is taken while an operator runs and returned in reverse order when it ends. A
+/// request that does not exceed earlier ones at the same depth allocates nothing.
 class ScratchStack {
 public:
   explicit ScratchStack(std::shared_ptr<Allocator> allocator) : source(std::move(allocator)) {}
 
-  /// What was in use at some moment.
+  /// Memory that was in use at some time.
   struct Mark {
     size_t blocks = 0;
     size_t bytes = 0;
   };
   Mark mark() const { return inUse; }
-  /// Gives back all that was taken since.
+  /// Returns all memory that was taken since.
   void returnTo(Mark mark) { inUse = mark; }
 
   struct Memory {
     std::span<std::byte> bytes;
-    size_t allocated = 0; ///< bytes that came from the allocator just now
+    size_t allocated = 0; ///< number of newly allocated bytes
   };
-  /// Uninitialized, aligned to bufferAlignment.
+  /// Uninitialized memory, aligned to bufferAlignment.
   llvm::Expected<Memory> take(size_t bytes);
 
-  /// The most bytes in use since `restartPeak`.
+  /// Maximum number of bytes in use since `restartPeak`.
   size_t peakBytes() const { return peak; }
   void restartPeak() { peak = inUse.bytes; }
-  /// Bytes kept for later.
+  /// Number of bytes kept for later.
   size_t reservedBytes() const;
-  /// Gives what is not in use to the allocator.
+  /// Returns unused memory to the allocator.
   void releaseFree() { blocks.resize(std::min(blocks.size(), inUse.blocks)); }
 
 private:

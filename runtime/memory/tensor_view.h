@@ -1,4 +1,4 @@
-// TensorView: a tensor in memory, the runtime's currency.
+// TensorView: a tensor in memory, used throughout the runtime.
 #pragma once
 
 #include "ir/element_type.h"
@@ -18,13 +18,14 @@ using Extents = llvm::SmallVector<int64_t, 6>;
 /// Row-major strides, in elements, of a contiguous tensor.
 Extents contiguousStrides(llvm::ArrayRef<int64_t> shape);
 
-/// Bytes of one element in memory, where types of 2 and 4 bits take a byte each: integers as int8
-/// or uint8 of their value, float4e2m1 as its code. Nullopt for strings and unknown types.
+/// Size of one element in memory, in bytes. Types of 2 and 4 bits use one byte per element:
+/// integers as int8 or uint8 with their value, float4e2m1 as its code. nullopt for strings and
+/// unknown types.
 std::optional<unsigned> memoryWidth(ir::ElementType type);
 
 /// A non-owning view: element type, extents, strides in elements, address of the first element.
-/// Extents are >= 0 and the product of extents fits in int64_t; strides are >= 0 (0 repeats).
-/// Only types with a memoryWidth have views.
+/// Extents are >= 0 and their product fits into int64_t; strides are >= 0 (0 repeats). Only types
+/// with a memoryWidth have views.
 struct TensorView {
   ir::ElementType element = ir::ElementType::Undefined;
   Extents shape;
@@ -36,11 +37,11 @@ struct TensorView {
 
   unsigned rank() const { return shape.size(); }
   int64_t elementCount() const;
-  /// Bytes of the elements, as if contiguous.
+  /// Size of the elements in bytes, as if contiguous.
   int64_t byteSize() const;
   bool isContiguous() const;
 
-  /// The address of the first element as `T*`; asserts the size of T.
+  /// Address of the first element as `T*`; asserts the size of T.
   template <typename T> T* as() const {
     assert(memoryWidth(element) == sizeof(T));
     return reinterpret_cast<T*>(data);

@@ -30,21 +30,22 @@ struct ConvolutionShape {
 /// be made from several threads simultaneously; sums do not depend on the thread.
 class Convolution {
 public:
-  /// Null where the library has no implementation: for other than one, two or three axes, say.
+  /// Null if the library has no implementation, for example for more than three axes.
   static std::unique_ptr<const Convolution> create(const ConvolutionShape& shape, bool hasBias);
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
   ~Convolution();
 
-  /// Bytes of the weights as the library wants them, and of working memory of one `run`. Both
-  /// memories are aligned to 64 bytes.
+  /// Size in bytes of the weights in the library's format, and of the working memory of one `run`.
+  /// Both must be aligned to 64 bytes.
   size_t weightBytes() const;
   size_t scratchBytes() const;
 
-  /// Brings weights [groups * features,channels,kernel…] into the library's order. False where the
-  /// library reports a failure.
+  /// Converts weights [groups * features,channels,kernel…] to the library's format. False if the
+  /// library reports an error.
   bool packWeights(const float* weights, std::byte* packed) const;
-  /// x [groups * channels,input…], y [groups * features,output…]; no bias unless `hasBias`.
+  /// Computes y [groups * features,output…] from x [groups * channels,input…]; there is no bias
+  /// unless `hasBias`.
   bool run(const float* x, const std::byte* packedWeights, const float* bias, float* y,
            std::byte* scratch) const;
 

@@ -1,4 +1,4 @@
-// From an element type known at run time to a C++ type: the one place where kernels do so.
+// Dispatch from an element type at run time to a C++ type. All kernels use it.
 #pragma once
 
 #include "runtime/exec/kernel.h"
@@ -10,14 +10,14 @@
 
 namespace kvopt::kernels {
 
-/// Elements as stored, for the types that C++20 has no type for.
+/// Element formats without a C++20 type.
 struct Float16 {
   uint16_t bits;
 };
 struct BFloat16 {
   uint16_t bits;
 };
-/// One byte; every value but 0 is true.
+/// One byte; every nonzero value is true.
 struct Bool {
   uint8_t byte;
 };
@@ -26,14 +26,14 @@ struct Wide {
   uint64_t words[2];
 };
 
-/// The type that arithmetic on stored elements of type T is done in: f32 for the 16-bit floats.
+/// Type of arithmetic on stored elements of type T: f32 for 16-bit floats.
 template <class T> struct Arithmetic { using Type = T; };
 template <> struct Arithmetic<Float16> { using Type = float; };
 template <> struct Arithmetic<BFloat16> { using Type = float; };
 template <> struct Arithmetic<Bool> { using Type = bool; };
 template <class T> using ArithmeticType = typename Arithmetic<T>::Type;
 
-/// The type that long sums are kept in: double for f32, f32 for the 16-bit floats.
+/// Type of long sums: double for f32, f32 for 16-bit floats.
 template <class T>
 using SumType =
     std::conditional_t<std::is_same_v<T, float>, double,
@@ -50,7 +50,7 @@ template <class T> ArithmeticType<T> load(T stored) {
     return stored;
 }
 
-/// Rounds once.
+/// Converts to the element type; rounds once.
 template <class T> T store(ArithmeticType<T> value) {
   if constexpr (std::is_same_v<T, Float16>)
     return {floatToF16(value)};
@@ -92,8 +92,8 @@ using IntegerTypes =
 using NumericTypes = decltype(joined(FloatTypes(), IntegerTypes()));
 using NumericAndBoolTypes = decltype(joined(NumericTypes(), TypeList<Bool>()));
 
-/// Calls `body(TypeTag<T>())`, which returns an llvm::Error, for the T of the list that stores
-/// `element`; an error of the node when the list has none.
+/// Calls `body(TypeTag<T>())`, which returns an llvm::Error, for the type T of the list that stores
+/// `element`; an error of the node if there is none.
 template <class... Ts, class Body>
 llvm::Error dispatch(TypeList<Ts...>, runtime::KernelContext& context, ir::ElementType element,
                      Body&& body) {
@@ -113,7 +113,7 @@ llvm::Error dispatch(TypeList<Ts...>, runtime::KernelContext& context, ir::Eleme
       fmt::format("element type {} is not supported", ir::onnxName(element).str()));
 }
 
-/// For operators that only move elements: calls `body` with an unsigned type of the same width.
+/// Calls `body` with an unsigned type of the same width, for operators that only move elements.
 template <class Body>
 llvm::Error dispatchWidth(runtime::KernelContext& context, ir::ElementType element, Body&& body) {
   switch (runtime::memoryWidth(element).value_or(0)) {
@@ -133,7 +133,7 @@ llvm::Error dispatchWidth(runtime::KernelContext& context, ir::ElementType eleme
   }
 }
 
-/// Integer arithmetic as ONNX engines do it: modulo 2^bits, where C++ would be undefined.
+/// Integer arithmetic modulo 2^bits, as in ONNX engines; in C++ overflow would be undefined.
 template <class T, class F>
 ArithmeticType<T> wrapping(ArithmeticType<T> a, ArithmeticType<T> b, F f) {
   if constexpr (std::is_integral_v<T>)

@@ -1,4 +1,4 @@
-// Positions of single elements from a tensor of indices along one axis.
+// Offsets of single elements from a tensor of indices along one axis.
 #include "runtime/kernels/support/element_offsets.h"
 
 #include "runtime/kernels/support/integer_input.h"

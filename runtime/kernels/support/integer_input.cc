@@ -1,4 +1,4 @@
-// Reading and checking of axes, shapes and positions.
+// Reading and checking of axes, shapes and indices.
 #include "runtime/kernels/support/integer_input.h"
 
 #include "runtime/kernels/support/element_dispatch.h"
@@ -9,7 +9,7 @@ using namespace runtime;
 
 namespace {
 
-/// Writes the elements to `values`, of which there are as many.
+/// Copies all elements to `values`, which has room for them.
 llvm::Error copyIntegers(KernelContext& context, unsigned operand, int64_t* values) {
   const TensorView& view = context.in(operand);
   return dispatch(IntegerTypes(), context, view.element, [&](auto tag) -> llvm::Error {

@@ -1,4 +1,4 @@
-// Integer products as sums of exact f32 products of 256 inner values each.
+// Integer products as sums of exact f32 products over 256 inner values each.
 #include "runtime/kernels/support/integer_product.h"
 
 #include "runtime/kernels/support/blas.h"
@@ -25,7 +25,7 @@ int32_t codeOf(uint8_t bits, bool isSigned) {
   return isSigned ? int32_t{static_cast<int8_t>(bits)} : int32_t{bits};
 }
 
-/// f32 of `count` codes minus one zero point.
+/// `count` codes minus one zero point, as f32.
 template <class Code>
 void widenCodes(const uint8_t* codes, int32_t zero, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i)

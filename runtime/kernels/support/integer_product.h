@@ -5,12 +5,12 @@
 
 namespace kvopt::kernels {
 
-/// One operand: 8-bit codes, of which a zero point is taken away first.
+/// One operand: 8-bit codes, from which zero points are subtracted.
 struct CodeOperand {
   const uint8_t* codes = nullptr;
   bool isSigned = false; ///< two's complement
-  /// Null where zero points are 0. Otherwise of the codes' type: one, or one per position of the
-  /// extent that is not summed over.
+  /// Null if all zero points are 0. Otherwise they have the codes' type: one zero point, or one for
+  /// each position of the axis that is not summed.
   const uint8_t* zeros = nullptr;
   bool hasManyZeros = false;
 
@@ -27,18 +27,18 @@ struct IntegerProduct {
   int32_t* out = nullptr;
 };
 
-/// Working memory of products of one shape, taken by the first of them.
+/// Working memory of products of one shape, allocated by the first of them.
 struct IntegerScratch {
   float* a = nullptr;
   float* tiles = nullptr;
 };
 
-/// Computes the product on the context's threads, in scratch memory of at most A's extents in f32
-/// and 128 KiB per thread.
+/// Computes the product on the context's threads. Scratch memory is at most A's extents in f32 and
+/// 128 KiB per thread.
 ///
-/// Codes without their zero points are at most 255 in magnitude, so that the sum of 256 products is
-/// below 2^24 and exact in f32, in whatever order it is added. OpenBLAS and float_product.h compute
-/// these sums, and int32 adds them.
+/// Codes minus their zero points have a magnitude of at most 255, so the sum of 256 products is
+/// below 2^24 and exact in f32, in any order. OpenBLAS and float_product.h compute these sums, and
+/// int32 accumulates them.
 llvm::Error multiplyIntegers(runtime::KernelContext& context, const IntegerProduct& product,
                              IntegerScratch& scratch);
 

@@ -31,7 +31,7 @@ struct Region {
   int64_t columnBegin = 0, columnEnd = 0;
 };
 
-/// The operands of one product of a batch.
+/// Operands of one product of a batch.
 LinearProduct matrixOf(const LinearProduct& whole, const MatrixBatch& batch, int64_t index) {
   LinearProduct part = whole;
   const MatrixBatch::Offsets offsets = batch.at(index);
@@ -43,7 +43,7 @@ LinearProduct matrixOf(const LinearProduct& whole, const MatrixBatch& batch, int
   return part;
 }
 
-/// What is left to do when the sums of a region are in place.
+/// Applies the scale and the addend after the sums of a region are computed.
 void scaleAndAdd(const LinearProduct& p, const Region& region) {
   const bool adds = p.addend && p.beta != 0.0f;
   if (p.alpha == 1.0f && !adds)
@@ -65,13 +65,13 @@ void scaleAndAdd(const LinearProduct& p, const Region& region) {
   }
 }
 
-/// Bytes of weights below which a piece of work is not worth another thread.
+/// Minimum size in bytes of the weights of a piece of work that is worth another thread.
 constexpr int64_t smallestPiece = 1 << 15;
-/// Pieces for each thread, so that one which is held up does not hold up the others.
+/// Number of pieces for each thread, so that a delayed thread does not delay the others.
 constexpr int64_t piecesPerThread = 4;
 
-/// Columns of one piece of work: for each of these the weights are read once. Sums do not depend
-/// on it.
+/// Number of columns of one piece of work, for which the weights are read once. It does not affect
+/// sums.
 int64_t columnsOfPiece(const KernelContext& context, const LinearProduct& p, int64_t matrices) {
   const int64_t threads = context.threads();
   const int64_t bytes = p.blocks ? p.columns * p.blocks->rowBytes()
@@ -97,7 +97,7 @@ FloatProduct floatProduct(const LinearProduct& p) {
   return product;
 }
 
-/// Row-major activations of matrices whose rows are few, from the columns they are stored in.
+/// Activations of matrices with few rows in row-major order, converted from columns.
 llvm::Error transposeActivations(KernelContext& context, LinearProduct& p, int64_t matrices) {
   auto rows = floatScratch(context, matrices * p.rows * p.inner);
   if (!rows)
@@ -112,8 +112,8 @@ llvm::Error transposeActivations(KernelContext& context, LinearProduct& p, int64
   return llvm::Error::success();
 }
 
-/// Whether blocks of the inner extent are summed apart, and then added: threads that share the rows
-/// of [inner,columns] weights read whole rows, strips of them are read slower.
+/// Whether blocks of the inner extent are summed separately and then added. Threads that share the
+/// rows of [inner,columns] weights then read whole rows, which is faster than strips of rows.
 bool isSplitByInner(const KernelContext& context, const LinearProduct& p,
                     const MatrixBatch& batch) {
   return p.rows == 1 && batch.count() == 1 && !p.blocks && !p.transposeWeights &&
@@ -121,8 +121,7 @@ bool isSplitByInner(const KernelContext& context, const LinearProduct& p,
          p.inner * p.columns * bytesPerElement(p.storage) >= 2 * smallestPiece;
 }
 
-/// One row with [inner,columns] weights. Adds the sums of blocks in the order in which
-/// multiplyColumns does.
+/// One row with [inner,columns] weights. Adds the sums of blocks in the order of multiplyColumns.
 llvm::Error multiplyBlocksOfInner(KernelContext& context, const LinearProduct& p) {
   const int64_t blocks = ceilDivide(p.inner, sumBlock);
   auto sums = floatScratch(context, blocks * p.columns);
@@ -180,14 +179,14 @@ llvm::Error multiplyFewRows(KernelContext& context, const LinearProduct& whole,
   return llvm::Error::success();
 }
 
-/// How many rows are cut for OpenBLAS, whose sums may depend on it: fixed.
+/// Number of rows per tile for OpenBLAS. It is fixed, because sums may depend on it.
 constexpr int64_t tileRows = 512;
 constexpr int64_t tileInner = 256;
 constexpr int64_t mostTileColumns = 512;
 
 int64_t tileColumns(const LinearProduct& p) { return p.columns >= 2048 ? mostTileColumns : 128; }
 
-/// The tile of W with inner extents [begin,begin+count) as f32, stored as W is.
+/// Expands the tile of W with inner extents [begin,begin+count) to f32, in the storage order of W.
 void expandTile(const LinearProduct& p, const Region& region, int64_t begin, int64_t count,
                 float* tile) {
   const int64_t columns = region.columnEnd - region.columnBegin;
@@ -208,8 +207,8 @@ void expandTile(const LinearProduct& p, const Region& region, int64_t begin, int
             static_cast<size_t>(columns));
 }
 
-/// Computes a region with OpenBLAS. `tile` has room for tileInner * mostTileColumns floats where
-/// the weights are not f32.
+/// Computes a region with OpenBLAS. If the weights are not f32, `tile` has room for tileInner *
+/// mostTileColumns floats.
 void multiplyRegion(const LinearProduct& p, const Region& region, float* tile) {
   const bool byColumn = p.transposeWeights || p.blocks;
   MatrixProduct product;
@@ -329,7 +328,7 @@ llvm::Error multiplyMatrices(KernelContext& context, const LinearProduct& produc
   if (product.rows == 0 || product.columns == 0 || batch.count() == 0)
     return llvm::Error::success();
   LinearProduct p = product;
-  // A single row or column is stored the same way transposed.
+  // The transpose of a single row or column has the same storage.
   if (p.rows == 1)
     p.transposeA = false;
   if (p.columns == 1)

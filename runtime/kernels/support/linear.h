@@ -1,12 +1,11 @@
-// Matrix products of activations with weights: the one way in which every operator that has one
-// computes it.
+// Matrix products of activations with weights, for all operators that have such products.
 //
-//   rows <= 16     one pass over the weights as they are stored (float_product.h, block_product.h)
-//   rows > 16      OpenBLAS; weights that are not f32 are expanded a tile at a time
+//   rows <= 16     one pass over the weights as stored (float_product.h, block_product.h)
+//   rows > 16      OpenBLAS; weights that are not f32 are expanded tile by tile
 //
-// Work is cut along rows and columns of the result, and along the inner extent only where sums are
-// cut anyway, so that no result depends on the number of threads. Up to 16 rows, a row's bits do
-// not depend on the other rows. Products are summed in f32.
+// Work is divided along rows and columns of the result, and along the inner extent only where sums
+// are divided in any case, so that no result depends on the number of threads. For up to 16 rows,
+// the bits of a row do not depend on the other rows. Sums are computed in f32.
 #pragma once
 
 #include "runtime/exec/kernel.h"
@@ -17,8 +16,8 @@
 
 namespace kvopt::kernels {
 
-/// out[m,n] = alpha * sum_k A[m,k] W[k,n] + beta * addend[m,n], all but W in f32. Everything is
-/// contiguous but for the addend, which may repeat (a stride of 0).
+/// out[m,n] = alpha * sum_k A[m,k] W[k,n] + beta * addend[m,n], all f32 except W. Everything is
+/// contiguous except the addend, which may repeat (a stride of 0).
 struct LinearProduct {
   int64_t rows = 0;
   int64_t inner = 0;
@@ -28,7 +27,7 @@ struct LinearProduct {
   simd::FloatStorage storage = simd::FloatStorage::f32;
   const void* weights = nullptr;
   bool transposeWeights = false;                ///< W is stored [columns,inner]
-  const linear::BlockWeights* blocks = nullptr; ///< W where it is not floating-point
+  const linear::BlockWeights* blocks = nullptr; ///< W unless it is floating-point
   float* out = nullptr;
   float alpha = 1.0f;
   const float* addend = nullptr;
@@ -36,13 +35,13 @@ struct LinearProduct {
   float beta = 1.0f;
 };
 
-/// Several products of the same extents: result i, which follows result i-1 in memory, is that of
-/// the operands at these distances, in elements, from those of the LinearProduct.
+/// Several products with the same extents. Results are consecutive in memory; the operands of each
+/// result are at these distances, in elements, from those of the LinearProduct.
 class MatrixBatch {
 public:
-  /// One product.
+  /// A single product.
   MatrixBatch() = default;
-  /// A product for each element of `shape`, to which the operands' batch axes broadcast.
+  /// One product for each element of `shape`, to which the operands' batch axes broadcast.
   MatrixBatch(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> aShape,
               int64_t aMatrixElements, llvm::ArrayRef<int64_t> weightShape,
               int64_t weightMatrixElements);
@@ -52,7 +51,7 @@ public:
     int64_t weights = 0;
   };
   int64_t count() const { return matrices; }
-  /// How many left operands there are in memory, one after the other.
+  /// Number of left operands, which are consecutive in memory.
   int64_t leftMatrices() const { return aMatrices; }
   Offsets at(int64_t index) const;
 
@@ -62,15 +61,16 @@ private:
   runtime::Extents extents, aStrides, weightStrides;
 };
 
-/// Sets W of `product` to operand `operand`, whose matrices are stored [columns,inner] if
-/// `transposed`, or to the constants that the context has in its place.
+/// Sets W of `product` to operand `operand`, whose matrices are stored as [columns,inner] if
+/// `transposed`, or to the constants that the context provides instead.
 void setWeights(const runtime::KernelContext& context, unsigned operand, bool transposed,
                 LinearProduct& product);
 
-/// Computes all products of `batch`, distributed over the context's threads. Scratch is at most the
-/// activations' size and, for more than 16 rows, 512 KiB a thread; for one row, sums of blocks of
-/// 256 inner values for at most 2048 columns a thread. `blocks` have no batch. An error of the node
-/// when extents do not fit in 32 bits for more than 16 rows, or when memory is short.
+/// Computes all products of `batch` on the context's threads. Scratch memory is at most the
+/// activations' size and, for more than 16 rows, 512 KiB per thread; for one row, sums of blocks of
+/// 256 inner values for at most 2048 columns per thread. `blocks` requires a single product. An
+/// error of the node if extents do not fit into 32 bits for more than 16 rows, or if memory is
+/// short.
 llvm::Error multiplyMatrices(runtime::KernelContext& context, const LinearProduct& product,
                              const MatrixBatch& batch = {});
 

@@ -1,5 +1,5 @@
-// Elementwise maths on 16-bit floats: blocks of elements are widened to f32, computed with, and
-// rounded together, in vectors.
+// Vectorized elementwise math on 16-bit floats: blocks of elements are widened to f32, computed,
+// and rounded together.
 #pragma once
 
 #include "runtime/kernels/support/broadcast.h"
@@ -14,10 +14,10 @@ namespace kvopt::kernels {
 template <class T>
 inline constexpr bool isNarrowFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-/// Elements of a block; their f32 stay in the first-level cache.
+/// Number of elements in a block; their f32 values fit into the first-level cache.
 inline constexpr int64_t narrowBlock = 512;
 
-/// `count` elements `by` apart, or one element repeated (by = 0), as f32.
+/// Converts `count` elements with stride `by`, or one repeated element (by = 0), to f32.
 template <class T> void widen(const T* in, int64_t by, float* out, int64_t count) {
   static_assert(isNarrowFloat<T> && sizeof(T) == sizeof(uint16_t));
   if (by == 0) {
@@ -41,7 +41,7 @@ template <class T> void narrow(const float* in, T* out, int64_t count) {
     simd::convertF32ToBf16(in, &out->bits, static_cast<size_t>(count));
 }
 
-/// out[i] = f(in[i]) for 0 <= i < count, f of f32.
+/// out[i] = f(in[i]) for 0 <= i < count, where f is a function of f32.
 template <class T, class F> void mapNarrow(const T* in, T* out, int64_t count, F f) {
   float values[narrowBlock];
   for (int64_t begin = 0; begin < count; begin += narrowBlock) {
@@ -53,7 +53,7 @@ template <class T, class F> void mapNarrow(const T* in, T* out, int64_t count, F
   }
 }
 
-/// broadcastLoop() for f of f32.
+/// broadcastLoop() for a function f of f32.
 template <class T, class F>
 void broadcastNarrow(llvm::ArrayRef<int64_t> shape, const runtime::TensorView& a,
                      const runtime::TensorView& b, T* out, F f) {

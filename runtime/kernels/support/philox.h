@@ -7,8 +7,7 @@
 
 namespace kvopt::kernels {
 
-/// 128 random bits. There is no state: the same counter and key give the same bits on every
-/// machine, whatever was drawn before.
+/// 128 random bits. There is no state: equal counters and keys give equal bits on every machine.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 } // namespace kvopt::kernels
