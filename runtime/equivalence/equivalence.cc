@@ -224,8 +224,8 @@ private:
     return false;
   }
 
-  /// If two models agree within a measured budget e, scores that are closer than 2 e may come in
-  /// either order.
+  /// Two models within a measured budget e of each other may order scores that are closer than 2 e
+  /// in either way.
   bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
                  const StepComparison& compared) const {
     if (!exact && !plan.allowsNearTies)
@@ -244,8 +244,8 @@ private:
     return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
   }
 
-  /// Inputs of `b`: those of `a` if names and types agree, whatever the manifest of `b` says about
-  /// them, because different inputs would hide a difference.
+  /// The inputs of `b`: those of `a` where names and types agree, whatever the manifest of `b` says
+  /// about them, for a difference would not show between different inputs.
   llvm::Expected<std::vector<NamedTensor>> sameInputs(llvm::ArrayRef<NamedTensor> inputsOfA,
                                                       const DecoderStep& step) const {
     auto inputs = decoderInputs(b, step);

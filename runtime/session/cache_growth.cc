@@ -1,4 +1,4 @@
-// Room before a step, and its rows after it.
+// Room for rows before a step, and storage of rows after it.
 #include "runtime/session/cache_growth.h"
 
 #include "runtime/exec/input_binding.h"
@@ -56,7 +56,7 @@ llvm::Error CacheGrowth::take(llvm::MutableArrayRef<Tensor> outputs, int64_t new
   for (size_t i = 0; i < caches.size(); ++i)
     if (!caches.geometry(i).isOverwritten && !caches.geometry(i).isInBlocks())
       replace(i, std::move(outputs[presents[i]]));
-  // Without caches nothing is remembered: every step is a whole sequence.
+  // A model without caches keeps nothing: every step is a whole sequence.
   if (caches.size() != 0)
     caches.advance(newTokens);
   return llvm::Error::success();
@@ -88,7 +88,7 @@ llvm::Error CacheGrowth::writeBlocks(size_t index, Tensor& rows) {
     return written.takeError();
   counters.blockBytesCopied += *written;
   counters.cacheBytesWritten += *written;
-  // A block may have taken it over.
+  // A block may have taken over the memory.
   if (*written != rows.view.byteSize())
     rows = Tensor();
   return llvm::Error::success();

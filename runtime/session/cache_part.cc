@@ -1,4 +1,4 @@
-// Ranges of axes, and axes that are dropped.
+// Ranges of axes, and axes that parts do not have.
 #include "runtime/session/cache_part.h"
 
 #include "llvm/ADT/STLExtras.h"

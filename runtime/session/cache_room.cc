@@ -1,4 +1,4 @@
-// Capacities that are fixed, given, or grow.
+// Capacities that are fixed, given, or growing.
 #include "runtime/session/cache_room.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,4 @@
-// CacheRoom: how many tokens the caches of a session have, or get, room for.
+// CacheRoom: capacity of a session's caches in tokens.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -8,7 +8,7 @@
 
 namespace kvopt::runtime {
 
-/// Tokens do not fit into caches of a fixed capacity.
+/// Error: tokens do not fit into caches of a fixed capacity.
 class CapacityError : public llvm::ErrorInfo<CapacityError, DiagnosticError> {
 public:
   using Base = llvm::ErrorInfo<CapacityError, DiagnosticError>;
@@ -16,21 +16,21 @@ public:
   static const char ID;
 };
 
-/// What the manifest and the options say about the room of shared buffers.
+/// Capacity of shared buffers according to the manifest and the options.
 class CacheRoom {
 public:
-  /// Both must outlive it.
+  /// Both arguments must outlive this object.
   CacheRoom(const ir::Manifest& described, const SessionOptions& settings)
       : manifest(described), options(settings) {}
 
-  /// Whether any cache is a buffer with room for more rows than are used.
+  /// Whether any cache is a buffer with room for additional rows.
   bool hasShared() const;
-  /// The room at the start; 0 without shared buffers.
+  /// Initial capacity; 0 without shared buffers.
   llvm::Expected<int64_t> first() const;
-  /// The room that shared buffers must have, or get, for `tokens` tokens; a CapacityError where
-  /// they cannot.
+  /// Capacity that shared buffers need for `tokens` tokens; a CapacityError if they cannot provide
+  /// it.
   llvm::Expected<int64_t> forTokens(int64_t tokens, const CacheSet& caches) const;
-  /// The least multiple of the blocks of pools that is at least `room`; without pools, `room`.
+  /// Smallest multiple of the block size of pools that is at least `room`; `room` without pools.
   int64_t wholeBlocks(int64_t room) const;
 
 private:

@@ -1,4 +1,4 @@
-// Caches between steps: cut, shifted, seeded, rearranged, kept in files.
+// Caches between steps: cropping, shifting, seeding, reordering, files.
 #include "runtime/session/cache_state.h"
 
 #include "ir/onnx/model_files.h"
@@ -18,7 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// What an axis was before the rewrite.
+/// Axis of the exported model that corresponds to `axis`.
 unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
   return cache.permutation.empty() ? axis : static_cast<unsigned>(cache.permutation[axis]);
 }
@@ -115,7 +115,7 @@ llvm::Error CacheState::checkRunning() const {
   return llvm::Error::success();
 }
 
-// Fewer rows.
+// Removal of rows.
 
 llvm::Error CacheState::crop(int64_t tokens) {
   if (tokens < 0 || tokens > length())
@@ -203,7 +203,7 @@ llvm::Error CacheState::reset() {
   return llvm::Error::success();
 }
 
-// Other rows.
+// Replacement of rows.
 
 llvm::Error CacheState::restore(const CacheFileContents& contents) {
   const int64_t longest = *std::max_element(contents.lengths.begin(), contents.lengths.end());
@@ -221,7 +221,7 @@ llvm::Error CacheState::preset(int64_t tokens) {
     return error;
   if (tokens < 0)
     return usageError("cannot make up {} tokens", tokens);
-  // Before rows are made that do not fit.
+  // Checked before rows are created that do not fit.
   if (llvm::Error error = roomFor(tokens).takeError())
     return error;
   StoredRows stored;
@@ -273,7 +273,7 @@ llvm::Error CacheState::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, Ro
   for (const NamedView& view : seeds)
     if (llvm::Error error = findSeeded(view, origin, sources))
       return error;
-  // Before rows are copied that do not fit.
+  // Checked before rows are copied that do not fit.
   if (llvm::Error error = roomFor(tokens).takeError())
     return error;
   StoredRows stored;
@@ -315,7 +315,7 @@ llvm::Error CacheState::reorder(llvm::ArrayRef<int64_t> sources) {
 llvm::Error CacheState::thaw() {
   if (!isFrozen())
     return llvm::Error::success();
-  // What it had to begin with, or as much more as it has grown to.
+  // Its initial capacity, or the larger one to which it has grown.
   llvm::Expected<int64_t> first = room.first();
   if (!first)
     return first.takeError();

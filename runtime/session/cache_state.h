@@ -1,4 +1,4 @@
-// CacheState: the caches of a session, and what changes their rows between steps.
+// CacheState: caches of a session, and changes of their rows between steps.
 #pragma once
 
 #include "ir/model.h"
@@ -16,24 +16,24 @@ class FileAccess;
 
 namespace kvopt::runtime {
 
-/// Where rows that caches are seeded with come from.
+/// Source of rows that caches are seeded with.
 enum class RowOrigin {
-  AnyModel, ///< the exported model, or one that was made of it
-  ThisModel ///< this very model
+  AnyModel, ///< the exported model, or a rewrite of it
+  ThisModel ///< exactly this model
 };
 
-/// A CacheSet with what the manifest says about its caches. Session documents the operations that
-/// it hands on. After an error the caches are as before.
+/// A CacheSet with the manifest's description of its caches. Session documents the operations.
+/// After an error, the caches are unchanged.
 class CacheState {
 public:
-  /// The model and the manifest must outlive it. The options have an allocator.
+  /// The model and the manifest must outlive this object. The options have an allocator.
   CacheState(const ir::Model& cachedModel, const ir::Manifest& described,
              const SessionOptions& settings)
       : model(cachedModel), manifest(described), options(settings), room(described, settings) {}
 
-  /// Makes empty caches. `readsWholeBlocks` where steps read blocks with rows that hold no token.
+  /// Creates empty caches. `readsWholeBlocks` if steps read rows of blocks without tokens.
   llvm::Error start(bool readsWholeBlocks);
-  /// Takes over what caches of the same model hold; of frozen ones, by sharing their memory.
+  /// Copies caches of the same model; shares the memory of frozen ones.
   llvm::Error copyFrom(const CacheState& other);
 
   CacheSet& set() { return caches; }
@@ -45,26 +45,27 @@ public:
   int64_t intactTokens() const { return intact; }
   const std::shared_ptr<Allocator>& allocator() const { return options.allocator; }
 
-  /// What the manifest says about a cache.
+  /// The manifest's description of a cache.
   const ir::ManifestCache& info(size_t index) const { return manifest.caches[index]; }
-  /// Which cache has the scales of the codes in cache `index`; nullopt if its rows are not codes.
+  /// Index of the cache with the scales of the codes in cache `index`; nullopt if its rows are not
+  /// codes.
   std::optional<size_t> scalesOf(size_t index) const;
-  /// The valid rows: a view of the caches' memory, or a copy of rows that are in blocks.
+  /// Valid rows: a view of the caches' memory, or a copy if rows are in blocks.
   llvm::Expected<Tensor> rows(size_t index) const { return caches.rows(index); }
   llvm::Expected<Tensor> exportedRows(size_t index) const;
   unsigned exportedSequenceAxis(size_t index) const;
   std::optional<unsigned> exportedBatchAxis(size_t index) const;
-  /// The whole memory of a cache that is a pool, as its model has it: [blocks, block size, heads,
+  /// Whole memory of a cache that is a pool, with the model's shape [blocks, block size, heads,
   /// width].
   TensorView poolView(size_t index) const;
 
   int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
-  /// The room that shared buffers must have, or get, for `tokens` tokens; a CapacityError where
-  /// they cannot.
+  /// Capacity that shared buffers need for `tokens` tokens; a CapacityError if they cannot provide
+  /// it.
   llvm::Expected<int64_t> roomFor(int64_t tokens) const { return room.forTokens(tokens, caches); }
   llvm::Error checkRoom(int64_t newTokens) const;
   bool hasLengthPerRow() const { return lengthObstacle.empty(); }
-  /// A usage error where the caches are frozen.
+  /// A usage error if the caches are frozen.
   llvm::Error checkRunning() const;
 
   llvm::Error crop(int64_t tokens);
@@ -84,10 +85,10 @@ public:
   const ModelFingerprint& fingerprint() const;
 
 private:
-  /// Replaces all that the caches hold, in buffers with room for the tokens.
+  /// Replaces all contents of the caches, in buffers with room for the tokens.
   llvm::Error restore(const CacheFileContents& contents);
   llvm::Error adopt(const CacheFileContents& contents);
-  /// Notes the view as what the cache of that name, or each part of it, is seeded with.
+  /// Assigns the view to the cache of that name, or to each part of it.
   llvm::Error findSeeded(const NamedView& view, RowOrigin origin,
                          std::vector<std::optional<TensorView>>& sources) const;
 
@@ -96,7 +97,8 @@ private:
   const SessionOptions& options;
   CacheRoom room;
   CacheSet caches;
-  std::string lengthObstacle; ///< why batch rows are of one length; empty: they need not be
+  std::string
+      lengthObstacle; ///< reason that batch rows must have equal lengths; empty if they need not
   int64_t intact = INT64_MAX;
   mutable std::optional<ModelFingerprint> knownFingerprint;
 };

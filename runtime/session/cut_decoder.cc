@@ -1,4 +1,4 @@
-// Parts, and tiles between them.
+// Parts, and the tiles between them.
 #include "runtime/session/cut_decoder.h"
 
 #include "ir/manifest/tile_names.h"
@@ -63,7 +63,8 @@ CutDecoder::create(const Model& whole, const Manifest& manifest, VariantSource& 
   return decoder;
 }
 
-/// Every name that is read has been given, and every name that the manifest gives is there.
+/// Checks that every name that is read was defined before, and that every name in the manifest
+/// exists.
 llvm::Error CutDecoder::checkParts() const {
   llvm::StringSet<> given;
   for (const std::unique_ptr<Value>& input : whole.inputs())
@@ -173,7 +174,7 @@ llvm::Expected<TensorView> CutDecoder::valueAt(Slot slot) const {
   return values[slot];
 }
 
-/// Runs a piece on those of the views that it reads.
+/// Runs a piece on the views that it reads.
 llvm::Error CutDecoder::runPiece(Executor& piece, std::vector<Tensor>& outputs) {
   if (llvm::Error error = piece.run(given, {}, outputs))
     return error;
@@ -184,7 +185,7 @@ llvm::Error CutDecoder::runPiece(Executor& piece, std::vector<Tensor>& outputs) 
 llvm::Error CutDecoder::runPart(Part& part) {
   given.clear();
   for (const PartInput& input : part.inputs) {
-    // An input with a default need not be given.
+    // An input with a default is optional.
     if (input.hasDefault && !isKnown[input.slot])
       continue;
     llvm::Expected<TensorView> view = valueAt(input.slot);

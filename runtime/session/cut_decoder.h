@@ -1,4 +1,4 @@
-// CutDecoder: runs a decoder in pieces, with a loop over the tiles of each attention between its
+// CutDecoder: runs a decoder in parts, with a loop over the tiles of each attention between two
 // parts.
 #pragma once
 
@@ -10,35 +10,35 @@
 
 namespace kvopt::runtime {
 
-/// The pieces of one model, each in an executor of its own. One run at a time.
+/// Pieces of one model, each in a separate executor. Only one run at a time.
 class CutDecoder {
 public:
-  /// Makes the executor of a piece; `constantsOf` may be null.
+  /// Creates the executor of a piece; `constantsOf` may be null.
   using MakeExecutor = llvm::function_ref<llvm::Expected<std::unique_ptr<Executor>>(
       const ir::Model& piece, const Executor* constantsOf)>;
 
-  /// Opens all pieces of `whole`, which must outlive them as the source of models must. The
-  /// manifest has tiles. `constantsOf` is a decoder of the same pieces whose constants are used;
-  /// null for one with its own. Fails where a piece reads what nothing gives, or does not give what
-  /// the manifest says.
+  /// Opens all pieces of `whole`, which must outlive them, as must the source of models. Requires
+  /// that the manifest has tiles. `constantsOf` is a decoder of the same pieces whose constants are
+  /// shared; null for separate constants. Fails if a piece reads a value that no piece returns, or
+  /// does not return a value in the manifest.
   static llvm::Expected<std::unique_ptr<CutDecoder>>
   create(const ir::Model& whole, const ir::Manifest& manifest, VariantSource& source,
          MakeExecutor makeExecutor, const CutDecoder* constantsOf = nullptr);
 
-  /// What the whole model computes of `inputs`, the inputs of it by name, where `past` tokens are
-  /// in the blocks; outputs are in the order of the whole model's. Blocks that hold none of them
-  /// are not read. After an error `outputs` is as before.
+  /// Computes the outputs of the whole model, in its order, from `inputs`, its inputs by name, with
+  /// `past` tokens in the blocks. Blocks without tokens are not read. After an error, `outputs` is
+  /// unchanged.
   llvm::Error run(llvm::ArrayRef<NamedView> inputs, int64_t past, std::vector<Tensor>& outputs);
 
   void dropMemory();
-  /// Of the latest run, over all pieces; peaks are the largest of one piece.
+  /// Statistics of the latest run, summed over all pieces; peaks are the maximum over the pieces.
   const RunStatistics& statistics() const { return total; }
 
 private:
   CutDecoder(const ir::Graph& wholeGraph, const ir::Manifest& wholeManifest)
       : whole(wholeGraph), manifest(wholeManifest), tiles(*wholeManifest.tiles) {}
 
-  /// A value of the whole decoder has a slot, by its name.
+  /// Index of a value of the whole decoder, by its name.
   using Slot = unsigned;
 
   struct PartInput {
@@ -54,20 +54,20 @@ private:
   };
   struct Tile {
     std::unique_ptr<Executor> executor;
-    std::vector<size_t> inputs; ///< which of the names that tiles are given
+    std::vector<size_t> inputs; ///< indices of the names of a tile's inputs
   };
-  /// Where an attention's operands are.
+  /// Slots of an attention's operands.
   struct Attention {
     const ir::ManifestTiledAttention* described;
     Slot query, key, value, mask, output, maximum, sum, result;
     std::vector<Slot> keyBlocks, valueBlocks;
   };
-  /// The state between tiles: memory of a tile's, or of the part's that made the first one.
+  /// State between tiles, in memory of a tile or of the part that initialized it.
   struct State {
     std::vector<Tensor> tensors;
     TensorView output, maximum, sum;
   };
-  /// The keys and values of one tile, and the columns of the mask that are theirs.
+  /// Keys and values of one tile, and its columns of the mask.
   struct TileRows {
     TensorView key, value;
     int64_t firstColumn, endColumn;
@@ -75,7 +75,7 @@ private:
 
   llvm::Error checkParts() const;
   llvm::Error checkTiles() const;
-  /// Gives every value a slot. Requires pieces that were checked.
+  /// Assigns a slot to every value. Requires that the pieces were checked.
   void connect();
   void connectAttention(const ir::ManifestTiledAttention& described);
   std::vector<Slot> blockSlots(const std::string& past);
@@ -95,11 +95,11 @@ private:
   std::vector<Tile> tileExecutors;
   std::vector<Attention> attentions;
   llvm::StringMap<Slot> slots;
-  std::vector<llvm::StringRef> names; ///< by slot
+  std::vector<llvm::StringRef> names; ///< for each slot
   std::vector<Slot> wholeOutputs;
   RunStatistics total;
 
-  /// Of the latest run, by slot: what was given and computed. The storage is used again.
+  /// For each slot, the value of the latest run. The storage is reused.
   std::vector<TensorView> values;
   std::vector<bool> isKnown;
   std::vector<Tensor> computed;

@@ -1,4 +1,4 @@
-// The inputs of single steps.
+// Inputs of single steps.
 #include "runtime/session/decoder_inputs.h"
 
 #include "runtime/session/step_inputs.h"

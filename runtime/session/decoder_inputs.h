@@ -1,4 +1,4 @@
-// What a decoder is fed at its edge besides caches: token ids, attention mask, positions.
+// Inputs of a decoder other than caches: token ids, attention mask, positions.
 #pragma once
 
 #include "runtime/session/decoder_step.h"
@@ -9,37 +9,37 @@
 
 namespace kvopt::runtime {
 
-/// Values for graph inputs: by the step's recipes, by `described` (Manifest::inputs), and else by
-/// the documented interface names of exported decoders (recognition never looks at names):
+/// Values for graph inputs: from the step's recipes, from `described` (Manifest::inputs), or from
+/// the documented interface names of exported decoders (recognition never uses names):
 ///
 ///   input_ids, decoder_input_ids   the tokens, [B,S]; with an axis of fixed extent among three for
-///                                  each codebook; with several rows for each batch row where the
+///                                  each codebook; with several rows for each batch row if the
 ///                                  graph splits them (`tokenIdsOf`)
-///   attention_mask                 1 where visible, else 0, [B,P+S]; behind that 0, where the
-///                                  declared extent is fixed
+///   attention_mask                 1 for visible positions, 0 for hidden ones, [B,P+S], followed
+///                                  by 0 if the declared extent is fixed
 ///   position_ids                   visible positions counted from 0, hidden ones 0, [B,S]
 ///   cache_position                 P … P+S-1, [S]
 ///   encoder_attention_mask         1 everywhere
-///   inputs_embeds                  made up like an encoder's output, [B,S,·]
+///   inputs_embeds                  synthetic, like an encoder's output, [B,S,·]
 ///
-/// Masks that are described are causal as well where they have an axis of queries. Segments change
-/// every eight tokens.
+/// Described masks with an axis of queries are also causal. Segments change every eight tokens.
 ///
 /// Element types are those declared (int64, int32, bool, float, float16, bfloat16). Floating-point
-/// inputs of three or more axes are what an encoder hands over (its states, caches of
-/// cross-attention): they get numbers in [-1, 1) that depend on the input's name and the element
-/// only, the same at every step, with `encoderTokens` for extents that no other input fixes. So do
-/// all other inputs of a known rank, but that integers are 0 and bools true (`guessedInputs`). An
-/// input without a declared rank is an error that names it, and so is a recipe for none of them.
+/// inputs with three or more axes are outputs of an encoder (its states, caches of
+/// cross-attention): they receive numbers in [-1, 1) that depend only on the input's name and the
+/// element and are the same at every step, with `encoderTokens` for extents that no other input
+/// determines. So do all other inputs of known rank, except that integers are 0 and bools true
+/// (`guessedInputs`). An input without a declared rank is an error that names it, and so is a
+/// recipe for an unknown input.
 ///
-/// StepInputs makes them for step after step.
+/// StepInputs creates them for consecutive steps.
 llvm::Expected<std::vector<NamedTensor>>
 decoderInputs(llvm::ArrayRef<const ir::Value*> inputs, const DecoderStep& step,
               const std::shared_ptr<Allocator>& allocator,
               llvm::ArrayRef<ir::ManifestInput> described = {});
 
-/// The inputs that are made for a step of the session: those that its caller gives, and the lengths
-/// that a recipe is for.
+/// Inputs that are created for a step of the session: those from its caller, and lengths with a
+/// recipe.
 llvm::SmallVector<const ir::Value*, 8> drivenInputs(const Session& session,
                                                     llvm::ArrayRef<InputRecipe> recipes);
 
@@ -47,7 +47,7 @@ llvm::SmallVector<const ir::Value*, 8> drivenInputs(const Session& session,
 llvm::Expected<std::vector<NamedTensor>> decoderInputs(const Session& session,
                                                        const DecoderStep& step);
 
-/// Feeds a session one step; DecoderStep::pastLength is the session's length.
+/// Runs one step of a session; DecoderStep::pastLength is the session's length.
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step);
 
 } // namespace kvopt::runtime

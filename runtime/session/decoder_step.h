@@ -1,4 +1,4 @@
-// DecoderStep: the tokens of one step, before they are tensors.
+// DecoderStep: tokens of one step, before they are converted to tensors.
 #pragma once
 
 #include "runtime/session/input_recipe.h"
@@ -11,19 +11,20 @@
 
 namespace kvopt::runtime {
 
-/// One step's tokens with the whole sequence's mask.
+/// Tokens of one step, and the mask of the whole sequence.
 struct DecoderStep {
-  /// [batch][new tokens]; all rows equally long.
+  /// [batch][new tokens]; all rows have the same length.
   std::vector<std::vector<int64_t>> tokens;
   /// [batch][past + new]: 0 hides a position (padding). Empty: nothing is hidden.
   std::vector<std::vector<uint8_t>> visible;
   int64_t pastLength = 0;
-  /// [batch]: the row that each row continues, for inputs that reorder rows. Empty: its own.
+  /// [batch]: the row that each row continues, for inputs that reorder rows. Empty: each row
+  /// continues itself.
   std::vector<int64_t> batchRows = {};
-  /// The tokens are made up: where the graph has no entry for an id, another one is fed, and
-  /// codebooks get different ones.
+  /// Whether the tokens are synthetic: an id without an entry in the graph's tables is replaced by
+  /// another, and codebooks receive different ids.
   bool isMadeUp = false;
-  /// What the user says; comes before everything else.
+  /// The user's choice of values, with priority over everything else.
   llvm::ArrayRef<InputRecipe> recipes = {};
 
   int64_t batch() const { return static_cast<int64_t>(tokens.size()); }
@@ -31,7 +32,7 @@ struct DecoderStep {
   int64_t total() const { return pastLength + newTokens(); }
 };
 
-/// An error where there are no tokens, and where batch rows differ in length.
+/// An error if there are no tokens, or if batch rows differ in length.
 llvm::Error checkTokens(const DecoderStep& step);
 
 } // namespace kvopt::runtime

@@ -1,4 +1,4 @@
-// HiddenPositions: which positions of a batch hold no token.
+// HiddenPositions: positions of a batch without tokens.
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,11 @@
 
 namespace kvopt::runtime {
 
-/// Positions that padding takes, for each batch row. Positions that are not named hold tokens.
+/// Positions of padding for each batch row. Other positions hold tokens.
 class HiddenPositions {
 public:
-  /// Hides the position in that batch row, after all that are hidden there so far.
+  /// Hides the position in that batch row. It must follow all positions that are already hidden
+  /// there.
   void hide(size_t row, int64_t position) {
     if (row >= rows.size())
       rows.resize(row + 1);
@@ -22,7 +23,7 @@ public:
     return index < rows.size() &&
            std::binary_search(rows[index].begin(), rows[index].end(), position);
   }
-  /// How many positions before `position` are hidden.
+  /// Number of hidden positions before `position`.
   int64_t countBefore(int64_t row, int64_t position) const {
     const auto index = static_cast<size_t>(row);
     if (index >= rows.size())

@@ -1,4 +1,4 @@
-// Finding what inputs are fed: recipes, descriptions, documented names.
+// Selection of values for inputs: recipes, descriptions, documented names.
 #include "runtime/session/input_plan.h"
 
 #include "ir/manifest/documented_inputs.h"
@@ -32,7 +32,7 @@ const DocumentedInput* fedByName(const Value& input) {
   return documented && documented->feed != InputFeed::Any ? documented : nullptr;
 }
 
-/// The feed that the manifest describes; Any where it does not.
+/// Feed in the manifest's description; Any if there is none.
 InputFeed describedFeed(const Value& input, llvm::ArrayRef<ManifestInput> described) {
   const ManifestInput* description = findEntry(described, input.name());
   return description ? description->feed : InputFeed::Any;
@@ -46,7 +46,7 @@ bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described) {
   return documented && documented->feed == InputFeed::Tokens;
 }
 
-/// Whether a number converts to an element of that type. Requires a finite number.
+/// Whether a finite number can be converted to that element type.
 bool holds(ElementType element, double number) {
   if (!isInteger(element))
     return true;
@@ -68,7 +68,7 @@ std::vector<ManifestExtent> tokenShape(const TensorType& type) {
   return shape;
 }
 
-/// Masks of static caches are as long as those.
+/// Masks of static caches have their length.
 ManifestExtent maskExtent(const Value& input) {
   if (input.type().hasRank() && input.type().rank() == 2)
     if (std::optional<int64_t> fixed = input.type().dim(1).value())
@@ -241,7 +241,7 @@ Extents DecoderPlan::describedExtents(llvm::ArrayRef<ManifestExtent> shape,
   return result;
 }
 
-/// The value of a symbol that the token ids' type fixes.
+/// Value of a symbol that the token ids' type determines.
 int64_t DecoderPlan::symbolValue(llvm::StringRef symbol, const DecoderStep& step) const {
   if (tokenType)
     for (unsigned axis = 0; axis < std::min(2u, tokenType->rank()); ++axis)
@@ -253,7 +253,7 @@ int64_t DecoderPlan::symbolValue(llvm::StringRef symbol, const DecoderStep& step
 Extents DecoderPlan::declaredExtents(const Value& input, const DecoderStep& step) const {
   Extents shape;
   for (const Dim& extent : input.type().shape()) {
-    // Batch rows come first, whatever they are called.
+    // The first axis is batch rows, whatever its name is.
     if (shape.empty() && !extent.value()) {
       shape.push_back(step.batch());
       continue;

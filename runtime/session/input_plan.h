@@ -1,4 +1,4 @@
-// InputPlan: what an input of a decoder is fed at every step, besides caches.
+// InputPlan: values of a decoder's input at every step, except for caches.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,50 +13,50 @@
 
 namespace kvopt::runtime {
 
-/// Tokens of the encoder in inputs that are made up.
+/// Number of encoder tokens in synthetic inputs.
 inline constexpr int64_t encoderTokens = 13;
 
-/// What one input is fed. It is found once, and holds for all steps.
+/// Values for one input, determined once for all steps.
 struct InputPlan {
   enum class Kind {
-    Feed,    ///< tokens, positions, a mask: `feed`
+    Feed,    ///< tokens, positions, or a mask: `feed`
     Number,  ///< `number` everywhere
-    Past,    ///< the number of tokens before the step
-    Total,   ///< those and the step's
+    Past,    ///< number of tokens before the step
+    Total,   ///< the same, plus the tokens of the step
     Range,   ///< 0, 1, 2, … along the last axis
-    Numbers, ///< `numbers`, one after the other over all elements, and again from the first
-    Random,  ///< numbers in [-1, 1) that depend on the input's name and the element only
+    Numbers, ///< `numbers`, repeated over all elements
+    Random,  ///< numbers in [-1, 1) that depend only on the input's name and the element
   };
 
   const ir::Value* input = nullptr;
   Kind kind = Kind::Feed;
-  ir::InputFeed feed = ir::InputFeed::Any; ///< of Kind::Feed; not Any
+  ir::InputFeed feed = ir::InputFeed::Any; ///< for Kind::Feed; not Any
   double number = 0;
-  llvm::ArrayRef<double> numbers; ///< the recipe's
-  /// Extents that are described; where there are none, those that the graph declares.
+  llvm::ArrayRef<double> numbers; ///< numbers of the recipe
+  /// Described extents; if there are none, those that the graph declares.
   std::vector<ir::ManifestExtent> shape;
   bool isDeclared = false;
-  TokenIds ids; ///< of tokens
+  TokenIds ids; ///< for tokens
 
   /// Whether the extent of that axis is the word.
   bool isWord(size_t axis, llvm::StringRef word) const;
 };
 
-/// The inputs of a decoder and what they are fed: by `recipes`, by `described` (Manifest::inputs),
-/// and else by the documented names (runtime/session/decoder_inputs.h).
+/// Inputs of a decoder and their values: from `recipes`, from `described` (Manifest::inputs), or
+/// from documented names (runtime/session/decoder_inputs.h).
 struct DecoderPlan {
   std::vector<InputPlan> inputs;
-  /// The type of the token ids, which fixes symbols; null where there is no such input.
+  /// Type of the token ids, which determines symbols; null without such an input.
   const ir::TensorType* tokenType = nullptr;
-  int64_t rowsPerBatch = 1; ///< of that input
+  int64_t rowsPerBatch = 1; ///< number of rows of that input for each batch row
 
-  /// Recipes must outlive the plan. An error for a recipe that is for none of the inputs, and for
-  /// an input for which nothing says what to feed.
+  /// Recipes must outlive the plan. An error for a recipe of an unknown input, and for an input
+  /// whose values nothing determines.
   static llvm::Expected<DecoderPlan> create(llvm::ArrayRef<const ir::Value*> inputs,
                                             llvm::ArrayRef<InputRecipe> recipes,
                                             llvm::ArrayRef<ir::ManifestInput> described);
 
-  /// The extents of an input in a step.
+  /// Extents of an input in a step.
   Extents extents(const InputPlan& input, const DecoderStep& step) const;
 
 private:
@@ -65,21 +65,21 @@ private:
   int64_t symbolValue(llvm::StringRef symbol, const DecoderStep& step) const;
 };
 
-/// Names of inputs for which nothing says what to feed: neither a recipe nor the description nor
-/// the name.
+/// Names of inputs whose values nothing determines: neither a recipe nor the description nor the
+/// name.
 std::vector<std::string> guessedInputs(llvm::ArrayRef<const ir::Value*> inputs,
                                        llvm::ArrayRef<InputRecipe> recipes,
                                        llvm::ArrayRef<ir::ManifestInput> described);
 
-/// The inputs that are token ids, by name or description.
+/// Inputs that are token ids, by name or description.
 std::vector<const ir::Value*> tokenInputs(const ir::Graph& graph,
                                           llvm::ArrayRef<ir::ManifestInput> described = {});
 
-/// Whether an input is a mask in which each batch row can hide positions of its own, by name or
-/// description.
+/// Whether an input, by name or description, is a mask that can hide different positions in each
+/// batch row.
 bool hidesPositions(const ir::Value& input, llvm::ArrayRef<ir::ManifestInput> described);
 
-/// Whether the feed tells which keys are visible.
+/// Whether the feed specifies which keys are visible.
 bool isMaskFeed(ir::InputFeed feed);
 
 } // namespace kvopt::runtime

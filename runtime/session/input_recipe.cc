@@ -1,4 +1,4 @@
-// The texts of --input.
+// Parser for the values of --input.
 #include "runtime/session/input_recipe.h"
 
 #include "ir/manifest/manifest_words.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Kind = InputRecipe::Kind;
 
-/// Of texts that come from a command line.
+/// Maximum number of entries in a text from a command line.
 constexpr size_t mostEntries = 65536;
 
 llvm::Error parseExtents(llvm::StringRef text, InputRecipe& recipe) {
@@ -58,7 +58,7 @@ llvm::Error parseNumbers(llvm::StringRef text, InputRecipe& recipe) {
 } // namespace
 
 llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
-  // Names of inputs may hold any character, also '='.
+  // Names of inputs may contain any character, including '='.
   auto [name, rest] = text.rsplit('=');
   if (name.empty() || !text.contains('='))
     return usageError("--input '{}' is not NAME=VALUE", text);

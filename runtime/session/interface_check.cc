@@ -107,7 +107,7 @@ private:
 
   const Graph& graph;
   const Manifest& manifest;
-  llvm::StringSet<> names; ///< so far
+  llvm::StringSet<> names; ///< names so far
 };
 
 } // namespace

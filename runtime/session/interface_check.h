@@ -1,4 +1,4 @@
-// Whether a manifest fits the model that it describes.
+// Checks that a manifest fits the model that it describes.
 #pragma once
 
 #include "ir/graph.h"
@@ -6,9 +6,9 @@
 
 namespace kvopt::runtime {
 
-/// An error where the manifest has a contract that sessions do not drive, or names caches, blocks
-/// or lengths that the graph does not take as the manifest says. Caches that are only read are not
-/// checked: their caller gives them.
+/// An error if sessions do not support the manifest's way to drive the model, or if the manifest
+/// names caches, blocks or lengths that do not match the graph. Caches that are only read are not
+/// checked, because their caller provides them.
 llvm::Error checkInterface(const ir::Graph& graph, const ir::Manifest& manifest);
 
 } // namespace kvopt::runtime

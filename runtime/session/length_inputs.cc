@@ -1,4 +1,4 @@
-// Filling lengths, flags and block tables.
+// Values of lengths, flags and block tables.
 #include "runtime/session/length_inputs.h"
 
 #include "ir/manifest/fed_length.h"
@@ -17,7 +17,7 @@ template <class T> void fillWith(const TensorView& view, int64_t value) {
   std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
 }
 
-/// Of integers of any width, or bools.
+/// Fills integers of any width, or bools.
 void fillIntegers(const TensorView& view, int64_t value) {
   switch (bitWidth(view.element).value_or(64)) {
   case 8:
@@ -31,7 +31,7 @@ void fillIntegers(const TensorView& view, int64_t value) {
   }
 }
 
-/// Whether the length is a number of the whole batch. Each row has blocks of its own.
+/// Whether the length is one number for the whole batch. Blocks are listed for each row.
 bool isOfBatch(LengthFeed feed) {
   return isFlag(feed) || feed == LengthFeed::TotalLength || feed == LengthFeed::BlockTable;
 }
@@ -64,7 +64,7 @@ llvm::Error LengthInputs::resize(int64_t batch) {
   std::vector<Tensor> made;
   for (const ManifestLength& length : manifest.lengths) {
     if (length.feed == LengthFeed::BlockTable) {
-      // As long as there is room: made when it is filled.
+      // Its size depends on the capacity, so it is created when it is filled.
       made.emplace_back();
       continue;
     }
@@ -116,7 +116,7 @@ llvm::Error LengthInputs::fillNumbers(size_t index, const CacheSet& caches, int6
   return llvm::Error::success();
 }
 
-/// Row b of the batch has the b-th run of blocks: pools are buffers as others are.
+/// Row b of the batch has the b-th range of blocks: pools are used like other buffers.
 llvm::Error LengthInputs::fillBlockTable(size_t index, const CacheSet& caches) {
   const ManifestLength& length = manifest.lengths[index];
   const Extents shape{caches.batch(), caches.room() / manifest.blockSize};

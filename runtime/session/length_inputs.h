@@ -1,4 +1,4 @@
-// LengthInputs: tells a model how many tokens its caches hold.
+// LengthInputs: inputs with the number of tokens in the caches.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -9,19 +9,19 @@
 
 namespace kvopt::runtime {
 
-/// The tensors of a manifest's lengths. They are kept from step to step, and filled for each.
+/// Tensors of a manifest's lengths. They are kept between steps and filled for each step.
 class LengthInputs {
 public:
-  /// The manifest must outlive them.
+  /// The manifest must outlive this object.
   LengthInputs(const ir::Manifest& described, std::shared_ptr<Allocator> memory)
       : manifest(described), allocator(std::move(memory)) {}
 
-  /// Makes the tensors for so many batch rows, unless they are.
+  /// Creates the tensors for `batch` batch rows, unless they exist.
   llvm::Error resize(int64_t batch);
-  /// Fills them for a step of `newTokens` tokens after those that the caches hold.
+  /// Fills them for a step of `newTokens` tokens after those in the caches.
   llvm::Error fill(const CacheSet& caches, int64_t newTokens);
 
-  /// One per length of the manifest, in its order.
+  /// Number of the manifest's lengths, whose order the tensors have.
   size_t size() const { return tensors.size(); }
   llvm::StringRef name(size_t index) const { return manifest.lengths[index].input; }
   const TensorView& view(size_t index) const { return tensors[index].view; }
@@ -34,11 +34,11 @@ private:
   const ir::Manifest& manifest;
   std::shared_ptr<Allocator> allocator;
   std::vector<Tensor> tensors;
-  int64_t madeFor = -1; ///< batch rows
+  int64_t madeFor = -1; ///< number of batch rows
 };
 
-/// Why batch rows cannot be of different lengths; empty where they can: every cache is a shared
-/// buffer, and every length is fed to the model per row (or is the longest row's total).
+/// Reason that batch rows must have equal lengths. Empty if every cache is a shared buffer, and
+/// every length is fed per row (or is the longest row's total).
 std::string lengthPerRowObstacle(const ir::Manifest& manifest, const CacheSet& caches);
 
 } // namespace kvopt::runtime

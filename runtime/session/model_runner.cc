@@ -69,7 +69,8 @@ ModelRunner::createExecutor(const Model& executed, const Executor* constantsOf) 
   return Executor::create(executed, kernels, options);
 }
 
-/// A variant has the inputs and outputs of the model but for the blocks that it does without.
+/// Checks that a variant has the inputs and outputs of the model, except for blocks that it does
+/// not have.
 llvm::Error ModelRunner::checkVariant(const Graph& variant, int64_t blocks) const {
   llvm::StringSet<> missing;
   for (const ManifestCache& cache : manifest.caches)
@@ -123,7 +124,7 @@ llvm::Error ModelRunner::chooseVariant(int64_t past) {
     if (llvm::Error error = makeVariant(index))
       return error;
   Executor* chosen = isLargest ? executor.get() : variantExecutors[index].get();
-  // One variant at a time keeps memory for its next step.
+  // Only one variant keeps memory for its next step.
   if (chosen != running)
     running->dropMemory();
   running = chosen;

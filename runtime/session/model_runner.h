@@ -8,36 +8,36 @@
 
 namespace kvopt::runtime {
 
-/// The executors of one session. A model in blocks of fixed extents has variants: each step runs
-/// the smallest one that has room for the tokens there are, made ready when it is first needed. A
-/// model in pieces is never run itself.
+/// Executors of one session. A model with blocks of fixed extents has variants: each step runs the
+/// smallest one with room for the current tokens, which is prepared on first use. A model in pieces
+/// is never run as a whole.
 class ModelRunner {
 public:
-  /// The model, the kernels and the manifest must outlive it. The options have a pool and an
-  /// allocator. `like` runs the same model, and its constants are used; null: the runner has its
-  /// own. Fails where Executor::create does.
+  /// The model, the kernels and the manifest must outlive this object. The options have a pool and
+  /// an allocator. The constants of `like`, which runs the same model, are shared; null: separate
+  /// constants. Fails if Executor::create does.
   static llvm::Expected<std::unique_ptr<ModelRunner>>
   create(const ir::Model& model, const KernelRegistry& kernels, const ir::Manifest& manifest,
          const SessionOptions& options, const ModelRunner* like);
 
-  /// Makes the smallest variant that has room for `past` tokens the one that runs.
+  /// Selects the smallest variant with room for `past` tokens.
   llvm::Error chooseVariant(int64_t past);
-  /// How many of a cache's blocks the chosen variant is given.
+  /// Number of a cache's blocks that the selected variant reads.
   size_t blockCount(const ir::ManifestCache& cache) const;
-  /// Runs what was chosen, after `past` tokens. After an error `outputs` is as before.
+  /// Runs the selected variant after `past` tokens. After an error, `outputs` is unchanged.
   llvm::Error run(llvm::ArrayRef<NamedView> inputs, llvm::ArrayRef<Binding> bindings, int64_t past,
                   std::vector<Tensor>& outputs);
 
   const ir::Graph& graph() const { return executor ? executor->graph() : model.graph(); }
-  /// The variants of the model, of which the last is the model itself; empty without any.
+  /// Variants of the model; the last one is the model itself. Empty without variants.
   const Pyramid& variants() const { return pyramid; }
-  /// Which of them took the latest step; that of none is the last.
+  /// Index of the variant that ran the latest step; the last one if there was no step.
   size_t latestVariant() const { return runningVariant; }
-  /// Of the latest run.
+  /// Statistics of the latest run.
   const RunStatistics& statistics() const {
     return pieces ? pieces->statistics() : running->statistics();
   }
-  /// Gives back what is kept for the next run.
+  /// Releases memory kept for the next run.
   void dropMemory();
 
 private:
@@ -54,14 +54,14 @@ private:
   const KernelRegistry& kernels;
   const ir::Manifest& manifest;
   ExecutorOptions executorOptions;
-  std::shared_ptr<VariantSource> source; ///< null where nothing comes from it
-  /// Of the model, and null where it is run in pieces.
+  std::shared_ptr<VariantSource> source; ///< null if it is not needed
+  /// Executor of the model; null if it is run in pieces.
   std::unique_ptr<Executor> executor;
   std::unique_ptr<CutDecoder> pieces;
   Pyramid pyramid;
-  /// By variant; null for the last, and for those that no step has needed.
+  /// For each variant; null for the last one, and for those that were not used yet.
   std::vector<std::unique_ptr<Executor>> variantExecutors;
-  Executor* running = nullptr; ///< the one of the latest step; null as `executor` is
+  Executor* running = nullptr; ///< executor of the latest step; null like `executor`
   size_t runningVariant = 0;
 };
 

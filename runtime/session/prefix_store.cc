@@ -14,7 +14,7 @@ using namespace ir;
 
 /// Rows of every cache, [.., blockTokens, ..] in the order of the exported axes.
 struct PrefixStore::Block {
-  uint64_t number = 0; ///< from 1 on; never given again
+  uint64_t number = 0; ///< starts at 1; never reused
   Place place;
   std::vector<Tensor> rows;
   int64_t bytes = 0;
@@ -87,7 +87,8 @@ PrefixStore::find(const CacheState& caches, llvm::ArrayRef<int64_t> tokens, uint
       break;
     found.push_back(*known->second);
   }
-  // The first block of the chain is used last: what comes behind a block goes before it does.
+  // The first block of the chain is marked as most recently used, so that later blocks are evicted
+  // before it.
   for (const std::shared_ptr<const Block>& block : llvm::reverse(found))
     recent.splice(recent.begin(), recent, places.at(block->place));
   return found;
@@ -132,7 +133,7 @@ llvm::Error PrefixStore::keep(const CacheState& caches, llvm::ArrayRef<int64_t> 
     const std::lock_guard<std::mutex> lock(guard);
     known = find(caches, tokens, context).size();
   }
-  // Rows are copied while others use the store.
+  // Rows are copied while other threads use the store.
   std::vector<std::shared_ptr<Block>> fresh;
   auto held = known < count ? exportedRowsOf(caches) : std::vector<Tensor>();
   if (!held)
@@ -154,7 +155,7 @@ llvm::Error PrefixStore::keep(const CacheState& caches, llvm::ArrayRef<int64_t> 
   }
   const std::lock_guard<std::mutex> lock(guard);
   std::vector<std::shared_ptr<const Block>> chain = find(caches, tokens, context);
-  // Of the blocks that were there at first, some may be gone by now.
+  // Some of the blocks that were found first may have been evicted.
   for (size_t index = chain.size(); index >= known && index < count; ++index) {
     std::shared_ptr<Block>& block = fresh[index - known];
     if (block->bytes > options.mostBytes)

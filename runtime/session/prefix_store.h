@@ -1,4 +1,4 @@
-// PrefixStore: rows of caches by the tokens that made them, for sessions that begin alike.
+// PrefixStore: rows of caches by the tokens that produced them, for sessions with a common prefix.
 #pragma once
 
 #include "runtime/session/cache_state.h"
@@ -12,36 +12,35 @@
 namespace kvopt::runtime {
 
 struct PrefixStoreOptions {
-  int64_t blockTokens = 64;             ///< tokens that are kept, and found, together
-  int64_t mostBytes = int64_t{1} << 30; ///< of rows; what was used longest ago goes first
+  int64_t blockTokens = 64; ///< number of tokens that are stored and found together
+  int64_t mostBytes =
+      int64_t{1} << 30; ///< size of the rows; least recently used blocks are evicted first
 };
 
 struct PrefixStoreStatistics {
-  int64_t blocks = 0; ///< kept now
-  int64_t bytes = 0;  ///< of their rows
-  int64_t hits = 0;   ///< blocks that were found
-  int64_t misses = 0; ///< blocks that were looked for and not found
+  int64_t blocks = 0; ///< number of blocks in the store
+  int64_t bytes = 0;  ///< size of their rows
+  int64_t hits = 0;   ///< number of blocks that were found
+  int64_t misses = 0; ///< number of blocks that were looked up and not found
   int64_t evicted = 0;
 };
 
-/// Shared by sessions of any models, in any threads. A prefix is a chain of blocks: a block is
-/// found by the one before it and by its own tokens, which are compared, so that no hash decides
-/// what a session goes on from. Rows are those of the session that kept them, bit for bit.
+/// May be shared by sessions of any models, in any threads. A prefix is a chain of blocks: a block
+/// is found by its predecessor and its own tokens, which are compared, so that a hash collision
+/// cannot give a session wrong rows. Rows are those of the session that stored them, bit for bit.
 class PrefixStore {
 public:
   explicit PrefixStore(PrefixStoreOptions settings = {}) : options(settings) {}
   ~PrefixStore();
 
-  /// Keeps the rows of the whole blocks of `tokens`, which are the first that `session` has seen.
-  /// `context` stands for whatever else its rows depend on, as an encoded sequence: prefixes of
-  /// different contexts have nothing in common. A usage error for batches, for caches that do
-  /// not hold a row for each token, and for tokens from before others were dropped
-  /// (CacheState::intactTokens).
+  /// Stores the rows of the complete blocks of `tokens`, the first tokens of `session`. `context`
+  /// identifies everything else that determines its rows, such as an encoded sequence: prefixes of
+  /// different contexts share no blocks. A usage error for batches, for caches without a row for
+  /// each token, and for tokens before dropped ones (CacheState::intactTokens).
   llvm::Error keep(const CacheState& caches, llvm::ArrayRef<int64_t> tokens, uint64_t context = 0);
 
-  /// Brings an empty session to the longest prefix of `tokens` that was kept, without the last one,
-  /// whose scores are wanted; how many tokens that is. Errors as of `keep`, and of
-  /// CacheState::seed.
+  /// Fills an empty session with the longest stored prefix of `tokens` except the last one, whose
+  /// scores are needed. Returns the number of its tokens. Fails like `keep` and CacheState::seed.
   llvm::Expected<int64_t> restore(CacheState& caches, llvm::ArrayRef<int64_t> tokens,
                                   uint64_t context = 0);
 
@@ -49,11 +48,11 @@ public:
 
 private:
   struct Block;
-  /// Where a block stands: behind which other one, 0 for none, and of which tokens.
+  /// Key of a block: its predecessor, 0 for none, and its tokens.
   struct Place {
     uint64_t before = 0;
-    ModelFingerprint model{}; ///< of a first block
-    uint64_t context = 0;     ///< of a first block
+    ModelFingerprint model{}; ///< of the first block in a chain
+    uint64_t context = 0;     ///< of the first block in a chain
     std::vector<int64_t> tokens;
 
     bool operator==(const Place&) const = default;
@@ -65,15 +64,16 @@ private:
 
   Place placeOf(const CacheState& caches, llvm::ArrayRef<int64_t> tokens, size_t index,
                 uint64_t before, uint64_t context) const;
-  /// The known blocks that `tokens` begin with. The lock is held.
+  /// Stored blocks at the start of `tokens`. The lock is held.
   std::vector<std::shared_ptr<const Block>> find(const CacheState& caches,
                                                  llvm::ArrayRef<int64_t> tokens, uint64_t context);
-  /// Behind `before` in a chain, null for none; false where that is gone. The lock is held.
+  /// Inserts a block after `before` in a chain (null for none). False if `before` was evicted. The
+  /// lock is held.
   bool insert(const std::shared_ptr<const Block>& block, const Block* before);
 
   PrefixStoreOptions options;
   mutable std::mutex guard;
-  Blocks recent; ///< the latest used first; a block comes before those behind it in a chain
+  Blocks recent; ///< most recently used first; a block comes before its successors in a chain
   std::unordered_map<Place, Blocks::iterator, PlaceHash> places;
   uint64_t lastNumber = 0;
   PrefixStoreStatistics counters;

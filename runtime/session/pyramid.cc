@@ -1,4 +1,4 @@
-// Choice and files of variants.
+// Selection and files of variants.
 #include "runtime/session/pyramid.h"
 
 #include "ir/onnx/external_check.h"

@@ -1,4 +1,4 @@
-// Quantizing rows outside of a model.
+// Quantization of rows outside of a model.
 #include "runtime/session/quantized_rows.h"
 
 #include "runtime/memory/element_storage.h"
@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-/// Codes, and a scale for each row.
+/// Codes with a scale for each row.
 struct QuantizedRows {
   Tensor codes;
   Tensor scales;
@@ -64,12 +64,12 @@ std::optional<size_t> counterpartOf(const ManifestCache& wanted, const CacheStat
 
 llvm::Error seedQuantized(CacheState& quantized, const CacheState& exact) {
   std::vector<QuantizedRows> made;
-  std::vector<Tensor> kept; ///< what views are of
+  std::vector<Tensor> kept; ///< owners of the views
   std::vector<NamedView> rows;
   for (size_t i = 0; i < quantized.size(); ++i) {
     const ManifestCache& cache = quantized.info(i);
     if (isScale(cache.role))
-      continue; // comes with its codes
+      continue; // seeded together with its codes
     const std::optional<size_t> source = counterpartOf(cache, exact);
     if (!source)
       return unsupported("no cache has the rows of '{}'", cache.past);

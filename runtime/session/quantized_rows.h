@@ -5,9 +5,9 @@
 
 namespace kvopt::runtime {
 
-/// Puts what the caches `exact` hold into `quantized`, in place of all that they hold:
-/// as codes and scales where its rows are codes, as the operators that append rows make them. Fails
-/// where a cache has no counterpart, or a layout whose rows are not side by side.
+/// Replaces all contents of `quantized` by those of the caches `exact`. Rows are quantized to codes
+/// and scales where `quantized` has codes, like in the operators that append rows. Fails if a cache
+/// has no counterpart, or if rows in its layout are not contiguous.
 llvm::Error seedQuantized(CacheState& quantized, const CacheState& exact);
 
 } // namespace kvopt::runtime

@@ -1,4 +1,4 @@
-// Softmax in integers, restricted to the most likely tokens, and a draw from it.
+// Softmax in integers, limited to the most likely tokens, and random selection.
 #include "runtime/session/sampling.h"
 
 #include "runtime/kernels/support/philox.h"
@@ -14,15 +14,15 @@ using namespace kernels;
 
 namespace {
 
-constexpr unsigned weightBits = 40; // of the most likely token
+constexpr unsigned weightBits = 40; // for the most likely token
 constexpr size_t mostScores = size_t{1} << 23;
 
-/// Weights may be equal where scores are not.
+/// Weights may be equal for different scores.
 bool isMoreLikely(const SamplingCandidate& a, const SamplingCandidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
-/// The tokens that can be drawn, in the order of their numbers.
+/// Candidate tokens in the order of their numbers.
 void findCandidates(llvm::ArrayRef<float> scores, double temperature,
                     std::vector<SamplingCandidate>& candidates) {
   constexpr double unitsPerScore = 0x1.71547652b82fep+0 * 0x1p+32; // log2(e), in powerOfHalf's unit
@@ -59,7 +59,7 @@ void keepMostLikely(std::vector<SamplingCandidate>& candidates, int64_t count) {
   candidates.resize(static_cast<size_t>(count));
 }
 
-/// The shortest prefix, in order of likelihood, that has the share of the whole.
+/// Keeps the shortest prefix, in order of likelihood, with the given share of the total weight.
 void keepShare(std::vector<SamplingCandidate>& candidates, double share) {
   if (share >= 1)
     return;
@@ -77,7 +77,7 @@ void keepShare(std::vector<SamplingCandidate>& candidates, double share) {
   candidates.erase(candidates.begin(), end);
 }
 
-/// Uniform in 0 … bound-1: draws that do not fit are drawn again.
+/// Uniform in 0 … bound-1, by rejection sampling.
 uint64_t drawBelow(uint64_t bound, uint64_t seed, SamplingPlace place) {
   uint64_t mask = ~uint64_t{0} >> __builtin_clzll(bound | 1);
   const auto position = static_cast<uint64_t>(place.position);
@@ -148,8 +148,8 @@ uint64_t powerOfHalf(uint64_t units) {
   const uint64_t halvings = units >> 32;
   if (halvings > weightBits)
     return 0;
-  // 2^-f = e^-t with t = f ln 2 < 0.7: its series in Horner's form, in units of 2^-32. The first
-  // term left out is below half a unit.
+  // 2^-f = e^-t with t = f ln 2 < 0.7: its series in Horner form, in units of 2^-32. The first
+  // omitted term is below half a unit.
   constexpr uint64_t one = uint64_t{1} << 32;
   constexpr uint64_t logOfTwo = 0xB17217F7;
   const uint64_t t = (units & (one - 1)) * logOfTwo >> 32;
@@ -174,7 +174,7 @@ int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options
   findCandidates(scores, options.temperature, candidates);
   keepMostLikely(candidates, options.topK);
   keepShare(candidates, options.topP);
-  // The order of what is left depends on how it was selected.
+  // The order of the remaining candidates depends on the selection algorithm.
   std::sort(
       candidates.begin(), candidates.end(),
       [](const SamplingCandidate& a, const SamplingCandidate& b) { return a.token < b.token; });

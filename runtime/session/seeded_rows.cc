@@ -1,4 +1,4 @@
-// Checks of rows that are given, and numbers that are made up.
+// Checks of given rows, and synthetic numbers.
 #include "runtime/session/seeded_rows.h"
 
 #include "runtime/cache/checksum.h"
@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-/// A view whose axes are those of the model before it was rewritten, with the axes that the cache
+/// A view with the axes of the exported model, converted to the cache's own axes.
 /// has now.
 TensorView inOwnOrder(const TensorView& exported, const ManifestCache& cache) {
   TensorView view = exported;
@@ -42,7 +42,7 @@ llvm::Expected<Tensor> ringOf(const TensorView& view, const CacheGeometry& geome
   return ring;
 }
 
-/// How many rows a cache can be given.
+/// Numbers of rows with which a cache can be seeded.
 struct RowCounts {
   int64_t fewest = 0;
   int64_t most = 0;
@@ -61,8 +61,8 @@ RowCounts rowCounts(const SeededCache& seeded) {
   return counts;
 }
 
-/// Numbers in [-1, 1] that 16 bits hold exactly, and that depend on `name` and on the element's
-/// place only.
+/// Numbers in [-1, 1] that 16 bits represent exactly, and that depend only on `name` and the
+/// element's position.
 llvm::Expected<Tensor> madeUpNumbers(const std::string& name, ElementType element,
                                      const Extents& shape,
                                      const std::shared_ptr<Allocator>& allocator) {
@@ -73,7 +73,7 @@ llvm::Expected<Tensor> madeUpNumbers(const std::string& name, ElementType elemen
   auto made = Tensor::create(allocator, element, shape);
   if (!made)
     return made;
-  // SplitMix64 (Steele, Lea and Flood, 2014), a byte for each number.
+  // SplitMix64 (Steele, Lea and Flood, 2014), one byte for each number.
   uint64_t state = Checksum::of(std::as_bytes(std::span(name)));
   uint64_t bits = 0;
   for (int64_t i = 0; i < made->view.elementCount(); ++i, bits >>= 8) {
@@ -134,9 +134,9 @@ llvm::Expected<Tensor> madeUpRows(const SeededCache& seeded,
     return seededRows(seeded, made->view, allocator);
   const TensorView rows = inOwnOrder(made->view, cache);
   const unsigned axis = geometry.sequenceAxis();
-  // How many rows the model keeps, and in which order, it knows alone.
+  // Only the model knows the number and order of the rows that it keeps.
   if (geometry.update == CacheUpdate::Ring && tokens == geometry.initialRows)
-    return Tensor::copyOf(allocator, rows); // each order begins with that of the tokens
+    return Tensor::copyOf(allocator, rows); // every order begins in the order of tokens
   if (geometry.update == CacheUpdate::Ring)
     return unsupported("rows of cache '{}' cannot be made up: their order is not known",
                        cache.past);

@@ -1,4 +1,4 @@
-// Rows that replace those of a cache: from another session, or made up.
+// Rows that replace those of a cache: from another session, or synthetic.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -8,27 +8,27 @@
 
 namespace kvopt::runtime {
 
-/// A cache whose rows are replaced, after so many tokens.
+/// A cache whose rows are replaced, after a number of tokens.
 struct SeededCache {
   const ir::ManifestCache& cache;
   const CacheGeometry& geometry;
   int64_t tokens = 0;
-  /// Slots of a ring of fixed extents that no step reads, because it writes them.
+  /// Number of slots of a fixed ring that a step writes and therefore does not read.
   int64_t spareSlots = 1;
 };
 
-/// The rows of `exported`, whose axes are those of the model before it was rewritten, as the cache
-/// holds them. A usage error where they are too few, too many, or of another type.
+/// Rows of `exported`, which has the axes of the exported model, in the format of the cache. A
+/// usage error if their number or type is wrong.
 llvm::Expected<Tensor> seededRows(const SeededCache& seeded, const TensorView& exported,
                                   const std::shared_ptr<Allocator>& allocator);
 
-/// Made-up rows as the cache holds them: numbers in [-1, 1] that 16 bits hold exactly, and that
-/// depend on the cache's name and the element's place in the exported order. Caches that keep only
-/// some rows hold those of the tokens that they would hold. States are zeros.
+/// Synthetic rows in the format of the cache: numbers in [-1, 1] that 16 bits represent exactly,
+/// and that depend on the cache's name and the element's position in the exported order. Caches
+/// that keep only some rows contain those of the tokens that they would keep. States are zeros.
 llvm::Expected<Tensor> madeUpRows(const SeededCache& seeded,
                                   const std::shared_ptr<Allocator>& allocator);
 
-/// Caches as if they came from a file.
+/// Caches in the form of a file's contents.
 class StoredRows {
 public:
   void add(const CacheGeometry& geometry, Tensor rows);

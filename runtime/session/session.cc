@@ -1,4 +1,4 @@
-// Starting sessions, and what concerns both their steps and their caches.
+// Creation of sessions, and functions that concern both steps and caches.
 #include "runtime/session/session.h"
 
 #include "runtime/session/interface_check.h"
@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-/// Caches that are only read are inputs like others: the caller gives them with every step.
+/// Caches that are only read are ordinary inputs: the caller provides them with every step.
 Manifest withoutReadOnlyCaches(Manifest manifest) {
   llvm::erase_if(manifest.caches,
                  [](const ManifestCache& cache) { return cache.update == CacheUpdate::ReadOnly; });

@@ -1,4 +1,4 @@
-// SessionOptions: how a session holds its caches and runs its model.
+// SessionOptions: how a session stores its caches and runs its model.
 #pragma once
 
 #include "runtime/memory/buffer.h"
@@ -16,25 +16,25 @@ struct SessionOptions {
     Stateful,   ///< A shared buffer grows geometrically as far as the manifest allows.
   };
   Mode mode = Mode::AsManifest;
-  /// Tokens a shared buffer, or a static cache whose extent is open, has room for; 0 takes the
-  /// manifest's capacity or, in Stateful mode, a small one.
+  /// Capacity in tokens of a shared buffer, or of a static cache with a symbolic extent; 0 means
+  /// the manifest's capacity or, in Stateful mode, a small one.
   int64_t capacity = 0;
   int64_t batch = 1;
-  /// As in ExecutorOptions. A session without a pool makes one, which its forks use too.
+  /// As in ExecutorOptions. A session without a pool creates one, which its forks share.
   unsigned threads = 0;
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
-  /// As in ExecutorOptions; forks use the constants of the session they come from.
+  /// As in ExecutorOptions; forks share the constants of their session.
   int64_t foldedConstantsLimit = -1;
   /// For a model with caches in blocks: the maximum number of blocks held by the session and its
   /// forks; 0 means unlimited.
   int64_t blockLimit = 0;
-  /// Fill fresh shared buffers and blocks with NaN instead of zeros, and blocks of fixed extents,
-  /// which are read whole, with large numbers: nothing may depend on unwritten rows.
+  /// Fill new shared buffers and blocks with NaN instead of zeros, and blocks of fixed extents,
+  /// which are read completely, with large numbers, to detect reads of unwritten rows.
   bool poison = false;
-  /// Where the variants or pieces of a model come from; null: the files that the manifest names, in
-  /// the model's folder. Shared with forks.
+  /// Source of the variants or pieces of a model; null: the files that the manifest names, in the
+  /// model's folder. Forks share it.
   std::shared_ptr<VariantSource> variants;
 };
 

@@ -21,7 +21,7 @@ using PlanKind = InputPlan::Kind;
 using Index = llvm::ArrayRef<int64_t>;
 
 constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
-/// Tokens of a segment.
+/// Number of tokens in a segment.
 constexpr int64_t segmentTokens = 8;
 
 /// The lowest finite number of a floating-point type.
@@ -33,11 +33,11 @@ double lowestOf(ElementType element) {
                                             : double{std::numeric_limits<float>::lowest()};
 }
 
-/// What the indices of a tensor stand for.
+/// Meaning of the axes of a tensor.
 struct Axes {
-  bool hasBatch = false; ///< on the first axis
+  bool hasBatch = false; ///< the first axis
   std::optional<unsigned> query;
-  int64_t firstKey = 0; ///< the position that the last axis begins with
+  int64_t firstKey = 0; ///< position of the first entry of the last axis
 
   int64_t row(Index index) const { return hasBatch ? index.front() : 0; }
 };
@@ -54,7 +54,7 @@ Axes axesOf(const InputPlan& input, const Extents& extents, const DecoderStep& s
   return axes;
 }
 
-/// Positions as one step sees them.
+/// Positions from the view of one step.
 struct Sight {
   const DecoderStep& step;
   const HiddenPositions& hidden;
@@ -66,7 +66,8 @@ struct Sight {
            (!axes.query || key <= step.pastLength + index[*axes.query]);
   }
 
-  /// Of a token: without a batch axis its place, else how many visible ones there are before it.
+  /// Position of a token: without a batch axis its index, otherwise the number of visible tokens
+  /// before it.
   int64_t positionOf(Index index) const {
     const int64_t position =
         step.pastLength + (index.empty() ? 0 : index.back() % step.newTokens());
@@ -156,8 +157,8 @@ bool haveSameRows(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return a.size() == b.size() && !a.empty() && a.drop_back() == b.drop_back();
 }
 
-/// Gives rows of a contiguous tensor another length in the same memory, or in `to`. Rows keep their
-/// first `kept` elements.
+/// Changes the length of the rows of a contiguous tensor in the same memory, or in `to`. Rows keep
+/// their first `kept` elements.
 void respaceRows(const TensorView& from, std::byte* to, int64_t columns, int64_t kept) {
   const int64_t before = columnsOf(from.shape);
   const int64_t rows = before == 0 ? 0 : from.elementCount() / before;
@@ -268,7 +269,7 @@ llvm::Error StepInputs::fillFeed(size_t index, const DecoderStep& step,
   });
 }
 
-/// The step's tokens, the same for each codebook where ids are not made up.
+/// Fills the step's tokens, the same for each codebook unless ids are synthetic.
 llvm::Error StepInputs::fillTokens(size_t index, const DecoderStep& step, Extents extents) {
   const InputPlan& input = plan.inputs[index];
   const TokenIds& ids = input.ids;
@@ -287,7 +288,7 @@ llvm::Error StepInputs::fillTokens(size_t index, const DecoderStep& step, Extent
     const int64_t id = row[static_cast<size_t>(at.empty() ? 0 : at[axis]) % row.size()];
     if (!step.isMadeUp)
       return static_cast<double>(id);
-    // Each codebook gets ids of its own.
+    // Each codebook receives separate ids.
     int64_t codebook = place % ids.rowsPerBatch;
     for (size_t other = 1; other < at.size(); ++other)
       codebook += other == axis ? 0 : at[other];
@@ -306,7 +307,7 @@ llvm::Error StepInputs::fillRandom(size_t index, const DecoderStep& step, const 
   std::mt19937_64 random(seed);
   if (!areEmbeddings)
     return fillAll(index, extents, [&](Index) { return double{any(random)}; });
-  // A made-up row for each token id, [batch, new, width]: the same wherever the token is.
+  // A synthetic row for each token id, [batch, new, width], independent of the token's position.
   return fillAll(index, extents, [&](Index at) {
     const auto& row = step.tokens[static_cast<size_t>(at[0])];
     if (at[2] == 0)
@@ -328,7 +329,7 @@ llvm::Error StepInputs::appendColumns(size_t index, const Extents& extents, cons
                                       bool hasQueries, NumberAt numberAt) {
   const Filled& last = filled[index];
   const Extents& before = kept[index].tensor.view.shape;
-  // Columns of new tokens only are other ones at each step, and queries see keys up to their own.
+  // Columns for new tokens only differ at each step, and queries see keys up to their own position.
   const InputPlan& input = plan.inputs[index];
   const bool areOfAll = !extents.empty() && !input.isWord(extents.size() - 1, "new");
   const bool seeAll = !hasQueries || (last.newTokens == 1 && step.newTokens() == 1);

@@ -1,4 +1,4 @@
-// StepInputs: tokens, masks and positions of a decode loop, in tensors that are kept.
+// StepInputs: tokens, masks and positions of a decode loop, in tensors that are reused.
 #pragma once
 
 #include "runtime/memory/buffer.h"
@@ -8,28 +8,28 @@
 
 namespace kvopt::runtime {
 
-/// The inputs of a decoder besides caches. Each step fills the tensors of the step before again:
-/// masks get columns for new tokens only, what depends on no token stays as it is, and memory is
-/// allocated only where a tensor becomes longer than ever, with room for twice as much.
+/// Inputs of a decoder other than caches. Each step updates the tensors of the previous step: masks
+/// receive columns only for new tokens, tensors that do not depend on tokens are unchanged, and
+/// memory is allocated only when a tensor becomes longer than ever, with room for twice its size.
 class StepInputs {
 public:
   StepInputs(DecoderPlan fedInputs, std::shared_ptr<Allocator> memory);
 
-  /// Makes the tensors those of a step. Whether a position is hidden must not change once a step
-  /// was given it. A step may go back to fewer tokens than the last one ended with: columns from
-  /// there on are filled again. After an error the contents are unspecified until the next step.
+  /// Updates the tensors for a step. Positions that earlier steps contained must stay hidden or
+  /// visible. A step may begin before the end of the last one: columns from its first token on are
+  /// filled again. After an error, the contents are unspecified until the next step.
   llvm::Error prepare(const DecoderStep& step, const HiddenPositions& hidden);
 
-  /// One per input of the plan, in order.
+  /// One tensor for each input of the plan, in order.
   llvm::ArrayRef<NamedTensor> tensors() const { return kept; }
   std::vector<NamedTensor> take() { return std::move(kept); }
 
 private:
-  /// What a kept tensor holds, so that it need not be filled again.
+  /// Contents of a kept tensor, which need not be filled again.
   struct Filled {
-    int64_t capacity = 0; ///< elements that its memory has room for
+    int64_t capacity = 0; ///< number of elements for which its memory has room
     bool isValid = false;
-    int64_t newTokens = 0; ///< of the step that filled it
+    int64_t newTokens = 0; ///< number of new tokens of the step that filled it
     int64_t total = 0;
   };
 
@@ -40,11 +40,11 @@ private:
   llvm::Error fillRandom(size_t index, const DecoderStep& step, const Extents& extents);
   template <class NumberAt>
   llvm::Error fillAll(size_t index, const Extents& extents, NumberAt numberAt);
-  /// Keeps the columns of the last axis that earlier steps filled, as far as they are the same now.
+  /// Keeps the columns of the last axis from earlier steps, as far as they are unchanged.
   template <class NumberAt>
   llvm::Error appendColumns(size_t index, const Extents& extents, const DecoderStep& step,
                             bool hasQueries, NumberAt numberAt);
-  /// The tensor gets these extents; its first `columns` columns are kept.
+  /// Changes the tensor's extents; keeps its first `columns` columns.
   llvm::Error resize(size_t index, const Extents& extents, int64_t columns);
   bool isFilled(size_t index, const Extents& extents) const;
 

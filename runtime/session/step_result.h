@@ -1,4 +1,4 @@
-// StepResult: what a step of a session gives, and what the steps so far took.
+// StepResult: results of a session's step, and statistics of all steps so far.
 #pragma once
 
 #include "runtime/exec/executor.h"
@@ -17,7 +17,7 @@ struct NamedTensor {
 struct StepResult {
   /// Every graph output that is not a cache, in order.
   std::vector<NamedTensor> outputs;
-  /// The output of that name; null where there is none.
+  /// The output of that name; null if there is none.
   const Tensor* find(llvm::StringRef name) const {
     for (const NamedTensor& output : outputs)
       if (output.name == name)
@@ -33,12 +33,13 @@ struct SessionStatistics {
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
   int64_t cacheBytesMoved = 0; ///< by growth that copies
-  /// Earlier rows that came back in other memory than they were given in. States aside.
+  /// Bytes of earlier rows that were returned in other memory than they were passed in, without
+  /// states.
   int64_t pastBytesCopied = 0;
   /// Part of cacheBytesWritten: bytes copied into caches in blocks. Chunks that fill whole blocks
   /// are not copied.
   int64_t blockBytesCopied = 0;
-  /// The most of RunStatistics::temporaryPeak over the steps.
+  /// Maximum of RunStatistics::temporaryPeak over the steps.
   int64_t temporaryPeak = 0;
   RunStatistics lastRun;
 };

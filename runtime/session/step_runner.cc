@@ -92,7 +92,7 @@ llvm::Error StepRunner::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens
   return llvm::Error::success();
 }
 
-/// Rearranges batch rows as the manifest's input for it says.
+/// Reorders batch rows according to the manifest's input for this.
 llvm::Error StepRunner::takeOrder(llvm::ArrayRef<NamedView> inputs) {
   const NamedView* order =
       llvm::find_if(inputs, [&](const NamedView& input) { return input.name == manifest.reorder; });
@@ -118,7 +118,7 @@ llvm::Error StepRunner::takeOrder(llvm::ArrayRef<NamedView> inputs) {
   return llvm::Error::success();
 }
 
-/// All inputs of the step: what the caller gives, lengths, and caches.
+/// Collects all inputs of the step: inputs of the caller, lengths, and caches.
 llvm::Error StepRunner::prepare(llvm::ArrayRef<NamedView> inputs) {
   if (llvm::Error error = runner->chooseVariant(state.length()))
     return error;
@@ -128,7 +128,7 @@ llvm::Error StepRunner::prepare(llvm::ArrayRef<NamedView> inputs) {
   return feedCaches();
 }
 
-/// What the caller gives comes before what the manifest says.
+/// Inputs of the caller have priority over those from the manifest.
 void StepRunner::feedLengths() {
   const size_t fromCaller = stepInputs.size();
   for (size_t i = 0; i < lengths.size(); ++i)
@@ -192,7 +192,7 @@ void StepRunner::takeResult(StepResult& result) {
 }
 
 void StepRunner::dropMemory() {
-  stepInputs.clear(); // views of what may be gone
+  stepInputs.clear(); // they may refer to memory that was freed
   stepOutputs.clear();
   runner->dropMemory();
 }

@@ -1,4 +1,4 @@
-// StepRunner: prepares what a step of a model reads, runs it, and hands its rows to the caches.
+// StepRunner: prepares the inputs of a step, runs it, and passes its rows to the caches.
 #pragma once
 
 #include "runtime/session/cache_growth.h"
@@ -11,30 +11,30 @@
 
 namespace kvopt::runtime {
 
-/// The steps of one session. All that a step uses again is kept, so that it allocates nothing.
+/// Runs the steps of one session. Memory is reused, so that steps do not allocate.
 class StepRunner {
 public:
-  /// The model, the kernels, the manifest and the caches must outlive it. `like` takes steps of the
-  /// same model, and its constants are used; null: the runner has its own. Fails where
+  /// The model, the kernels, the manifest and the caches must outlive this object. The constants of
+  /// `like`, which runs the same model, are shared; null: separate constants. Fails if
   /// Executor::create does.
   static llvm::Expected<std::unique_ptr<StepRunner>>
   create(const ir::Model& model, const KernelRegistry& kernels, const ir::Manifest& manifest,
          const SessionOptions& options, CacheState& caches, const StepRunner* like);
 
-  /// Both come before the first step: the output of each cache is found, and the tensors of lengths
-  /// are made for the batch rows that the caches have.
+  /// Both must be called before the first step: the first finds the output of each cache, the second
+  /// creates the tensors of lengths for the caches' batch rows.
   llvm::Error findOutputs() { return growth.findOutputs(runner->graph()); }
   llvm::Error makeLengths() { return lengths.resize(state.batch()); }
-  /// As Session::step.
+  /// See Session::step.
   llvm::Error step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result);
-  /// The most tokens that the next step may have; INT64_MAX where only the capacity limits them.
+  /// Maximum number of tokens of the next step; INT64_MAX if only the capacity limits it.
   int64_t mostStepTokens() const;
 
-  /// Graph inputs that a caller must give.
+  /// Graph inputs that a caller must provide.
   llvm::ArrayRef<const ir::Value*> callerInputs() const { return given; }
   const ModelRunner& model() const { return *runner; }
   const SessionStatistics& statistics() const { return counters; }
-  /// Gives back what is kept for the next step.
+  /// Releases memory kept for the next step.
   void dropMemory();
 
 private:
@@ -56,10 +56,10 @@ private:
   SessionStatistics counters;
   LengthInputs lengths;
   CacheGrowth growth;
-  std::vector<const ir::Value*> given; ///< inputs that are the caller's
-  llvm::StringSet<> takenInputs;       ///< those, and those that have a default
+  std::vector<const ir::Value*> given; ///< inputs from the caller
+  llvm::StringSet<> takenInputs;       ///< the same, and inputs with a default
 
-  /// What every step uses again.
+  /// Reused by every step.
   std::vector<NamedView> stepInputs;
   std::vector<Binding> stepBindings;
   std::vector<Tensor> stepOutputs;

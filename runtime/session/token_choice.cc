@@ -1,4 +1,4 @@
-// Scores of tokens, and what is taken by them.
+// Scores of tokens, and the selected tokens.
 #include "runtime/session/token_choice.h"
 
 #include "support/diagnostic.h"

@@ -1,4 +1,4 @@
-// Making the inputs of a step, and running it.
+// Preparation of a step's inputs, and the run.
 #include "runtime/session/token_feed.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,4 @@
-// TokenFeed: brings tokens into a session, with all that its model reads besides them.
+// TokenFeed: feeds tokens and all other inputs of the model to a session.
 #pragma once
 
 #include "runtime/session/decoder_inputs.h"
@@ -9,34 +9,34 @@
 
 namespace kvopt::runtime {
 
-/// What inputs are fed beside tokens, and who is told.
+/// Inputs other than tokens, and an observer.
 struct FeedOptions {
-  /// What the user says that inputs are to be fed.
+  /// The user's choice of values for inputs.
   std::vector<InputRecipe> recipes;
-  /// Inputs that are fed these tensors at every step.
+  /// Inputs with fixed tensors for every step.
   std::vector<NamedTensor> computed;
-  /// Told of every step of the session, of how many tokens a row it was, what it was fed and gave;
-  /// an error ends the run.
+  /// Called after every step of the session with the number of tokens per row, the inputs and the
+  /// results; an error ends the run.
   std::function<llvm::Error(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
                             const StepResult& result)>
       onStep;
 };
 
-/// Steps of one session. Positions that hold no token are hidden from all that come later. Inputs
-/// are kept from step to step: see StepInputs.
+/// Steps of one session. Positions without tokens are hidden from all later ones. Inputs are reused
+/// between steps; see StepInputs.
 class TokenFeed {
 public:
-  /// Both must outlive the feed.
+  /// Both arguments must outlive this object.
   TokenFeed(Session& drivenSession, const FeedOptions& settings)
       : session(drivenSession), options(settings) {}
 
-  /// The next batch row of the prompt that comes next has so much padding, behind so many of its
-  /// tokens. For every row, in order.
+  /// Declares padding in the next batch row of the next prompt: `padding` positions after
+  /// `tokensBefore` tokens. Called once for every row, in order.
   void hidePadding(size_t padding, size_t tokensBefore = 0);
-  /// Runs as many tokens in each batch row. A model without caches is given the whole sequence
-  /// every time. `result` is as in Session::step.
+  /// Runs the tokens, the same number in each batch row. A model without caches receives the whole
+  /// sequence every time. For `result`, see Session::step.
   llvm::Error run(llvm::ArrayRef<std::vector<int64_t>> tokens, StepResult& result);
-  /// Tokens so far, those of hidden positions included.
+  /// Number of tokens so far, including those at hidden positions.
   int64_t length() const;
 
 private:
@@ -48,9 +48,9 @@ private:
   Session& session;
   const FeedOptions& options;
   HiddenPositions hidden;
-  size_t paddedRows = 0; ///< how many were told to `hidePadding`
+  size_t paddedRows = 0; ///< number of calls of `hidePadding`
 
-  /// What every step uses again.
+  /// Reused by every step.
   DecoderStep step; ///< for a model without caches, all tokens so far
   std::optional<StepInputs> inputs;
   std::vector<NamedView> views;

@@ -1,4 +1,4 @@
-// Following token ids to the tables that they index.
+// Traces token ids to the tables that they index.
 #include "runtime/session/token_ids.h"
 
 #include "ir/movement.h"
@@ -21,16 +21,16 @@ constexpr size_t mostCodebooks = 1024;
 struct Held {
   const Value* value;
   int64_t factor = 1;
-  /// One for all elements, or one for each index of the input's `axis`.
+  /// One offset for all elements, or one for each index of the input's `axis`.
   std::vector<int64_t> offsets = {0};
   std::optional<unsigned> axis;
-  /// The ids are those of one index of the axis only.
+  /// Set if the ids are those of a single index of the axis.
   std::optional<int64_t> index;
-  /// The axes are no longer those of the input.
+  /// Whether the axes differ from those of the input.
   bool isMoved = false;
 };
 
-/// A known index of a list of one, or a scalar.
+/// A known index from a list with one element, or a scalar.
 std::optional<int64_t> singleInteger(const Value* value) {
   const auto known = value ? value->knownIntegers() : std::nullopt;
   return known && known->size() == 1 ? known->front().value() : std::nullopt;
@@ -43,7 +43,7 @@ public:
   TokenIds run() {
     pending.push_back({&input, 1, {0}, std::nullopt, std::nullopt, false});
     for (size_t i = 0; i < pending.size() && i < mostValues; ++i) {
-      const Held held = pending[i]; // more come in
+      const Held held = pending[i]; // the list grows
       for (const Use& use : held.value->uses())
         visit(use, held);
     }
@@ -78,7 +78,7 @@ private:
     held.value = &reader.result();
     pending.push_back(std::move(held));
   }
-  /// Offsets of single codebooks are not followed to another place.
+  /// Offsets of single codebooks are not traced to other positions.
   void followMoved(const Node& reader, Held held) {
     held.isMoved = true;
     follow(reader, std::move(held));
@@ -107,7 +107,7 @@ private:
     addOffsets(reader, *data, *numbers, sign, std::move(held));
   }
 
-  /// A constant with one number for each index of an axis.
+  /// Adds a constant with one number for each index of an axis.
   void addOffsets(const Node& reader, const TensorData& data, llvm::ArrayRef<int64_t> numbers,
                   int64_t sign, Held held) {
     const TensorType& type = input.type();
@@ -132,7 +132,7 @@ private:
     follow(reader, std::move(held));
   }
 
-  /// The ids of one codebook.
+  /// Selects the ids of one codebook.
   void pick(const Value& result, unsigned axis, std::optional<int64_t> index, Held held) {
     const TensorType& type = input.type();
     const bool isKnown = index && !held.isMoved && !held.index && type.hasRank() &&
@@ -184,7 +184,7 @@ private:
     limit(counts, isOfAxis ? held.axis : std::nullopt, held.index);
   }
 
-  /// Ids that several tables have entries for.
+  /// Notes the numbers of entries of tables for the ids.
   void limit(llvm::ArrayRef<int64_t> counts, std::optional<unsigned> axis,
              std::optional<int64_t> index) {
     constexpr int64_t any = INT64_MAX;

@@ -1,4 +1,4 @@
-// Looks at every element, whatever the width of the integers.
+// Checks every element of masks of any integer width.
 #include "runtime/session/unpadded_masks.h"
 
 #include "support/diagnostic.h"
@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-/// Whether all elements are the integer 1, which begins with its lowest byte.
+/// Whether all elements are the integer 1, stored with its lowest byte first.
 bool areOnes(const TensorView& mask) {
   const size_t width = byteWidth(mask.element).value_or(0);
   if (width == 0 || !mask.isContiguous())

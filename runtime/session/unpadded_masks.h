@@ -1,4 +1,4 @@
-// Masks that must not hide anything.
+// Masks that must not hide any position.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -6,8 +6,8 @@
 
 namespace kvopt::runtime {
 
-/// A usage error where one of the masks that the manifest calls unpadded is not a one for each of
-/// `tokens` tokens in every batch row.
+/// A usage error unless each mask that the manifest lists as unpadded is 1 for each of the `tokens`
+/// tokens in every batch row.
 llvm::Error checkUnpadded(const ir::Manifest& manifest, llvm::ArrayRef<NamedView> inputs,
                           int64_t tokens);
 
