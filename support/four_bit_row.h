@@ -20,7 +20,7 @@ struct FourBitRow {
   int64_t columns;
 
   constexpr int64_t groups() const { return (columns + mostGroupColumns - 1) / mostGroupColumns; }
-  /// n.
+  /// The number n: half of the columns of a group.
   constexpr int64_t halfGroup() const {
     return columns == 0 ? 0 : ((columns + groups() - 1) / groups() + 1) / 2;
   }

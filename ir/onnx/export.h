@@ -19,7 +19,7 @@ struct ExportOptions {
   int64_t externalBytes = 1024;
   /// Write a hole of zeros instead of the contents: gives tests models of any size.
   bool externalHole = false;
-  /// Placement of contents that the model's source stores in external files. Copy requires the name
+  /// What becomes of contents that the model's source has in files beside it. Copy needs the name
   /// `externalFile`. Only for exportModel.
   ExternalPlacement placement = ExternalPlacement::Keep;
 };

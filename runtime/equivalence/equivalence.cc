@@ -385,13 +385,13 @@ private:
     auto logitsB = findLogits(fromB);
     if (logitsA && logitsB)
       for (int64_t row = 0; row < plan.batch; ++row) {
-        // In a row that ends in padding, the last token may be undefined.
+        // A row that ends in padding may have no last token that is defined.
         if (skipsPadding() && !seesAToken(row, (runsWholeSequences() ? b : a).length() - 1))
           continue;
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
         const bool both = tokenA && tokenB;
-        // If neither has a largest score, there is no token to compare.
+        // Where neither has a largest score there is no token to compare.
         if (tokenA || tokenB) {
           report.tokensEqual &=
               both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));

@@ -21,8 +21,8 @@ public:
   create(const ir::Model& model, const KernelRegistry& kernels, const ir::Manifest& manifest,
          const SessionOptions& options, CacheState& caches, const StepRunner* like);
 
-  /// Both must be called before the first step: the first finds the output of each cache, the second
-  /// creates the tensors of lengths for the caches' batch rows.
+  /// Both must be called before the first step: the first finds the output of each cache, the
+  /// second creates the tensors of lengths for the caches' batch rows.
   llvm::Error findOutputs() { return growth.findOutputs(runner->graph()); }
   llvm::Error makeLengths() { return lengths.resize(state.batch()); }
   /// See Session::step.

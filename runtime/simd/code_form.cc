@@ -1,10 +1,10 @@
-// Unpacking of rows of four-bit codes, which happens for every row that attention reads.
+// Unpacking of rows of four-bit codes, done for every row that attention reads.
 #include "runtime/simd/code_form.h"
 
 #include <cassert>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/code_form.cc"
 #include <hwy/foreach_target.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The codes of 16 bytes, in 32 bytes.
+/// Unpacks the codes of 16 bytes to 32 bytes.
 HWY_INLINE void unpackSixteenBytes(const uint8_t* packed, int8_t* codes) {
 #if HWY_TARGET == HWY_SCALAR
   for (int i = 0; i < 16; ++i) {

@@ -1,4 +1,4 @@
-// CodeForm: how rows of quantized caches are stored as codes.
+// CodeForm: storage format of codes in rows of quantized caches.
 #pragma once
 
 #include "runtime/simd/four_bit_rows.h"
@@ -8,15 +8,15 @@ namespace kvopt::simd {
 enum class CodeForm : uint8_t {
   bytes,       ///< int8, one code per column
   fourBitRows, ///< four-bit codes in groups with multipliers (support/four_bit_row.h)
-  /// Four-bit codes alone, two in a byte: byte i has the code of column 2 i in its lower and that
-  /// of column 2 i + 1 in its upper four bits, stored as nibbleOffset more than the code, which is
-  /// -8 to 7.
+  /// Only four-bit codes, two per byte: byte i has the code of column 2 i in its lower and that of
+  /// column 2 i + 1 in its upper four bits. The stored value is the code (-8 to 7) plus
+  /// nibbleOffset.
   nibbles,
 };
 
 inline constexpr int nibbleOffset = 8;
 
-/// The bytes of a row of `columns` columns.
+/// Size of a row of `columns` columns in bytes.
 constexpr int64_t codeRowBytes(CodeForm form, int64_t columns) {
   switch (form) {
   case CodeForm::bytes:
@@ -29,12 +29,11 @@ constexpr int64_t codeRowBytes(CodeForm form, int64_t columns) {
   return columns;
 }
 
-/// Writes the codes of `count` rows, `columns` for each. A row's bytes behind its last column are
-/// not looked at, and neither are the upper bits of the byte that an odd column ends in.
+/// Writes the codes of `count` rows, `columns` for each. Padding bytes after the last column, and
+/// the upper bits of the byte in which an odd width ends, are ignored.
 void unpackNibbleRows(const FourBitRows& rows, int64_t count, int8_t* codes);
 
-/// Writes what `count` rows of a form other than bytes stand for before they are scaled, `columns`
-/// bytes for each.
+/// Writes the unscaled values of `count` rows of a form other than bytes, `columns` bytes for each.
 void unpackCodeRows(CodeForm form, const FourBitRows& rows, int64_t count, int8_t* codes);
 
 } // namespace kvopt::simd

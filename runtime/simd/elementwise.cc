@@ -3,8 +3,8 @@
 
 #include <limits>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/elementwise.cc"
 #include <hwy/foreach_target.h>
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
-/// Up to a vector of elements, the missing ones `filler`.
+/// Loads up to a vector of elements; missing ones are `filler`.
 HWY_INLINE F32Vec loadFirst(const float* from, size_t count, float filler) {
   const F32Tag f32;
   HWY_ALIGN float buffer[kMaxLanes];
@@ -118,7 +118,7 @@ void convertF32ToF16(const float* in, uint16_t* out, size_t count) {
 }
 
 void convertF32ToBf16(const float* in, uint16_t* out, size_t count) {
-  // Integer arithmetic without branches: the compiler vectorizes it for the target.
+  // Integer arithmetic without branches, which the compiler vectorizes for the target.
   for (size_t i = 0; i < count; ++i)
     out[i] = floatToBf16(in[i]);
 }

@@ -1,4 +1,4 @@
-// FloatStorage: how floating-point numbers are stored; arithmetic on them is in f32.
+// FloatStorage: storage format of floating-point numbers; arithmetic on them is in f32.
 #pragma once
 
 #include <cstdint>

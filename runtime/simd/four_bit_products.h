@@ -1,5 +1,4 @@
-// What codes of four bits stand for, by the multiplier of their group: tables that vectors look
-// codes up in.
+// Values of four-bit codes for each multiplier of their group: lookup tables for vectors.
 #pragma once
 
 #include "support/four_bit_row.h"
@@ -10,11 +9,11 @@
 
 namespace kvopt::simd {
 
-/// The sixteen products of a multiplier with what a code may be stored as.
+/// The sixteen products of a multiplier with all stored codes.
 template <class Number> struct FourBitProducts {
   static constexpr int multipliers = FourBitRow::largestMultiplier + 1;
 
-  /// Of a multiplier as it was read: a cache may hold anything.
+  /// Products for a multiplier as read from a cache, which may contain anything.
   const Number* of(uint8_t multiplier) const {
     return table[std::min<int>(multiplier, FourBitRow::largestMultiplier)];
   }
@@ -22,12 +21,12 @@ template <class Number> struct FourBitProducts {
   alignas(64) Number table[multipliers][16];
 };
 
-/// `flipped` is added to each product, without carrying: 0x80 makes bytes without a sign of them.
+/// `flipped` is added to each product without carry: 0x80 makes them unsigned bytes.
 template <class Number> constexpr FourBitProducts<Number> makeFourBitProducts(int flipped = 0) {
   FourBitProducts<Number> products{};
   for (int multiplier = 0; multiplier < FourBitProducts<Number>::multipliers; ++multiplier)
     for (int stored = 0; stored < 16; ++stored) {
-      // Nobody writes -8; it must not overflow all the same.
+      // -8 is never written, but must not overflow.
       const int code = std::max(stored - FourBitRow::codeOffset, -FourBitRow::largestCode);
       products.table[multiplier][stored] = static_cast<Number>((code * multiplier) ^ flipped);
     }

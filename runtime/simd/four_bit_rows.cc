@@ -1,6 +1,5 @@
-// Packing is plain C++: it happens once a token. Unpacking happens for every row that attention
-// reads: a group's sixteen products of code and multiplier are a table, in which bytes are looked
-// up.
+// Packing is plain C++, because it happens once per token. Unpacking happens for every row that
+// attention reads: a group's sixteen products of code and multiplier are a lookup table for bytes.
 #include "runtime/simd/four_bit_rows.h"
 
 #include "runtime/simd/four_bit_products.h"
@@ -11,8 +10,8 @@
 #include <cstring>
 #include <limits>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/four_bit_rows.cc"
 #include <hwy/foreach_target.h>
@@ -24,7 +23,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// A group of 32 columns.
+/// Unpacks a group of 32 columns.
 HWY_INLINE void unpackWholeGroup(const uint8_t* packed, int8_t* products) {
   const int8_t* table = fourBitCodes.of(packed[FourBitRow::mostGroupColumns / 2]);
 #if HWY_TARGET == HWY_SCALAR
@@ -95,7 +94,7 @@ float storedFloat(const void* row, FloatStorage storage, int64_t at) {
   return storage == FloatStorage::f16 ? f16ToFloat(bits) : bf16ToFloat(bits);
 }
 
-/// Codes of one group, from column `first` on; no numbers: all are zero.
+/// Packs the codes of one group, starting at column `first`; without numbers, all codes are zero.
 void packGroup(const void* row, FloatStorage storage, int64_t first, const FourBitRow& form,
                float scale, bool noNumbers, uint8_t* packed) {
   const int64_t half = form.halfGroup();

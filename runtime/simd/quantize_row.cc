@@ -1,11 +1,11 @@
-// Two passes over a row: its largest magnitude, then the quotients.
+// Two passes over a row: the largest magnitude, then the quotients.
 #include "runtime/simd/quantize_row.h"
 
 #include <algorithm>
 #include <limits>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/quantize_row.cc"
 #include <hwy/foreach_target.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kLargestCode = 127.0f;
 
-/// The first `count` <= Lanes elements; zero in the lanes behind them.
+/// The first `count` <= Lanes elements; zero in the remaining lanes.
 template <class Storage>
 HWY_INLINE F32Vec loadFirst(const typename Storage::Element* from, size_t count) {
   const F32Tag f32;
@@ -51,7 +51,7 @@ float quantize(const typename Storage::Element* row, size_t width, int8_t* codes
   auto finite = hn::Eq(largest, largest);
   for (size_t d = 0; d < width; d += lanes) {
     const auto magnitude = hn::Abs(loadFirst<Storage>(row + d, HWY_MIN(lanes, width - d)));
-    // False for NaN as well.
+    // Also false for NaN.
     finite = hn::And(finite, hn::Le(magnitude, limit));
     largest = hn::Max(largest, magnitude);
   }

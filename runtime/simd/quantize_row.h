@@ -9,10 +9,10 @@ namespace kvopt::simd {
 
 /// Writes `width` codes and returns the scale:
 ///
-///   scale = max |row| / 127,   codes[d] = row[d] / scale to the nearest integer, halves to even
+///   scale = max |row| / 127,   codes[d] = row[d] / scale to the nearest integer, ties to even
 ///
-/// in f32, each rounded once, codes within [-127, 127]. A row whose scale is 0 has codes 0; one
-/// with a NaN or an infinity has codes 0 and the scale NaN.
+/// in f32, with each operation rounded once; codes are within [-127, 127]. A row with scale 0 has
+/// codes 0. So does a row with a NaN or an infinity, whose scale is NaN.
 float quantizeRow(const void* row, FloatStorage storage, size_t width, int8_t* codes);
 
 } // namespace kvopt::simd

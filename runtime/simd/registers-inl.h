@@ -1,9 +1,9 @@
-// Registers<N>: N vectors that stay in registers, and loops over them that are unrolled. An array
-// of vectors would do, but g++ 12 keeps arrays in memory.
+// Registers<N>: N vectors that stay in registers, and unrolled loops over them. g++ 12 would keep
+// an array of vectors in memory.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
-// Vectors of scalable targets cannot be members: files that include this disable SVE, whose
-// machines then use NEON.
+// Vectors of scalable targets cannot be members: files that include this header disable SVE, and
+// machines with SVE then use NEON.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_REGISTERS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVOPT_RUNTIME_KERNELS_SIMD_REGISTERS_INL_H
 #undef KVOPT_RUNTIME_KERNELS_SIMD_REGISTERS_INL_H
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
 template <int N> struct Registers {
-  /// Zero. Not left to the compiler, which would forget the instruction set.
+  /// Zero. Defined explicitly, because a generated constructor would not have the instruction set.
   HWY_INLINE Registers() : first(hn::Zero(F32Tag())) {}
   F32Vec first;
   Registers<N - 1> rest;
@@ -54,14 +54,14 @@ HWY_INLINE void unroll(Body&& body, std::integer_sequence<int, I...>) {
   (body(Index<I>()), ...);
 }
 
-/// Calls body(Index<0>()) … body(Index<N-1>()). The body is a lambda with KVOPT's inlining:
-/// HWY_ATTR and always_inline.
+/// Calls body(Index<0>()) … body(Index<N-1>()). The body is a lambda that is inlined like others in
+/// kvopt: HWY_ATTR and always_inline.
 template <int N, class Body> HWY_INLINE void unroll(Body&& body) {
   unroll(body, std::make_integer_sequence<int, N>());
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// The sums of four vectors within each block of 128 bits: lane i of a block is vector i's.
+/// Sums of four vectors within each block of 128 bits: lane i of a block is the sum of vector i.
 HWY_INLINE F32Vec sumsByBlock(F32Vec a, F32Vec b, F32Vec c, F32Vec d) {
   const F32Tag f32;
   const auto ac = hn::Add(hn::InterleaveLower(f32, a, c), hn::InterleaveUpper(f32, a, c));
@@ -70,7 +70,7 @@ HWY_INLINE F32Vec sumsByBlock(F32Vec a, F32Vec b, F32Vec c, F32Vec d) {
 }
 #endif
 
-/// The sums over the lanes of N vectors, N a multiple of 4, to out[0..N).
+/// Sums over the lanes of N vectors, where N is a multiple of 4, to out[0..N).
 template <int N> HWY_INLINE void sumLanes(const Registers<N>& v, float* HWY_RESTRICT out) {
   static_assert(N % 4 == 0);
 #if HWY_TARGET == HWY_SCALAR
@@ -116,7 +116,7 @@ template <int N> HWY_INLINE void sumLanes(const Registers<N>& v, float* HWY_REST
       if constexpr (kLanes == 8)
         total = hn::Add(total, hn::Load(block, blocks + 4));
       if constexpr (kLanes == 16)
-        // In the order of the case above.
+        // In the same order as in the case above.
         total = hn::Add(hn::Add(total, hn::Load(block, blocks + 8)),
                         hn::Add(hn::Load(block, blocks + 4), hn::Load(block, blocks + 12)));
       hn::StoreU(total, block, out + 4 * decltype(i)::value);
@@ -125,8 +125,8 @@ template <int N> HWY_INLINE void sumLanes(const Registers<N>& v, float* HWY_REST
 #endif
 }
 
-/// Calls body(Index<v>(), numbers) for each of `Vectors` vectors of neighbors from `row` on, and
-/// before that before(Index<v>(), from) with where they are read.
+/// Calls body(Index<v>(), numbers) for each of `Vectors` adjacent vectors, starting at `row`, and
+/// before that before(Index<v>(), from) with their address.
 template <class Storage, int Vectors, class Before, class Body>
 HWY_INLINE void loadColumns(const typename Storage::Element* row, Before&& before, Body&& body) {
   const size_t lanes = hn::Lanes(F32Tag());

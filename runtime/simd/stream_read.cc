@@ -1,10 +1,10 @@
-// Four streams keep more lines of memory under way than one core's prefetcher does for one.
+// Four streams keep more lines of memory in flight than one core's prefetcher does for one.
 #include "runtime/simd/stream_read.h"
 
 #include <cstring>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/stream_read.cc"
 #include <hwy/foreach_target.h>

@@ -1,4 +1,4 @@
-// Reading memory as fast as it comes: the yardstick of whatever has to read weights and caches.
+// Reading of memory at maximum speed: the bound for everything that reads weights and caches.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace kvopt::simd {
 
-/// Reads every byte once, in four interleaved streams, and folds what it read into one number, so
-/// that the reading cannot be left out. The number depends on the instruction set.
+/// Reads every byte once, in four interleaved streams, and combines all data into one number, so
+/// that the reads are not optimized away. The number depends on the instruction set.
 uint64_t streamRead(const std::byte* data, size_t bytes);
 
-/// The name of the SIMD target that was chosen for the running CPU, as Highway calls it.
+/// Highway's name of the SIMD target selected for the running CPU.
 std::string_view simdTarget();
 
 } // namespace kvopt::simd

@@ -1,4 +1,4 @@
-// Vector building blocks of the kernels: loads that widen to f32, tails of rows, exp and tanh.
+// Vector building blocks of kernels: loads that widen to f32, tails of rows, exp and tanh.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -23,7 +23,7 @@ namespace kvopt::simd::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// At most 16 lanes, so that packed rows have one width for all targets.
+/// At most 16 lanes, so that packed rows have the same width for all targets.
 using F32Tag = hn::CappedTag<float, 16>;
 using F32Vec = hn::Vec<F32Tag>;
 using U32Tag = hn::RebindToUnsigned<F32Tag>;
@@ -31,14 +31,14 @@ using U16Tag = hn::Rebind<uint16_t, F32Tag>;
 
 inline constexpr size_t kMaxLanes = 16;
 
-/// Whether 16 accumulators and their operands fit in registers (32 instead of 16).
+/// Whether 16 accumulators and their operands fit into registers (32 instead of 16).
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
 inline constexpr bool kManyRegisters = true;
 #else
 inline constexpr bool kManyRegisters = false;
 #endif
 
-/// What lies in memory; arithmetic is f32 for each.
+/// Storage formats; arithmetic is f32 for each.
 struct F32Storage {
   using Element = float;
 };
@@ -48,17 +48,17 @@ struct F16Storage {
 struct Bf16Storage {
   using Element = uint16_t;
 };
-/// Integers that a scale of the row makes numbers of; the scale is applied elsewhere.
+/// Integers that are multiplied by a scale of the row elsewhere.
 struct I8Storage {
   using Element = int8_t;
 };
 
-/// Rows of four-bit codes (support/four_bit_row.h), of whole groups of 32 columns.
+/// Rows of four-bit codes (support/four_bit_row.h), in whole groups of 32 columns.
 struct FourBitStorage {
   using Element = uint8_t;
 };
 
-/// Bytes of `columns` neighboring columns, whole groups of them for four-bit codes.
+/// Size in bytes of `columns` adjacent columns; whole groups for four-bit codes.
 template <class Storage> constexpr size_t storedBytes(size_t columns) {
   if constexpr (std::is_same_v<Storage, FourBitStorage>)
     return columns / 32 * static_cast<size_t>(FourBitRow{32}.bytes());
@@ -86,7 +86,7 @@ HWY_INLINE F32Vec load(I8Storage, const int8_t* from) {
   return hn::ConvertTo(F32Tag(), hn::PromoteTo(i32, hn::LoadU(i8, from)));
 }
 
-/// Highway's emulated conversion takes infinity and NaN for numbers: only the instruction is used.
+/// Uses only the instruction: Highway's emulated conversion treats infinity and NaN as numbers.
 HWY_INLINE F32Vec widen(F16Storage, U16Vec stored) {
   const F32Tag f32;
   const U32Tag u32;
@@ -96,7 +96,8 @@ HWY_INLINE F32Vec widen(F16Storage, U16Vec stored) {
   (void)u32;
   return hn::PromoteTo(f32, hn::BitCast(f16, stored));
 #else
-  // With the exponent field moved, f16 numbers, subnormals too, are 2^112 times too small as f32.
+  // With the exponent field moved, f16 numbers, including subnormals, are 2^112 times too small as
+  // f32.
   const auto bits = hn::PromoteTo(u32, stored);
   const auto magnitude = hn::And(bits, hn::Set(u32, 0x7FFFu));
   const auto scaled =
@@ -113,12 +114,12 @@ template <class Storage> HWY_INLINE F32Vec load(Storage storage, const uint16_t*
   return widen(storage, hn::LoadU(U16Tag(), from));
 }
 
-/// Whether the target reads rows of four-bit codes as they are, by a table of sixteen floats in one
+/// Whether the target reads rows of four-bit codes directly, with a table of sixteen floats in one
 /// register.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 inline constexpr bool kReadsFourBitRows = true;
 
-/// A group of 32 columns, which is two vectors.
+/// Loads a group of 32 columns, which is two vectors.
 HWY_INLINE void load(FourBitStorage, const uint8_t* group, F32Vec& first, F32Vec& second) {
   const __m512i bytes =
       _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(group)));
@@ -132,8 +133,8 @@ inline constexpr bool kReadsFourBitRows = false;
 inline void load(FourBitStorage, const uint8_t*, F32Vec&, F32Vec&) {}
 #endif
 
-/// Two vectors of neighbors; one load where that is a cache line of 16-bit elements, which is read
-/// faster so.
+/// Loads two adjacent vectors; a single load if that is a cache line of 16-bit elements, which is
+/// faster.
 template <class Storage>
 HWY_INLINE void loadPair(Storage storage, const typename Storage::Element* from, F32Vec& first,
                          F32Vec& second) {
@@ -150,7 +151,7 @@ HWY_INLINE void loadPair(Storage storage, const typename Storage::Element* from,
 }
 
 /// The last `count` < Lanes elements before `end`, in the last lanes; zero in the lanes before.
-/// `readable` elements before `end` may be read: with a whole vector of them one load does.
+/// `readable` elements before `end` may be read: a single load suffices for a whole vector of them.
 template <class Storage>
 HWY_INLINE F32Vec loadLast(const typename Storage::Element* end, size_t count, size_t readable) {
   const F32Tag f32;
@@ -163,8 +164,9 @@ HWY_INLINE F32Vec loadLast(const typename Storage::Element* end, size_t count, s
   return hn::LoadU(f32, buffer);
 }
 
-/// e^x for x <= 88 or NaN, within 2 ulp; exactly 1 at 0, and 0 where the result would be below the
-/// smallest normal number. 2^n times a polynomial on |r| <= ln(2)/2 whose own error is 0.09 ulp.
+/// e^x for x <= 88 or NaN, within 2 ulp; exactly 1 at 0, and 0 if the result would be below the
+/// smallest normal number. Computed as 2^n times a polynomial on |r| <= ln(2)/2 with an error of
+/// 0.09 ulp.
 HWY_INLINE F32Vec exp(F32Vec x) {
   const F32Tag f32;
   const hn::RebindToSigned<F32Tag> i32;

@@ -1,4 +1,4 @@
-// Reading of the affinity mask, the cores' topology and control groups, as Linux shows them.
+// Reading of the affinity mask, the topology of cores and control groups on Linux.
 #include "runtime/threads/cpu_count.h"
 
 #include "support/format.h"
@@ -16,7 +16,7 @@
 namespace kvopt::runtime {
 namespace {
 
-/// The contents without white space at the ends; nullopt when the file cannot be read.
+/// Contents without whitespace at both ends; nullopt if the file cannot be read.
 std::optional<std::string> contentsOf(const std::string& path) {
   auto file = llvm::MemoryBuffer::getFileAsStream(path);
   if (!file)
@@ -24,7 +24,7 @@ std::optional<std::string> contentsOf(const std::string& path) {
   return (*file)->getBuffer().trim().str();
 }
 
-/// CPUs of the affinity mask; empty when the system does not tell.
+/// CPUs of the affinity mask; empty if it is not available.
 std::vector<unsigned> allowedCpus() {
   std::vector<unsigned> cpus;
   for (int count = 1024; count <= 65536; count *= 4) {
@@ -44,7 +44,7 @@ std::vector<unsigned> allowedCpus() {
   return cpus;
 }
 
-/// CPUs that are hardware threads of one core count once.
+/// Number of cores; hardware threads of the same core count once.
 unsigned coresOf(llvm::ArrayRef<unsigned> cpus, const std::string& root) {
   llvm::StringSet<> cores;
   for (unsigned cpu : cpus) {
@@ -56,7 +56,7 @@ unsigned coresOf(llvm::ArrayRef<unsigned> cpus, const std::string& root) {
   return cores.size();
 }
 
-/// Whole CPUs in `quota` microseconds of every `period`, rounded up; nullopt for no limit.
+/// Number of CPUs for `quota` microseconds in every `period`, rounded up; nullopt without a limit.
 std::optional<unsigned> cpusIn(llvm::StringRef quota, llvm::StringRef period) {
   int64_t used = 0;
   int64_t of = 0;
@@ -78,7 +78,7 @@ std::optional<unsigned> groupLimit(const std::string& folder, bool isUnified) {
   return quota && period ? cpusIn(*quota, *period) : std::nullopt;
 }
 
-/// The least limit of the control groups that the process is in, each within the one above.
+/// Smallest limit of the process's control group and the groups that contain it.
 unsigned quotaOf(const std::string& root) {
   unsigned least = UINT_MAX;
   auto groups = contentsOf(root + "/proc/self/cgroup");
@@ -95,7 +95,7 @@ unsigned quotaOf(const std::string& root) {
     if (!isUnified && std::find(names.begin(), names.end(), "cpu") == names.end())
       continue;
     std::string mount = root + "/sys/fs/cgroup" + (isUnified ? "" : "/cpu");
-    // Up to the mount itself, which in a container is the group that the container runs in.
+    // Up to the mount point, which in a container is the group in which the container runs.
     for (llvm::StringRef group = path.rtrim('/');; group = group.take_front(group.rfind('/'))) {
       if (auto limit = groupLimit(mount + group.str(), isUnified))
         least = std::min(least, *limit);

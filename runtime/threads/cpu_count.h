@@ -1,4 +1,4 @@
-// How many threads are worth having.
+// Useful number of threads.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -7,13 +7,13 @@
 
 namespace kvopt::runtime {
 
-/// Physical cores that this process may use, at least 1: the hardware threads of one core count
-/// once, those outside the affinity mask do not count, and a CPU quota of the control groups the
-/// process is in (rounded up) is the limit.
+/// Number of physical cores that this process may use, at least 1. Hardware threads of the same
+/// core count once, those outside the affinity mask do not count, and the CPU quota of the
+/// process's control groups (rounded up) is the limit.
 unsigned usableCores();
 
-/// The same for a process that may run on `cpus`, with /sys and /proc below `root` ("" is the
-/// machine's own). What cannot be read limits nothing.
+/// The same for a process that may run on `cpus`, with /sys and /proc below `root` ("" for the real
+/// ones). Files that cannot be read impose no limit.
 unsigned usableCores(llvm::ArrayRef<unsigned> cpus, const std::string& root);
 
 } // namespace kvopt::runtime

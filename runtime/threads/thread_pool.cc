@@ -1,4 +1,4 @@
-// Loops shared out over worker threads.
+// Loops distributed over worker threads.
 #include "runtime/threads/thread_pool.h"
 
 #include "runtime/threads/cpu_count.h"
@@ -9,9 +9,9 @@
 namespace kvopt::runtime {
 
 namespace {
-/// Rounds of looking for work, or for the end of it, before a thread sleeps.
+/// Number of checks for work, or for its end, before a thread sleeps.
 constexpr int spinRounds = 2000;
-/// Pieces that a loop is cut into for each thread, where it has so many indices.
+/// Number of pieces of a loop for each thread, if it has enough indices.
 constexpr int64_t piecesPerThread = 8;
 
 void pause() {
@@ -23,18 +23,18 @@ void pause() {
 }
 } // namespace
 
-/// Lives on its caller's stack, linked while indices are left.
+/// On its caller's stack; linked while indices are left.
 struct ThreadPool::Loop {
   llvm::function_ref<void(int64_t)> body;
   int64_t total;
   int64_t piece;
   std::atomic<int64_t> next{0};
-  /// Workers inside. Grows under the lock, and only while the loop is linked.
+  /// Number of workers inside. Increases only under the lock while the loop is linked.
   std::atomic<unsigned> active{0};
   Loop* following = nullptr;
   bool isLinked = true;
 
-  /// Takes indices until none are left.
+  /// Processes indices until none are left.
   void drain() {
     for (int64_t first = next.fetch_add(piece); first < total; first = next.fetch_add(piece))
       for (int64_t i = first; i < std::min(first + piece, total); ++i)
@@ -54,11 +54,11 @@ ThreadPool::~ThreadPool() {
     worker.join();
 }
 
-/// Under the lock.
+/// Requires the lock.
 void ThreadPool::startWorkers() {
   started = true;
   for (unsigned i = 1; i < threadCount; ++i) {
-    // The standard library reports a refused thread by an exception; fewer do as well.
+    // The standard library throws if a thread cannot be started; the pool then has fewer workers.
     try {
       workers.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
@@ -67,7 +67,7 @@ void ThreadPool::startWorkers() {
   }
 }
 
-/// Under the lock.
+/// Requires the lock.
 void ThreadPool::unlink(Loop& loop) {
   if (!loop.isLinked)
     return;
@@ -136,7 +136,7 @@ void ThreadPool::work() {
     loop.drain();
     lock.lock();
     unlink(loop);
-    // The caller may return as soon as the count is 0: the loop is not touched after that.
+    // The caller may return as soon as the count is 0, so the loop is not accessed after that.
     if (--loop.active == 0)
       finished.notify_all();
   }

@@ -1,4 +1,4 @@
-// ThreadPool: the threads that operators share their work out to.
+// ThreadPool: threads that share the work of operators.
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -12,26 +12,27 @@
 
 namespace kvopt::runtime {
 
-/// A fixed number of worker threads. Several executors may use one pool from several threads at the
-/// same time: whoever runs a loop works on it, and idle workers join the loops that are open, so
-/// that there are never more busy threads than callers and workers. Workers spin briefly for the
-/// next loop and then sleep: an idle pool costs nothing, and a machine with fewer free cores than
-/// threads does not stall.
+/// A fixed number of worker threads. Several executors may use one pool from several threads
+/// simultaneously: the caller of a loop works on it, and idle workers join open loops, so that
+/// there are never more busy threads than callers and workers. Workers spin briefly before they
+/// sleep: an idle pool costs nothing, and a machine with fewer free cores than threads does not
+/// stall.
 class ThreadPool {
 public:
-  /// `threads` counts the caller; 1 needs no worker, 0 stands for usableCores(). Workers are
-  /// started by the first loop that has work for them.
+  /// `threads` includes the caller; 1 needs no worker, 0 means usableCores(). Workers are started
+  /// by the first loop that has work for them.
   explicit ThreadPool(unsigned threads = 0);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
-  /// No loop may be running.
+  /// Requires that no loop is running.
   ~ThreadPool();
 
-  /// The most calls of one loop's body that run at the same time.
+  /// Maximum number of simultaneous calls of one loop's body.
   unsigned threads() const { return threadCount; }
 
-  /// Calls `body` once for each of 0 … count-1, in any order and maybe at the same time, and
-  /// returns when all are done. May be called from several threads, and from within a body.
+  /// Calls `body` once for each of 0 … count-1, in any order and possibly simultaneously, and
+  /// returns when all calls have returned. May be called from several threads, and from within a
+  /// body.
   void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body);
 
 private:
@@ -48,7 +49,7 @@ private:
   Loop* newest = nullptr; // open loops, linked
   unsigned sleeping = 0;
   bool started = false;
-  /// Read without the lock by workers that spin.
+  /// Workers that spin read it without the lock.
   std::atomic<unsigned> openLoops{0};
   std::atomic<bool> stopping{false};
 };

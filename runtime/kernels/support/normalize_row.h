@@ -10,8 +10,8 @@ struct RowStatistics {
   double inverseDeviation = 0.0;
 };
 
-/// y = (x - mean) / sqrt(mean((x - mean)²) + epsilon) * scale + bias over `length` >= 1 elements;
-/// not `centred`: with 0 for the mean. `bias` may be null; `y` may be `x`.
+/// y = (x - mean) / sqrt(mean((x - mean)²) + epsilon) * scale + bias over `length` >= 1 elements.
+/// Unless `centred`, the mean is replaced by 0. `bias` may be null; `y` may be `x`.
 RowStatistics normalizeRow(const float* x, float* y, int64_t length, double epsilon, bool centred,
                            const float* scale, const float* bias);
 RowStatistics normalizeRow(const double* x, double* y, int64_t length, double epsilon, bool centred,

@@ -9,7 +9,7 @@
 namespace kvopt::simd {
 namespace {
 
-/// Parts of the scratch memory start on cache lines of their own, as far as the memory itself does.
+/// Alignment of the parts of the scratch memory relative to its start.
 constexpr size_t kScratchAlignment = 64;
 
 size_t roundUp(size_t bytes) {

@@ -1,4 +1,4 @@
-// Division of attention into blocks, their scratch, and the reading of masks.
+// Division of attention into blocks, their scratch memory, and reading of masks.
 #include "runtime/simd/attention/attention_block.h"
 
 #include "runtime/simd/attention/code_products.h"
@@ -14,8 +14,9 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// Queries of a block, unless one row's group alone has more: enough to amortise the reading of a
-/// tile, few enough that packed queries, accumulators and scores stay in a second-level cache.
+/// Number of queries of a block, unless a single row's group has more: enough to amortize reading a
+/// tile, and few enough for packed queries, accumulators and scores to fit into a second-level
+/// cache.
 constexpr int64_t kBlockQueries = 64;
 
 constexpr int64_t kScratchAlignment = 64;
@@ -35,7 +36,7 @@ int64_t blocksPerHead(const AttentionView& view) {
   return (view.queryRows + rows - 1) / rows;
 }
 
-/// Of a query in digits; 0 if none are needed.
+/// Number of words for a query in digits; 0 if none are needed.
 int64_t digitWords(const AttentionView& view) {
   const bool isOfUse = view.isQuantized() && !view.keyTransposed && view.byteProducts &&
                        hasByteProducts() && view.keyWidth <= mostCodeColumns;
@@ -264,7 +265,7 @@ std::pair<KeyValueRows, int64_t> AttentionBlock::nextRows(KeyRange range) const 
   const size_t index = segmentOf(view, range.begin);
   const KeyValueSegment& segment = view.segments[index];
   const int64_t end = std::min(segmentEnd(view, index, total), range.end);
-  // A kernel may look at all keys of a tile before those that it is asked for.
+  // A kernel may read all keys of a tile before the requested ones.
   if (segment.begin > tile || end < tileEnd)
     return {gather({range.begin, tileEnd}), tileEnd};
   return {rowsAt(segment), end == range.end ? end : end - end % kAttentionTileKeys};

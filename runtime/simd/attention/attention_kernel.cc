@@ -1,4 +1,4 @@
-// The table of attention kernels: the takers of a view in order of rank.
+// Table of attention kernels, in order of rank.
 #include "runtime/simd/attention/attention_kernel.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// AttentionKernel: one way to compute attention, and the table of all of them. A kernel is one file
-// in runtime/simd/attention/kernels; attention_reference.h is the definition that each is tested
-// against.
+// AttentionKernel: one implementation of attention, and the table of all of them. A kernel is one
+// file in runtime/simd/attention/kernels; tests compare each with the definition in
+// attention_reference.h.
 #pragma once
 
 #include "runtime/simd/attention/attention.h"
@@ -12,19 +12,19 @@ namespace kvopt::simd {
 
 struct AttentionKernel {
   std::string_view name;
-  /// Which views it takes, for people.
+  /// Description of the views that it supports.
   std::string_view use;
-  /// Of the kernels that take a view, the one of the highest rank computes it.
+  /// The kernel of the highest rank that supports a view computes it.
   int rank;
   bool (*takes)(const AttentionView& view);
-  /// The number of units of work. Must not depend on the number of threads.
+  /// Number of units of work. Must not depend on the number of threads.
   int64_t (*units)(const AttentionView& view);
   /// Scratch memory of one running unit, and memory that all units of a job share; both are bounded
-  /// for every T. Null: nothing is shared.
+  /// for every T. Null: no shared memory.
   size_t (*scratchBytes)(const AttentionView& view);
   size_t (*sharedBytes)(const AttentionView& view) = nullptr;
-  /// Computes one unit. `shared` was zero before the first unit; `scratch` holds anything.
-  /// `upcoming`, if it is one, is the unit that probably comes after it on the same thread.
+  /// Computes one unit. `shared` is zero before the first unit; `scratch` is uninitialized.
+  /// `upcoming`, if valid, is the unit that the thread probably runs next.
   void (*run)(const AttentionView& view, int64_t unit, int64_t upcoming,
               std::span<std::byte> scratch, std::span<std::byte> shared);
 };
@@ -32,7 +32,7 @@ struct AttentionKernel {
 class AttentionKernelRegistry {
 public:
   void add(const AttentionKernel& kernel);
-  /// By rank, highest first.
+  /// All kernels, highest rank first.
   std::span<const AttentionKernel> all() const { return kernels; }
   const AttentionKernel& choose(const AttentionView& view) const;
 
@@ -40,7 +40,7 @@ private:
   std::vector<AttentionKernel> kernels;
 };
 
-/// Generated from the folder.
+/// Registers every kernel of the folder (generated).
 void registerAll(AttentionKernelRegistry& registry);
 
 /// Every kernel of the folder.

@@ -1,4 +1,4 @@
-// The definition of attention: one query row at a time, with T scores in double.
+// Definition of attention: one query row at a time, with T scores in double.
 //
 //   s[j] = softcap(scale * Q[i] . K[j]) + mask[i,j]        over the keys j that row i sees
 //   O[i] = sum_j exp(s[j]) V[j] / (exp(sink) + sum_j exp(s[j]))
@@ -45,7 +45,8 @@ struct Row {
     return view.window == 0 || position - key < view.window;
   }
 
-  /// Column `d` of the row of `width` that begins at `start`, whose columns are `step` apart.
+  /// Column `d` of a row of `width` columns that begins at `start`, with distance `step` between
+  /// columns.
   double cached(const void* cache, int64_t start, int64_t d, int64_t width,
                 int64_t step = 1) const {
     if (view.codeForm == CodeForm::nibbles) {
@@ -72,7 +73,7 @@ struct Row {
     return double{scales[batch * strides.batch + kvHead() * strides.head + key * strides.row]};
   }
 
-  /// What the position lies in: everything, or a segment.
+  /// The segment that contains the position, or the whole cache.
   KeyValueSegment place(int64_t key) const {
     KeyValueSegment found{0, view.key, view.value, view.keyStrides, view.valueStrides};
     for (const KeyValueSegment& segment : view.segments)

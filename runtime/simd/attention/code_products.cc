@@ -1,6 +1,6 @@
-// Keys are turned so that a vector holds four neighboring codes of 16 keys. A query's digits of
-// the same four columns are one operand for all of them, and sums of keys stay apart: nothing is
-// left to add across lanes.
+// Keys are transposed so that a vector holds four adjacent codes of 16 keys. One operand holds a
+// query's digits of the same four columns for all of them, and sums of different keys are in
+// separate lanes, so that no sums across lanes are needed.
 #include "runtime/simd/attention/code_products.h"
 
 #include "runtime/simd/four_bit_products.h"
@@ -13,7 +13,7 @@
 #if defined(__clang__)
 #include <immintrin.h>
 #else
-// g++ 12 takes what its own header leaves undefined on purpose for a mistake (its bug 105593).
+// g++ 12 warns about values that its own header leaves undefined on purpose (its bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -25,7 +25,7 @@ namespace kvopt::simd {
 
 namespace {
 
-/// Keys in a vector.
+/// Number of keys in a vector.
 constexpr int64_t groupKeys = 16;
 static_assert(kAttentionTileKeys % groupKeys == 0);
 
@@ -33,7 +33,7 @@ static_assert(kAttentionTileKeys % groupKeys == 0);
 
 #if defined(__x86_64__)
 
-// One instruction set, which is asked for before: Highway 1.0 has no products of bytes.
+// One instruction set, which is checked before use: Highway 1.0 has no products of bytes.
 #define KVOPT_VNNI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #define KVOPT_VNNI_INLINE KVOPT_VNNI inline __attribute__((always_inline))
 
@@ -47,10 +47,10 @@ bool hasByteProducts() {
 
 namespace {
 
-/// Up to four rows, which are multiplied together. Digit i of four neighbors lies in one word,
-/// those of all rows beside each other.
+/// Up to four rows, which are multiplied together. Digit i of four adjacent columns is in one word;
+/// the words of all rows are adjacent.
 struct DigitRows {
-  /// The block that begins with row `first`: of 4, 2 or 1.
+  /// The block of 4, 2 or 1 rows that begins with row `first`.
   DigitRows(const QueryDigits& all, int64_t first)
       : width(all.width), count(all.rows - first >= 4   ? 4
                                 : all.rows - first >= 2 ? 2
@@ -63,18 +63,19 @@ struct DigitRows {
 
   int64_t width;
   int64_t count;
-  int32_t* digits; ///< [columns, count, 3], four in each
+  int32_t* digits; ///< [columns, count, 3], four digits in each
   int32_t* starts; ///< [count, 3], -128 times the sum of the row's digits
-  float* steps;    ///< [count], times the row's power of two: a step may be too small for f32
-  float* powers;   ///< [count], what takes that power back
+  float* steps;  ///< [count], multiplied by the row's power of two, because a step may be too small
+                 ///< for f32
+  float* powers; ///< [count], inverse of that power
 };
 
-/// Of `rows` rows.
+/// Number of blocks for `rows` rows.
 int64_t blocksOf(int64_t rows) { return rows / 4 + rows % 4 / 2 + rows % 2; }
 
-/// What the largest of a row becomes: with room for roundings, and less than three digits hold.
+/// Largest number of a row after scaling: leaves room for rounding within three digits.
 constexpr float largestNumber = 8355000.0f;
-/// Rows of smaller numbers are multiplied by that power.
+/// Rows with smaller maxima are multiplied by the power of two.
 constexpr float smallestMaximum = 0x1p-60f;
 constexpr float powerOfSmall = 0x1p100f;
 
@@ -84,7 +85,7 @@ KVOPT_VNNI_INLINE __mmask16 firstLanes(int64_t count) {
   return static_cast<__mmask16>(count >= vectorFloats ? 0xFFFF : (1u << count) - 1);
 }
 
-/// The 16 numbers from column `d` on; zeros behind the last.
+/// 16 numbers, starting at column `d`; zeros after the last one.
 KVOPT_VNNI_INLINE __m512 packedVector(const float* row, int64_t distance, int64_t width,
                                       int64_t d) {
   const float* vector = row + d / vectorFloats * distance;
@@ -92,14 +93,15 @@ KVOPT_VNNI_INLINE __m512 packedVector(const float* row, int64_t distance, int64_
   return _mm512_maskz_loadu_ps(firstLanes(count), vector + (vectorFloats - count));
 }
 
-/// The lowest digit of each, which is taken off.
+/// Extracts the lowest digit of each number and removes it.
 KVOPT_VNNI_INLINE __m512i nextDigit(__m512i& numbers) {
   const __m512i digit = _mm512_srai_epi32(_mm512_slli_epi32(numbers, 24), 24);
   numbers = _mm512_srai_epi32(_mm512_sub_epi32(numbers, digit), 8);
   return digit;
 }
 
-/// Interleaves words: of 16 columns of every fourth row, to[i] has columns 4 i to 4 i + 3 of all.
+/// Interleaves words of 16 columns of every fourth row: to[i] receives columns 4 i to 4 i + 3 of
+/// all rows.
 KVOPT_VNNI_INLINE void interleave(__m512i a, __m512i b, __m512i c, __m512i d, __m512i* to) {
   const __m512i abLow = _mm512_unpacklo_epi32(a, b), abHigh = _mm512_unpackhi_epi32(a, b);
   const __m512i cdLow = _mm512_unpacklo_epi32(c, d), cdHigh = _mm512_unpackhi_epi32(c, d);
@@ -109,13 +111,13 @@ KVOPT_VNNI_INLINE void interleave(__m512i a, __m512i b, __m512i c, __m512i d, __
   _mm512_store_si512(to + 3, _mm512_unpackhi_epi64(abHigh, cdHigh));
 }
 
-/// 16 columns of 16 rows from `column` on: to[i] has columns 4 i to 4 i + 3 of each, plus 128,
-/// which makes codes numbers without a sign. With Tail there are `tail`; those behind are as if 0.
+/// 16 columns of 16 rows, starting at `column`: to[i] receives columns 4 i to 4 i + 3 of each, plus
+/// 128, which makes codes unsigned. With Tail, only `tail` columns exist; later ones count as 0.
 template <bool Tail>
 KVOPT_VNNI_INLINE void turn(const int8_t* const* rows, int64_t column, __m512i* to,
                             int64_t tail = 0) {
   const __m512i bias = _mm512_set1_epi8(-128);
-  // Every fourth row, from row `first` on.
+  // Every fourth row, starting at row `first`.
   const auto quarters = [&](int64_t first) __attribute__((always_inline)) KVOPT_VNNI {
     const auto part = [&](int64_t row) __attribute__((always_inline)) KVOPT_VNNI {
       const int8_t* from = rows[first + row] + column;
@@ -134,8 +136,8 @@ KVOPT_VNNI_INLINE void turn(const int8_t* const* rows, int64_t column, __m512i* 
 /// Products with multipliers, plus 128.
 constexpr FourBitProducts<uint8_t> turnedProducts = makeFourBitProducts<uint8_t>(0x80);
 
-/// The 32 columns of a group of 16 rows of four-bit codes, which begins at byte `at` of each: as
-/// turn() writes 16 columns and then 16 more.
+/// The 32 columns of a group of 16 rows of four-bit codes, which begins at byte `at` of each row:
+/// first 16 columns and then 16 more, in the format of turn().
 KVOPT_VNNI_INLINE void turnGroup(const int8_t* const* rows, int64_t at, __m512i* to) {
   const __m512i lowest = _mm512_set1_epi8(15);
   __m512i low[4], high[4];
@@ -175,7 +177,7 @@ KVOPT_VNNI_INLINE void turnRows(const int8_t* const* rows, int64_t width, __m512
     turn<true>(rows, column, to + column / 4, width - column);
 }
 
-/// Sums of one row with 16 keys, digit by digit.
+/// Sums of one row with 16 keys, for each digit.
 struct DigitSums {
   __m512i s0, s1, s2;
 };
@@ -184,8 +186,8 @@ KVOPT_VNNI_INLINE DigitSums startSums(const int32_t* starts) {
   return {_mm512_set1_epi32(starts[0]), _mm512_set1_epi32(starts[1]), _mm512_set1_epi32(starts[2])};
 }
 
-/// Adds, in each lane, the products of four codes with the digits of one word. As an intrinsic, g++
-/// copies every sum before and behind it, and loads the word apart.
+/// Adds, in each lane, the products of four codes with the digits of one word. In assembly, because
+/// with an intrinsic g++ copies every sum before and after it, and loads the word separately.
 KVOPT_VNNI_INLINE void addProducts(__m512i codes, const int32_t& digits, __m512i& sum) {
   asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(codes), "m"(digits));
 }
@@ -206,7 +208,7 @@ KVOPT_VNNI_INLINE void storeSums(const DigitSums& sums, const DigitRows& rows, i
                    _mm512_mul_ps(total, _mm512_set1_ps(rows.powers[row])));
 }
 
-/// `Count` rows with 16 keys. Asks for a line every `every` columns.
+/// `Count` rows with 16 keys. Prefetches a line every `every` columns.
 template <int Count>
 KVOPT_VNNI void scoreGroup(const __m512i* codes, const DigitRows& rows, int64_t every,
                            ReadAhead& ahead, float* scores) {

@@ -1,5 +1,5 @@
-// Dot products of f32 rows with rows of int8 codes, in whole numbers, where the CPU multiplies
-// bytes: faster than multiply-adds, and as exact.
+// Dot products of f32 rows with rows of int8 codes in integer arithmetic, if the CPU multiplies
+// bytes: faster than multiply-adds, and just as exact.
 #pragma once
 
 #include "runtime/simd/attention/attention_block.h"
@@ -10,44 +10,43 @@
 
 namespace kvopt::simd {
 
-/// Whether this CPU does (AVX-512 VNNI).
+/// Whether this CPU multiplies bytes (AVX-512 VNNI).
 bool hasByteProducts();
 
-/// Rows of this width and less: sums of more might not fit in 32 bits.
+/// Maximum width of rows; longer sums might not fit into 32 bits.
 inline constexpr int64_t mostCodeColumns = 1024;
 
-/// f32 rows, each as whole numbers that count a step of its own:
+/// f32 rows, each as integer multiples of its own step:
 ///   x = step (d0 + 256 d1 + 256^2 d2) + e, with digits -128 <= d <= 127
 /// and |e| <= 3/4 step, step = max |x| / 8355000: |e| < 1.51 * 2^-24 max |x|.
 struct QueryDigits {
-  /// Numbers of 32 bits for a row.
+  /// Number of 32-bit words for a row.
   static int64_t words(int64_t width) { return 3 * ((width + 3) / 4) + 5; }
 
-  int32_t* memory; ///< words(width) for each row; null: not in use
-  int64_t width;   ///< no more than mostCodeColumns
+  int32_t* memory; ///< words(width) for each row; null if unused
+  int64_t width;   ///< at most mostCodeColumns
   int64_t rows;
 };
 
-/// Writes one row, whose vectors of 16 floats lie `distance` floats apart, the last right-aligned
-/// in 16 if it is not whole. Returns false for rows with infinities or NaN, which cannot be written
-/// so. Requires hasByteProducts().
+/// Writes one row, whose vectors of 16 floats have the distance `distance` in floats; a partial
+/// last vector is right-aligned in 16. Returns false for rows with infinities or NaN, which cannot
+/// be represented. Requires hasByteProducts().
 bool writeDigits(const float* values, int64_t distance, const QueryDigits& digits, int64_t row);
 
-/// The keys of one head as rows of codes, `stride` bytes apart.
+/// Keys of one head as rows of codes, with the distance `stride` in bytes.
 struct CodeKeys {
   const int8_t* base;
   int64_t stride;
-  /// They are rows of four-bit codes (support/four_bit_row.h), of whole groups of 32 columns; what
-  /// is multiplied are their products with the multipliers.
+  /// Whether they are rows of four-bit codes (support/four_bit_row.h), in whole groups of 32
+  /// columns; then products of codes with multipliers are multiplied.
   bool haveFourBits = false;
 };
 
-/// The products of the keys `range`, all of which lie in the tile of kAttentionTileKeys keys from
-/// `tile` on, with all rows, whose scores lie one after the other from `scores` on,
-/// kAttentionTileKeys for each. Up to 15 scores before and behind those of the range are
-/// overwritten with others of the range; no other key is read. Asks for what comes next meanwhile.
-/// A product is wrong by what its row's e make of it, and three roundings. Requires
-/// hasByteProducts().
+/// Products of the keys `range`, which are all in the tile of kAttentionTileKeys keys at `tile`,
+/// with all rows. Scores start at `scores`, with kAttentionTileKeys for each row. Up to 15 scores
+/// before and after those of the range are overwritten with others of the range; no other keys are
+/// read. Prefetches the next keys meanwhile. The error of a product consists of the effect of its
+/// row's e and three roundings. Requires hasByteProducts().
 void scoreCodes(const CodeKeys& keys, int64_t tile, KeyRange range, const QueryDigits& digits,
                 ReadAhead& ahead, float* scores);
 

@@ -1,6 +1,7 @@
-// Sums of weights times V of many queries over values that are in the second-level cache: columns
-// in panels. A panel of a tile's values stays in the first-level cache, which has no room for the
-// sums of all queries: these come and go once a tile, not once a turn of its rows.
+// Sums of weights times V for many queries, with values in the second-level cache: columns are
+// processed in panels. A panel of a tile's values stays in the first-level cache, which has no room
+// for the sums of all queries; these are loaded and stored once per tile instead of once per turn
+// of its rows.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_PANELS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,8 +23,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
-/// All columns for all queries. What the work with the values of the range is to bring is granted
-/// panel by panel.
+/// All columns for all queries. Prefetches for work with the values of the range are granted panel
+/// by panel.
 template <class Cache, class Ask>
 void accumulatePanels(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                       KeyRange range, ReadAhead& ahead, const Ask& ask) {

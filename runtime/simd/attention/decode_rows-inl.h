@@ -1,4 +1,4 @@
-// How decode attention goes over rows of K or V: which queries together, and in which turns.
+// Traversal of rows of K or V by decode attention: groups of queries, and turns.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -21,24 +21,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
-/// How far ahead of its use memory is prefetched: far enough to keep reads in flight while the core
-/// computes, near enough that lines are still cached when they are used.
+/// Prefetch distance: far enough to keep reads in flight while the core computes, but near enough
+/// for lines to be still cached when they are used.
 inline constexpr int64_t kAheadBytes = 16384;
 
-/// Whether rows of usual numbers of vectors have loops of their own. Of vectors of 128 bits rows
-/// have so many that a loop over them costs little, and compiling takes as long for each target.
+/// Whether rows with common numbers of vectors have separate loops. With vectors of 128 bits, rows
+/// have so many vectors that a generic loop is cheap, while compilation takes equally long for each
+/// target.
 inline constexpr bool kHasLoopsForWidths = hn::MaxLanes(F32Tag()) >= 8;
 
 /// Rows of K or V of one head.
 template <class Cache> struct Rows {
   using Element = typename Cache::Element;
-  /// Row 0 and the distance of rows, in bytes.
+  /// First row and distance of rows, in bytes.
   Rows(const std::byte* first, int64_t distance, int64_t columns)
       : base(reinterpret_cast<const Element*>(first)),
         stride(distance / static_cast<int64_t>(sizeof(Element))),
         width(static_cast<size_t>(columns)) {}
   const Element* row(int64_t key) const { return base + key * stride; }
-  /// Of a row from column `column` on.
+  /// Address in a row, starting at column `column`.
   const Element* row(int64_t key, size_t column) const {
     return row(key) + storedBytes<Cache>(column) / sizeof(Element);
   }
@@ -63,9 +64,9 @@ template <class Body> HWY_INLINE void forEachQueryBlock(int64_t queries, Body&& 
     body(Index<1>(), query);
 }
 
-/// The queries of one such block are packed together, the first vector of each and then the second
-/// of each: one address and constants are all that loops need. With a row for each query g++ 12
-/// keeps an address for every vector, more than there are registers.
+/// The queries of a block are packed together: the first vector of each, then the second vector of
+/// each, and so on. Loops then need only one address and constants. With a row for each query, g++
+/// 12 keeps an address for every vector, which exceeds the number of registers.
 inline PackedPlace packedPlace(const AttentionBlock& block, int64_t query) {
   PackedPlace place{};
   forEachQueryBlock(block.queries, [&](auto queries, int64_t first) HWY_ATTR {
@@ -77,19 +78,19 @@ inline PackedPlace packedPlace(const AttentionBlock& block, int64_t query) {
   });
   return place;
 }
-/// The packed queries of the block that starts with `query`.
+/// Packed queries of the block that starts with `query`.
 inline const float* packedQueries(const AttentionBlock& block, int64_t query) {
   return block.query + query * block.packedKeyWidth;
 }
-/// Of `Queries` of them the vector of query `query` for columns from `column` on.
+/// Vector of query `query`, among `Queries`, for columns from `column` on.
 template <int Queries>
 HWY_INLINE F32Vec packedVector(const float* HWY_RESTRICT packed, int query, size_t column) {
   const F32Tag f32;
   return hn::LoadU(f32, packed + column * Queries + static_cast<size_t>(query) * hn::Lanes(f32));
 }
 
-/// Calls body(turn) for the parts of `range` that take turns, of about `bytes`, so that what one
-/// pass reads from memory the others find in the first-level cache.
+/// Calls body(turn) for parts of `range` of about `bytes` bytes, so that data which one pass reads
+/// from memory is in the first-level cache for the others.
 template <class Cache, class Body>
 HWY_INLINE void forEachTurn(const Rows<Cache>& rows, KeyRange range, int64_t bytes, Body&& body) {
   int64_t keys = kAttentionTileKeys;
@@ -102,14 +103,15 @@ HWY_INLINE void forEachTurn(const Rows<Cache>& rows, KeyRange range, int64_t byt
   }
 }
 
-/// Keys whose scores with `Queries` queries are summed together: as many accumulators as registers
-/// allow.
+/// Number of keys whose scores with `Queries` queries are summed together, limited by the number of
+/// registers for accumulators.
 template <int Queries>
 inline constexpr int kKeys = Queries == 1                     ? 8
                              : Queries == 2 || kManyRegisters ? 4
                                                               : 2;
 
-/// Sums over lanes of the products of `Queries` queries with kKeys keys each, to rows of a tile.
+/// Sums the products of `Queries` queries with kKeys keys each over lanes, and stores them in rows
+/// of a tile.
 template <int Queries>
 HWY_INLINE void storeScores(const Registers<Queries * kKeys<Queries>>& products,
                             float* HWY_RESTRICT scores) {

@@ -1,4 +1,4 @@
-// Plain C++: a merge is little work beside its segments.
+// Plain C++, because merging is little work compared with the segments.
 #include "runtime/simd/attention/decode_segments.h"
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 namespace kvopt::simd {
 namespace {
 
-/// Units of work that are wanted where heads alone are fewer.
+/// Desired number of units of work if there are fewer heads.
 constexpr int64_t kWantedUnits = 16;
-/// Keys below which a segment is not worth its merge.
+/// Minimum number of keys of a segment that is worth its merge.
 constexpr int64_t kLeastSegment = 512;
 
 int64_t mostSegments(int64_t blocks) {
@@ -21,14 +21,14 @@ int64_t paddedWidth(int64_t width) {
   return (width + kAttentionMaxLanes - 1) / kAttentionMaxLanes * kAttentionMaxLanes;
 }
 
-/// Each counter has a cache line of its own.
+/// Each counter has its own cache line.
 constexpr int64_t kCounterDistance = 8;
 
 size_t counterBytes(int64_t blocks) {
   return static_cast<size_t>(blocks * kCounterDistance) * sizeof(int64_t);
 }
 
-/// Of one segment.
+/// Number of floats of one segment.
 int64_t floatsOf(const AttentionView& view) {
   return attentionBlockQueries(view) * (2 + paddedWidth(view.valueWidth));
 }

@@ -1,5 +1,5 @@
-// Decode attention of few queries, straight through memory: the keys of some tiles row after row,
-// then their values. What is ahead in the same plane is asked for meanwhile.
+// Decode attention of few queries with sequential reads: the keys of some tiles row by row, then
+// their values. Prefetches later rows of the same plane meanwhile.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_STRAIGHT_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -28,12 +28,11 @@ namespace kvopt::simd::HWY_NAMESPACE {
 
 inline constexpr bool kHas512Bits = hn::MaxLanes(F32Tag()) >= 16;
 
-/// Rows that several passes go over, for queries or columns each, are taken in turns of about so
-/// many bytes.
+/// Size in bytes of the turns in which several passes, for queries or columns, traverse rows.
 inline constexpr int64_t kStraightTurnBytes = 4096;
 
-/// Asks for the row some rows behind the one that is read. Behind the last there is none: a few
-/// lines are read in vain.
+/// Prefetches the row at a fixed distance after the one that is read. After the last row, a few
+/// lines are prefetched in vain.
 class AskStraight {
 public:
   static constexpr int rowsTogether = 1;
@@ -44,10 +43,11 @@ public:
 
   template <size_t> AskStraight start() const { return *this; }
   template <int, int> HWY_INLINE void forPart() {}
-  /// No load crosses it: the compiler would read rows side by side, which takes half as long again.
+  /// A barrier for loads: otherwise the compiler would read several rows together, which takes 50%
+  /// longer.
   template <class Cache, int Index>
   HWY_INLINE void forVector(const typename Cache::Element* vector) {
-    // Of the two vectors of a group of four-bit codes the first has all bytes.
+    // The first of the two vectors of a group of four-bit codes covers all bytes.
     constexpr int64_t kBytes =
         static_cast<int64_t>(storedBytes<Cache>(2 * hn::MaxLanes(F32Tag())) / 2);
     if constexpr (Index * kBytes % straightBytes == 0) {
@@ -61,7 +61,7 @@ private:
   intptr_t ahead; ///< in bytes
 };
 
-/// For passes over rows that a pass before has asked for.
+/// For passes over rows that an earlier pass has prefetched.
 class AskNothing {
 public:
   static constexpr int rowsTogether = 1;
@@ -71,7 +71,7 @@ public:
   template <class Cache, int Index> HWY_INLINE void forVector(const typename Cache::Element*) {}
 };
 
-/// Calls body(Index<n>()) with n, the number of the block's queries.
+/// Calls body(Index<n>()), where n is the number of the block's queries.
 template <class Cache, class Body>
 HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
   constexpr int64_t kMost = straightQueries(std::is_same_v<Cache, F32Storage>,
@@ -87,7 +87,7 @@ HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
 
 /// Q K^T of the block's queries and the keys `range` of the tiles from `group` on. Rows have
 /// `Vectors` vectors or, with 0, any width. Every dot product is one chain of multiply-adds per
-/// lane. Not inlined: a function of its own for every case compiles much faster.
+/// lane. Not inlined: a separate function for every case compiles much faster.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t group,
                             KeyRange range, AskStraight ask) {
@@ -95,17 +95,17 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
   const float* HWY_RESTRICT packed = packedQueries(block, 0);
-  // On the stack: loads relative to the stack pointer do not disturb what a core's prefetcher
-  // learns of the others (decision 19).
+  // On the stack: loads relative to the stack pointer do not disturb the training of a core's
+  // prefetcher by other loads (decision 19).
   constexpr bool kOnStack = Vectors > 0;
   HWY_ALIGN float local[kOnStack ? Queries * Vectors * hn::MaxLanes(f32) : 1];
   if constexpr (kOnStack) {
     for (size_t at = 0; at < Queries * Vectors * lanes; at += lanes)
       hn::Store(hn::LoadU(f32, packed + at), f32, local + at);
-    // It may be changed wherever the compiler must not move loads: they are not hoisted.
+    // The value may change wherever the compiler must not move loads, so that they are not hoisted.
     asm volatile("" : : "r"(local) : "memory");
   }
-  // Rounded down within the tile; keys behind the last get its scores.
+  // Rounded down within the tile; keys after the last one receive its scores.
   int64_t key = range.begin - range.begin % kCount;
   const auto* const last = keys.row(range.end - 1);
   const auto* row = keys.row(key);
@@ -173,8 +173,8 @@ void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t
   });
 }
 
-/// Calls body(part, tile, run) for the tiles of a group that keys of `range` lie in: the block with
-/// the tile's scores, and its keys.
+/// Calls body(part, tile, run) for the tiles of a group that contain keys of `range`: the block
+/// with the tile's scores, and its keys.
 template <class Body>
 HWY_INLINE void forEachTile(const AttentionBlock& block, int64_t group, KeyRange range,
                             Body&& body) {
@@ -184,12 +184,12 @@ HWY_INLINE void forEachTile(const AttentionBlock& block, int64_t group, KeyRange
          KeyRange{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)});
 }
 
-/// Adds weights times the values `range` of the tiles from `group` on. With Whole, rows have as
-/// many vectors as one pass has sums for.
+/// Adds weights times the values `range` of the tiles from `group` on. With Whole, one pass has
+/// sums for all vectors of a row.
 template <class Cache, int Queries, bool Whole>
 HWY_NOINLINE void accumulateRows(const AttentionBlock& block, const Rows<Cache>& values,
                                  int64_t group, KeyRange range) {
-  // Of four queries twice two, with whole rows, rather than all four with half the columns.
+  // Four queries are two pairs with whole rows, rather than four with half the columns.
   constexpr int kPass = HWY_MIN(Queries, 2);
   const bool isOnePass = Queries == kPass && values.width <= kVectors<kPass> * hn::Lanes(F32Tag());
   const int64_t turnBytes = isOnePass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
@@ -216,7 +216,7 @@ HWY_NOINLINE void accumulateRows(const AttentionBlock& block, const Rows<Cache>&
       });
 }
 
-/// The same of rows of `Vectors` vectors, more than there are registers: their sums are on the
+/// The same for rows of `Vectors` vectors, more than there are registers: their sums are on the
 /// stack.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void accumulateOnStack(const AttentionBlock& block, const Rows<Cache>& values,

@@ -1,5 +1,5 @@
-// Decode attention of many queries: rows of a tile in turns, which several passes go over, and what
-// comes next asked for meanwhile.
+// Decode attention of many queries: rows of a tile in turns, over which several passes go, while
+// the next rows are prefetched.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_TURNS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -25,15 +25,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
-/// Rows that several passes go over are taken in turns of about so many bytes.
+/// Size in bytes of the turns in which several passes traverse rows.
 inline constexpr int64_t kTurnBytes = 16384;
 
 inline QueryDigits queryDigits(const AttentionBlock& block) {
   return {block.digits, block.view.keyWidth, block.queries};
 }
 
-/// Writes the packed queries of a block with room for digits. Returns false if it has none, or they
-/// cannot be written so.
+/// Writes the packed queries of a block with room for digits. Returns false if it has none, or if a
+/// query cannot be represented in digits.
 inline bool writeDigits(const AttentionBlock& block) {
   constexpr size_t kDigitLanes = 16;
   if (!block.digits || hn::Lanes(F32Tag()) != kDigitLanes)
@@ -47,10 +47,11 @@ inline bool writeDigits(const AttentionBlock& block) {
   return true;
 }
 
-/// How often forEachQueryBlock calls its body.
+/// Number of times that forEachQueryBlock calls its body.
 inline int64_t queryPasses(const AttentionBlock& block) { return (block.queries + 3) / 4; }
 
-/// Asks for the lines that go with work on `Bytes` of rows, in the order of a ReadAhead, when all
+/// Prefetches lines for work on `Bytes` of rows, in the order of a ReadAhead, when all passes share
+/// the prefetches. Spread evenly, because bursts are dropped.
 /// passes over them ask for the same: evenly, for bursts are dropped.
 template <size_t Bytes> class SharedLines {
 public:
@@ -58,10 +59,10 @@ public:
       : cursor(readAhead),
         count((kBytes + ReadAhead::line * passes - 1) / (ReadAhead::line * passes)) {}
 
-  /// Before part `Part` of the one or two equal ones that the work has.
+  /// Called before part `Part` of the one or two equal parts of the work.
   template <int Part, int Parts> HWY_INLINE void forPart() {
     static_assert(Part < Parts && Parts <= 2);
-    // Where there are more it is a loop: without one g++ 12 reads rows side by side.
+    // More lines need a loop: without it, g++ 12 reads several rows together.
     if constexpr (kBytes <= ReadAhead::line) {
       if constexpr (Part == 0)
         cursor.ask(1);
@@ -77,10 +78,11 @@ private:
   int64_t count;
 };
 
-/// Asks for such lines with rows of values.
+/// Prefetches such lines with rows of values.
 class AskInTurns {
 public:
-  /// With few registers a row has so few multiply-adds that the loop, and asking, takes as long.
+  /// With few registers, a row has so few multiply-adds that the loop and its prefetches take as
+  /// long.
   static constexpr int rowsTogether = kManyRegisters ? 1 : 2;
 
   AskInTurns(ReadAhead& readAhead, int64_t passCount) : ahead(readAhead), passes(passCount) {}
@@ -97,10 +99,10 @@ private:
   int64_t passes; ///< over the same bytes
 };
 
-/// Scores of `Queries` packed queries and kKeys keys from `key` on; keys from `end` on get the
-/// score of the last before. Rows have 8 vectors or, with Vectors = 0, any width. Every dot product
-/// is one chain of multiply-adds per lane. Asks for `lines` while it computes with two vectors of
-/// each key.
+/// Scores of `Queries` packed queries and kKeys keys, starting at `key`; keys from `end` on receive
+/// the score of the last one before. Rows have 8 vectors or, with Vectors = 0, any width. Every dot
+/// product is one chain of multiply-adds per lane. Prefetches `lines` while it computes with two
+/// vectors of each key.
 template <class Cache, int Queries, int Vectors, class Lines>
 HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
                            const float* HWY_RESTRICT packed, Lines& lines,
@@ -120,8 +122,8 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       constexpr int kQuery = decltype(q)::value;
       auto vector = packedVector<Queries>(packed, kQuery, at);
 #if HWY_TARGET == HWY_AVX2
-      // In a register: g++ 12 makes it an operand of every multiply-add, and cores that do two of
-      // these a cycle load no more than two vectors.
+      // In a register: g++ 12 would make it a memory operand of every multiply-add, and cores that
+      // execute two of these per cycle load at most two vectors.
       asm("" : "+x"(vector.raw));
 #endif
       unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
@@ -138,7 +140,7 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
     });
     add(k, at);
   };
-  // Two vectors at a time: in fewer, a loop costs as much as its sums.
+  // Two vectors at a time: with fewer, a loop costs as much as its sums.
   const auto two = [&](size_t at) HWY_ATTR __attribute__((always_inline)) {
     lines.template forPart<0, 2>();
     step(at);
@@ -167,8 +169,8 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
   storeScores<Queries>(sums, scores);
 }
 
-/// Q K^T of `Queries` queries from `query` on and keys of the tile that starts at `tile`. Not
-/// inlined: a function of its own for every case compiles much faster.
+/// Q K^T of `Queries` queries, starting at `query`, and keys of the tile that starts at `tile`. Not
+/// inlined: a separate function for every case compiles much faster.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
                                KeyRange range, int64_t query, ReadAhead& ahead) {
@@ -226,7 +228,7 @@ void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int6
   });
 }
 
-/// `following` is what is read after `range`.
+/// `following` is read after `range`.
 template <class Cache>
 void attendInTurns(const AttentionBlock& block, const Rows<Cache>& keys, const Rows<Cache>& values,
                    KeyRange range, const LocatedKeys& following) {

@@ -1,4 +1,4 @@
-// Sums of weights times V of few queries over values in rows.
+// Sums of weights times V for few queries, with values in rows.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_VALUES_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -19,11 +19,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
-/// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
-/// with Tail, the last `tail` columns, right-aligned. `isFirst` are a tile's first keys, which
-/// correct the sums of those before. What `ask` starts for the bytes of Ask::rowsTogether rows is
-/// told of each row, a part of that work, and of every whole vector, before it is read. Of a last
-/// row that is alone it is not told.
+/// Adds weights times V for `Queries` queries and `Vectors` vectors of columns, starting at
+/// `column`; with Tail, the last `tail` columns, right-aligned. `isFirst`: the keys are the first
+/// of a tile, and correct the sums of earlier ones. Before each row and each whole vector is read,
+/// `ask` is called for its part of the prefetches for Ask::rowsTogether rows; it is not called for
+/// a single last row.
 template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
 HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>& values,
                                   int64_t tile, KeyRange range, bool isFirst, int64_t query,
@@ -94,7 +94,7 @@ HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>
   });
 }
 
-/// A function of its own, which compiles much faster than many copies.
+/// A separate function, which compiles much faster than many copies.
 template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
 HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
                                   int64_t tile, KeyRange range, bool isFirst, int64_t query,
@@ -103,7 +103,7 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
                                                    column, tail);
 }
 
-/// Vectors of columns of one block of sums with `Queries` queries.
+/// Number of vectors of columns of one block of sums with `Queries` queries.
 template <int Queries>
 inline constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters) ? 8
                                 : Queries == 2 || kManyRegisters                 ? 4

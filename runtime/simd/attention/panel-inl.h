@@ -1,4 +1,4 @@
-// The product of prefill attention on register blocks, n in lanes, and the packing of its
+// Product of prefill attention in register blocks, with n in lanes, and the packing of its
 // operands.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
@@ -18,22 +18,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
-/// Rows of a register block: with three vectors of lanes and one vector of factors, what 32 or 16
-/// registers hold.
+/// Number of rows of a register block: with three vectors of lanes and one vector of factors, it
+/// fits into 32 or 16 registers.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64 || HWY_ARCH_RVV
 inline constexpr size_t kPanelRows = 8;
 #else
 inline constexpr size_t kPanelRows = 4;
 #endif
 
-/// The operands of out[i, lane] = out[i, lane] * correction[lane] + sum_r left(i, r) * right[r,
-/// lane] for kPanelRows rows i.
+/// Operands of out[i, lane] = out[i, lane] * correction[lane] + sum_r left(i, r) * right[r, lane]
+/// for kPanelRows rows i.
 struct PanelProduct {
   const float* left;
   size_t leftStride; ///< between the rows of `left`, unless they are interleaved
   const float* right;
   size_t steps;            ///< r < steps
-  const float* correction; ///< null: `out` is overwritten
+  const float* correction; ///< null: overwrites `out`
   float* out;
   size_t lanes; ///< distance between the rows of `right`, and of `out`
 };
@@ -71,10 +71,10 @@ template <int Vectors> HWY_INLINE void storeRow(F32Vec a, F32Vec b, F32Vec c, fl
     hn::StoreU(c, f32, row + 2 * lanes);
 }
 
-/// One register block: kPanelRows rows times `Vectors` vectors. `left` holds row after row, or,
-/// when `Interleaved`, kPanelRows elements for each r. Every element is one chain of multiply-adds
-/// in the order of r. The accumulators a, b and c of each row are variables of their own: in an
-/// array, a compiler may keep them in memory.
+/// One register block: kPanelRows rows times `Vectors` vectors. `left` holds row after row or, with
+/// `Interleaved`, kPanelRows elements for each r. Every element is one chain of multiply-adds in
+/// the order of r. The accumulators a, b and c of each row are separate variables, because a
+/// compiler may keep arrays in memory.
 template <bool Interleaved, int Vectors> void multiplyPanel(const PanelProduct& p) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -162,8 +162,8 @@ HWY_INLINE void widenRow(const typename Storage::Element* from, size_t count,
     hn::StoreU(load(Storage(), from + count - lanes), f32, to + count - lanes);
 }
 
-/// Copies blocks of kPanelRows elements of a row of `count`, a multiple of that, to `stride` from
-/// each other.
+/// Copies blocks of kPanelRows elements of a row of `count`, a multiple of that, to addresses with
+/// distance `stride`.
 HWY_INLINE void deal(const float* HWY_RESTRICT row, size_t count, float* HWY_RESTRICT to,
                      size_t stride) {
   const hn::CappedTag<float, kPanelRows> tag;
@@ -179,7 +179,7 @@ using TransposeTag = hn::CappedTag<float, 4>;
 using TransposeTag = F32Tag;
 #endif
 
-/// A vector of blocks of four lanes: block k has the four elements from rows[4 * k] + at on.
+/// A vector of blocks of four lanes: block k has four elements, starting at rows[4 * k] + at.
 template <class Tag>
 HWY_INLINE hn::Vec<Tag> loadBlocks(Tag tag, const float* const* rows, size_t at) {
   if constexpr (hn::MaxLanes(Tag()) <= 4) {

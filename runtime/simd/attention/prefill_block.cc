@@ -1,4 +1,4 @@
-// Division of a prefill into blocks, and their scratch.
+// Division of a prefill into blocks, and their scratch memory.
 #include "runtime/simd/attention/prefill_block.h"
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 namespace kvopt::simd {
 namespace {
 
-/// Queries of a block: as many as amortise the conversion of a tile of K and V, as few as leave the
-/// packed queries and outputs in a second-level cache.
+/// Maximum number of queries of a block: enough to amortize the conversion of a tile of K and V,
+/// and few enough for packed queries and outputs to fit into a second-level cache.
 constexpr int64_t kMaxQueries = 4 * kPanelMaxLanes;
 constexpr int64_t kQueryFloats = int64_t{112} << 10;
 
-/// Fewer blocks than this keep some workers idle, but smaller blocks convert K and V more often.
+/// With fewer blocks some workers are idle, but smaller blocks convert K and V more often.
 constexpr int64_t kManyBlocks = 8;
 constexpr int64_t kManyQueries = 2 * kPanelMaxLanes;
 
@@ -23,7 +23,7 @@ constexpr int64_t kWide = 512;
 
 constexpr int64_t kLineFloats = 16;
 
-/// The fewest keys or columns of a packed block: most padding.
+/// Minimum number of keys or columns of a packed block, which limits padding.
 constexpr int64_t kSmallBlock = kPanelMaxRows / 2;
 
 int64_t roundUp(int64_t value, int64_t multiple) {
@@ -36,10 +36,11 @@ bool isEmpty(const AttentionView& view) {
   return view.batches == 0 || view.queryHeads == 0 || view.queryRows == 0 || view.valueWidth == 0;
 }
 
-/// Rows and blocks that are a power of two apart would fall on each other in a first-level cache.
+/// Padding, because rows and blocks with distances of a power of two would collide in a first-level
+/// cache.
 int64_t paddedStride(int64_t length) { return roundUp(length, kLineFloats) + kLineFloats; }
 
-/// Lengths in floats, all multiples of a cache line's.
+/// Lengths in floats, all multiples of a cache line.
 struct Layout {
   explicit Layout(const AttentionView& view) {
     const int64_t widths = view.keyWidth + view.valueWidth;
@@ -102,7 +103,7 @@ PrefillBlock::PrefillBlock(const AttentionView& attention, int64_t unit,
   const int64_t blocks = ceilDivide(layout.headQueries, layout.blockQueries);
   batch = unit / blocks / view.kvHeads;
   kvHead = unit / blocks % view.kvHeads;
-  // With a causal frontier the last block has most to do: it comes first.
+  // With a causal frontier, the last block has the most work, so it comes first.
   firstQuery = (blocks - 1 - unit % blocks) * layout.blockQueries;
   queries = std::min(layout.blockQueries, layout.headQueries - firstQuery);
   total = view.totalLengthOf(batch);

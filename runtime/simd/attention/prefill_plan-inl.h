@@ -1,4 +1,4 @@
-// Which vectors of queries take which keys of a tile, in prefill attention, and what the mask adds.
+// Assignment of a tile's keys to vectors of queries in prefill attention, and mask terms.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_PREFILL_PLAN_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -33,13 +33,13 @@ inline size_t roundUp(size_t value, size_t multiple) {
 
 /// Up to kPanelMaxVectors vectors of the block's queries.
 struct Panel {
-  size_t first; ///< lane in the block
+  size_t first; ///< first lane in the block
   size_t vectors;
   size_t lanes;
 };
 
-/// Calls `body(panel)` for the panels of a block. Two panels of two vectors are better than three
-/// and one.
+/// Calls `body(panel)` for the panels of a block. Two panels of two vectors are better than panels
+/// of three and one.
 template <class Body> HWY_INLINE void forEachPanel(const PrefillBlock& block, Body body) {
   const size_t lanes = hn::Lanes(F32Tag());
   size_t rest = (unsignedOf(block.queries) + lanes - 1) / lanes;
@@ -51,26 +51,26 @@ template <class Body> HWY_INLINE void forEachPanel(const PrefillBlock& block, Bo
   }
 }
 
-/// Keys [begin, end) of a tile, counted from its first key: multiples of kPanelRows.
+/// Keys [begin, end) of a tile, counted from its first key; both are multiples of kPanelRows.
 struct Span {
   size_t begin = 0;
   size_t end = 0;
 };
 
-/// What one panel does in one tile.
+/// Work of one panel in one tile.
 struct PanelTile {
   const Panel& panel;
   int64_t tile;
   size_t tileKeys;
   Span spans[kMaxVectors] = {};
-  bool ranged[kMaxVectors] = {}; ///< some lane of the vector does not see all keys of its span
-  bool biased[kMaxVectors] = {}; ///< some mask term in its span is not zero
+  bool ranged[kMaxVectors] = {}; ///< a lane of the vector does not see all keys of its span
+  bool biased[kMaxVectors] = {}; ///< a mask term in its span is not zero
 
-  /// A span that widens no other's.
+  /// A span that does not widen any other.
   Span none() const { return {tileKeys, 0}; }
 
-  /// Widens the spans so that they begin and end in order: for every key, the vectors that take it
-  /// are neighbors then.
+  /// Widens the spans so that they begin and end in order. For every key, the vectors that process
+  /// it are then adjacent.
   void putInOrder() {
     for (size_t vector = 1; vector < panel.vectors; ++vector)
       spans[vector].end = HWY_MAX(spans[vector].end, spans[vector - 1].end);
@@ -81,7 +81,7 @@ struct PanelTile {
   Span hull() const { return {spans[0].begin, spans[panel.vectors - 1].end}; }
 };
 
-/// Some keys, and the vectors of the panel that take them.
+/// Some keys, and the vectors of the panel that process them.
 struct Run {
   Span keys;
   size_t firstVector;
@@ -112,13 +112,13 @@ template <class Body> HWY_INLINE void forEachRun(const PanelTile& part, Body bod
   }
 }
 
-/// The rows of the mask that the lanes of one vector of a panel use.
+/// Rows of the mask for the lanes of one vector of a panel.
 struct MaskRows {
-  const float* rows[kMaxLanes] = {}; ///< from the tile's first key on
-  bool isNew[kMaxLanes] = {};        ///< not the row of the lane before
+  const float* rows[kMaxLanes] = {}; ///< starting at the tile's first key
+  bool isNew[kMaxLanes] = {};        ///< differs from the row of the previous lane
 };
 
-/// Reads the mask's terms for keys [begin, known) of the tile.
+/// Reads the mask terms of keys [begin, known) of the tile.
 inline MaskRows readMaskRows(const PrefillBlock& block, const PanelTile& part, size_t vector,
                              size_t begin, size_t known) {
   const size_t lanes = hn::Lanes(F32Tag());
@@ -150,7 +150,7 @@ inline MaskRows readMaskRows(const PrefillBlock& block, const PanelTile& part, s
   return mask;
 }
 
-/// The part of keys [begin, end) that some lane's mask does not hide.
+/// Part of keys [begin, end) that the mask of at least one lane does not hide.
 inline Span visibleSpan(const MaskRows& mask, size_t begin, size_t end) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -195,8 +195,8 @@ inline bool hasTerms(const MaskRows& mask, size_t begin, size_t end) {
   return any || !hn::AllTrue(f32, hn::Eq(bits, hn::Zero(f32)));
 }
 
-/// Narrows the part's spans to what the mask shows, and writes its terms to block.bias where some
-/// are not zero.
+/// Narrows the part's spans to keys that the mask shows, and writes its terms to block.bias unless
+/// all are zero.
 inline void applyMask(const PrefillBlock& block, PanelTile& part) {
   const size_t lanes = hn::Lanes(F32Tag()), stride = part.panel.lanes;
   const size_t count = unsignedOf(std::min(block.tileKeys, block.total - part.tile));
@@ -224,7 +224,7 @@ inline void applyMask(const PrefillBlock& block, PanelTile& part) {
     for (size_t lane = 0; lane < lanes; ++lane)
       masks[vector].rows[lane] += span.begin;
     float* bias = block.bias + span.begin * stride + vector * lanes;
-    // The terms of keys at and beyond T stay what they are: those keys are out of every range.
+    // Terms of keys from T on are unchanged, because these keys are outside of every range.
     transpose(masks[vector].rows, lanes, known - span.begin, bias, stride);
   }
 }

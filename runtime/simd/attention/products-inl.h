@@ -1,5 +1,5 @@
-// The two products of attention on register blocks: Q K^T with keys in rows, and a product whose
-// right operand has contiguous columns (weights times V, and Q K^T with a transposed K).
+// Both products of attention in register blocks: Q K^T with keys in rows, and a product whose right
+// operand has contiguous columns (weights times V, and Q K^T with a transposed K).
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -18,8 +18,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 
-/// A packed row holds a row's elements as f32 in ceil(width / lanes) vectors, the last
-/// right-aligned as loadLast gives it, one after the other or with `between` vectors of others.
+/// A packed row: its elements as f32 in ceil(width / lanes) vectors, the last one right-aligned as
+/// by loadLast. The vectors are consecutive, or separated by `between` vectors of other rows.
 template <class Storage>
 void packRow(const typename Storage::Element* row, size_t width, float* packed,
              size_t between = 0) {
@@ -32,8 +32,8 @@ void packRow(const typename Storage::Element* row, size_t width, float* packed,
     hn::StoreU(loadLast<Storage>(row + width, tail, width), f32, packed);
 }
 
-/// Scores of `keys` <= 4 keys, starting at k0 with one more a stride on, for one or two packed
-/// queries. Every dot product is one chain of multiply-adds per lane, whatever the blocking.
+/// Scores of `keys` <= 4 keys, starting at k0 with the distance of a stride, for one or two packed
+/// queries. Every dot product is one chain of multiply-adds per lane, independent of the blocking.
 template <class Cache, int Queries>
 HWY_INLINE void scoreKeys(const typename Cache::Element* k0, size_t stride, size_t keys,
                           size_t width, const float* HWY_RESTRICT query, size_t queryStride,
@@ -82,7 +82,7 @@ HWY_INLINE void scoreKeys(const typename Cache::Element* k0, size_t stride, size
       scores[q * scoreStride + key] = sums[4 * q + key];
 }
 
-/// The operands of out[q, c] = out[q, c] * correction[q] + sum_r left[q, r] * right[r, c].
+/// Operands of out[q, c] = out[q, c] * correction[q] + sum_r left[q, r] * right[r, c].
 template <class Storage> struct Product {
   const float* left;
   size_t leftStride;
@@ -91,15 +91,15 @@ template <class Storage> struct Product {
   const typename Storage::Element* right;
   size_t rightStride;
   size_t columns;
-  size_t readable;         ///< elements before each row of `right` that may be read
-  const float* correction; ///< null: `out` is overwritten
+  size_t readable;         ///< number of readable elements before each row of `right`
+  const float* correction; ///< null: overwrites `out`
   float* out;
   size_t outStride;
 };
 
-/// One register block of a Product: `Queries` rows from `q` times `Vectors` vectors of columns from
-/// `column`; with `Tail`, the last `tail` columns, right-aligned in one vector.
-/// Accumulator k belongs to query k / Vectors and vector k % Vectors.
+/// One register block of a Product: `Queries` rows, starting at `q`, times `Vectors` vectors of
+/// columns, starting at `column`; with `Tail`, the last `tail` columns, right-aligned in one
+/// vector. Accumulator k belongs to query k / Vectors and vector k % Vectors.
 template <class Storage, int Queries, int Vectors, bool Tail = false>
 HWY_INLINE void multiplyBlock(const Product<Storage>& p, size_t q, size_t column, size_t tail = 0) {
   static_assert(Queries * Vectors <= 8, "accumulators stay in registers");
@@ -183,8 +183,9 @@ HWY_INLINE void multiplyColumns(const Product<Storage>& p, size_t column, size_t
     multiplyBlock<Storage, 1, Vectors, Tail>(p, q, column, tail);
 }
 
-/// Columns of whole vectors come first; the rest lies right-aligned in one more vector of `out`.
-/// Every element is one chain of multiply-adds in the order of the rows, whatever the blocking.
+/// Columns of whole vectors come first; the rest is right-aligned in an additional vector of `out`.
+/// Every element is one chain of multiply-adds in the order of the rows, independent of the
+/// blocking.
 template <class Storage> void multiply(const Product<Storage>& p) {
   const size_t lanes = hn::Lanes(F32Tag());
   size_t column = 0;

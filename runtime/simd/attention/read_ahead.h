@@ -1,6 +1,6 @@
-// ReadAhead: asks for the keys and values of a unit of decode attention in the order of their
-// addresses, some way ahead of their use and spread evenly over the work. A core drops prefetches
-// that come in bursts, and its own prefetchers follow only who goes straight on.
+// ReadAhead: prefetches the keys and values of a unit of decode attention in the order of their
+// addresses, some distance ahead of their use and spread evenly over the work. Cores drop
+// prefetches in bursts, and hardware prefetchers follow only sequential reads.
 #pragma once
 
 #include "runtime/simd/attention/attention_block.h"
@@ -20,15 +20,15 @@ struct CachePlane {
   int64_t width;
 };
 
-/// The lines of a range of keys: of one tile of kAttentionTileKeys keys after the other the keys,
-/// then the values. What has been granted may be asked for; asking for more does nothing. A
-/// prefetch never faults, and changes nothing but time.
+/// Lines of a range of keys: for each tile of kAttentionTileKeys keys, the keys and then the
+/// values. Only granted lines are prefetched; further calls have no effect. A prefetch never faults
+/// and affects only the time.
 class ReadAhead {
 public:
   static constexpr int64_t line = 64;
 
-  /// The first `bytes` are granted. Values that lie within the rows of keys are not asked for
-  /// again: the keys of the next tile then come during the work with values too.
+  /// The first `bytes` are granted. Values within the rows of keys are not prefetched again: work
+  /// with values then also prefetches the keys of the next tile.
   ReadAhead(const CachePlane& keyRows, const CachePlane& valueRows, KeyRange keyRange,
             int64_t bytes)
       : planes{keyRows, valueRows}, range(keyRange), tile(keyRange.begin), granted(bytes) {
@@ -45,21 +45,21 @@ public:
     proceed();
   }
 
-  /// What comes behind the range, somewhere else: asked for once the range has been.
+  /// Lines at another address, prefetched after the range.
   void follow(const CachePlane& keyRows, const CachePlane& valueRows, KeyRange keyRange) {
     followingPlanes[0] = keyRows;
     followingPlanes[1] = valueRows;
     following = keyRange;
   }
 
-  /// Whether values lie within the rows of keys: those of a tile are there with its keys.
+  /// Whether values are within the rows of keys, so that a tile's keys bring its values.
   bool bringsValuesWithKeys() const { return planeCount == 1; }
 
-  /// Lets through what the work with the scores, or with the values, of `count` keys is to bring.
+  /// Grants the lines for work with the scores, or with the values, of `count` keys.
   void grantKeys(int64_t count) { grant(count * keyGrant); }
   void grantValues(int64_t count) { grant(count * valueGrant); }
 
-  /// Asks for lines in a loop. While it lives the ReadAhead is left alone.
+  /// Prefetches lines in a loop. The ReadAhead must not be used during its lifetime.
   class Cursor {
   public:
     HWY_INLINE explicit Cursor(ReadAhead& readAhead)
@@ -93,7 +93,7 @@ public:
 
 private:
   static bool isContiguous(const CachePlane& p) { return p.stride == p.width; }
-  /// What was granted before and is still to be asked for would be missing for ever.
+  /// Lines that were granted before but not prefetched yet would otherwise be lost.
   void grant(int64_t bytes) {
     settle();
     if (granted > 0)
@@ -105,7 +105,7 @@ private:
   int64_t tileEnd() const {
     return HWY_MIN(tile - tile % kAttentionTileKeys + kAttentionTileKeys, range.end);
   }
-  /// To the first of the tile's rows of the plane; contiguous ones count as one.
+  /// Starts at the first of the tile's rows in the plane; contiguous rows count as one.
   void startRows() {
     if (tile >= range.end && following.begin < following.end) {
       planes[0] = followingPlanes[0];
@@ -125,7 +125,7 @@ private:
     if (isContiguous(p))
       rows = HWY_MIN(rows, 1);
   }
-  /// Counts the bytes of rows that have been asked for since the last time.
+  /// Counts the bytes of rows that were prefetched since the last call.
   void settle() {
     if (step == 0) {
       next = settled;
@@ -135,14 +135,14 @@ private:
     granted -= at - settled;
     settled = at;
   }
-  /// Stops at the end of the row or of what is granted.
+  /// Advances, and stops at the end of the row or of the granted bytes.
   void proceed() {
     if (granted > 0 && rows > 0) {
       step = line;
       stop = HWY_MIN(rowEnd, next + granted);
       return;
     }
-    // From now on, a line that is there.
+    // From now on, stays at a line that is already cached.
     step = 0;
     next = reinterpret_cast<const std::byte*>(this);
     stop = next + 1;
@@ -169,15 +169,15 @@ private:
   KeyRange following;
   int planeCount = 2, plane = 0;
   int64_t tile;
-  int64_t keyGrant = planes[0].width, valueGrant = planes[1].width; ///< bytes for a key
+  int64_t keyGrant = planes[0].width, valueGrant = planes[1].width; ///< bytes per key
   int64_t granted; ///< bytes that have not been counted yet
   const std::byte* row = nullptr;
   const std::byte* rowEnd = nullptr;
-  int64_t rows = 0; ///< that are left of the tile in the plane, with this one
+  int64_t rows = 0; ///< remaining rows of the tile in the plane, including this one
   const std::byte* next = nullptr;
   const std::byte* stop = nullptr;
   int64_t step = line;
-  const std::byte* settled = nullptr; ///< what lies before it in the row has been counted
+  const std::byte* settled = nullptr; ///< everything before it in the row was counted
 };
 
 } // namespace kvopt::simd

@@ -1,4 +1,4 @@
-// The choice is Highway's, which all kernels ask.
+// Selection through Highway, which all kernels use.
 #include "runtime/simd/attention/simd_target.h"
 
 #include "runtime/simd/attention/code_products.h"

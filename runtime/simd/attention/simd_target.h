@@ -1,4 +1,4 @@
-// Choice of the SIMD target that kernels run with, for tests and benchmarks.
+// Selection of the SIMD target for kernels, for tests and benchmarks.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace kvopt::simd {
 
-/// Highway's names of the targets that this CPU has and kernels are compiled for, the best first.
+/// Highway's names of the targets that this CPU supports and kernels are compiled for, best first.
 std::vector<std::string> simdTargets();
 
-/// From now on kernels run as on a CPU whose best target is `name`, one of simdTargets(). Not while
-/// they run.
+/// Makes kernels run as on a CPU whose best target is `name`, one of simdTargets(). Must not be
+/// called while they run.
 void useSimdTarget(std::string_view name);
-/// From now on they run with the best that this CPU has.
+/// Makes kernels use the best target of this CPU.
 void useBestSimdTarget();
 
-/// Whether kernels multiply bytes (code_products.h): the CPU does, and the target has vectors of
-/// 512 bits.
+/// Whether kernels multiply bytes (code_products.h): the CPU supports it, and the target has
+/// vectors of 512 bits.
 bool usesByteProducts();
 
 } // namespace kvopt::simd

@@ -1,5 +1,5 @@
-// What attention kernels that work on an AttentionBlock share: packing of queries, the online
-// softmax of one tile of scores, and the writing of results.
+// Parts shared by attention kernels with AttentionBlocks: packing of queries, the online softmax of
+// one tile of scores, and the writing of results.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_KERNELS_SIMD_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -29,7 +29,7 @@ const Element* headBase(const void* base, const RowStrides& strides, int64_t bat
   return static_cast<const Element*>(base) + batch * strides.batch + head * strides.head;
 }
 
-/// Where a packed query starts, and how many vectors of other queries lie between its own.
+/// Start of a packed query, and number of vectors of other queries between its own.
 struct PackedPlace {
   float* first;
   size_t between;
@@ -53,7 +53,7 @@ void packQueries(const AttentionBlock& block, const Place& placeOf) {
   }
 }
 
-/// A sink is a first logit that has been seen and that had no value.
+/// A sink is a first logit without a value.
 inline void startRows(const AttentionBlock& block, bool withSink = true) {
   for (int64_t query = 0; query < block.queries; ++query) {
     const int64_t head = block.kvHead * block.group + query % block.group;
@@ -64,7 +64,7 @@ inline void startRows(const AttentionBlock& block, bool withSink = true) {
   std::fill_n(block.accumulator, block.queries * block.packedValueWidth, 0.0f);
 }
 
-/// Packs every query to placeOf(query); of transposed keys its elements as they are, in a row.
+/// Packs every query at placeOf(query). For transposed keys, its elements are stored consecutively.
 template <class Place> void packQueries(const AttentionBlock& block, const Place& placeOf) {
   switch (block.view.queryStorage) {
   case FloatStorage::f32:
@@ -76,9 +76,9 @@ template <class Place> void packQueries(const AttentionBlock& block, const Place
   }
 }
 
-/// Scales, caps and masks one query's dot products of a tile, and returns the largest.
-/// `bias` is null when all keys are visible and unmasked. Of quantized caches the products are
-/// those of codes.
+/// Scales, caps and masks one query's dot products of a tile, and returns the largest. `bias` is
+/// null if all keys are visible and unmasked. For quantized caches, the products are those of
+/// codes.
 inline float finishScores(const AttentionBlock& block, int64_t query, const float* bias) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -117,8 +117,8 @@ inline float finishScores(const AttentionBlock& block, int64_t query, const floa
   return hn::GetLane(hn::MaxOfLanes(f32, largest));
 }
 
-/// Turns one query's scores of a tile into weights exp(s - maximum), and returns their sum. Of
-/// quantized caches, what is left are factors of codes.
+/// Converts one query's scores of a tile to weights exp(s - maximum), and returns their sum. For
+/// quantized caches, the results are factors of codes.
 inline float weighScores(const AttentionBlock& block, int64_t query, float maximum) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -134,8 +134,8 @@ inline float weighScores(const AttentionBlock& block, int64_t query, float maxim
   return hn::GetLane(hn::SumOfLanes(f32, sum));
 }
 
-/// Turns the dot products of a tile into weights, and moves maxima, sums and corrections on. Some
-/// queries at a time, step by step: what one waits for is time for the others.
+/// Converts the dot products of a tile to weights, and updates maxima, sums and corrections.
+/// Processes several queries together in steps, which hides latencies.
 inline void softmaxTile(const AttentionBlock& block, int64_t tile) {
   const F32Tag f32;
   constexpr int64_t kTogether = 4;

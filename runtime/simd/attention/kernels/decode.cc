@@ -1,7 +1,6 @@
-// Attention of few query rows over keys in rows: K and V are read once, by all queries of a
-// key/value head together, while what comes next is on its way from memory. A long past is divided
-// into segments that run at the same time and are merged by the last to finish, always in the same
-// order.
+// Attention of few query rows over keys in rows. K and V are read once for all queries of a
+// key/value head, while the next rows are prefetched. A long past is divided into segments that run
+// simultaneously. The last one to finish merges them, always in the same order.
 #include "runtime/simd/attention/attention_block.h"
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/decode_order.h"
@@ -9,8 +8,8 @@
 
 #include <algorithm>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS                                                                       \
   (KVOPT_DISABLED_TARGETS | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -29,7 +28,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
-/// `following` is what is read after `range`.
+/// `following` is read after `range`.
 template <class Cache>
 void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range,
                 const LocatedKeys& following) {
@@ -54,8 +53,8 @@ void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& 
   }
 }
 
-/// Whether rows of four-bit codes are read as they are: keys and values apart, whole runs of
-/// groups.
+/// Whether rows of four-bit codes are read directly: separate keys and values, whole groups in each
+/// run.
 [[maybe_unused]] inline bool readsFourBitRows(const AttentionView& view) {
   constexpr int64_t kRun = 64;
   const auto* keys = static_cast<const std::byte*>(view.key);
@@ -67,8 +66,8 @@ void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& 
 
 } // namespace
 
-/// Packs the queries and attends to `range`, a part of the keys that the block sees. Only where
-/// `withSink`, a sink counts. `following` is what is probably read after that.
+/// Packs the queries and attends to `range`, a part of the keys that the block sees. The sink is
+/// only included with `withSink`. `following` is probably read next.
 void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
                  const LocatedKeys& following) {
   packQueries(block, [&](int64_t query) { return packedPlace(block, query); });
@@ -106,10 +105,11 @@ HWY_EXPORT(storeBlock);
 
 namespace {
 
-/// Fewer query rows than this are for this kernel, however many heads share a key/value head: which
-/// kernel computes a step, and so its bits, must not depend on whether a model repeats its heads.
+/// Number of query rows from which on this kernel is not used, independently of the heads that
+/// share a key/value head: the kernel of a step, and therefore its bits, must not depend on whether
+/// a model repeats its heads.
 constexpr int64_t kFewRows = 8;
-/// With more rows, fewer queries than this.
+/// With more rows, the number of queries must be below this.
 constexpr int64_t kFewQueries = 32;
 
 bool takes(const AttentionView& view) {
@@ -131,7 +131,7 @@ size_t sharedBytes(const AttentionView& view) {
   return DecodePartials::bytes(view, attentionBlocks(view));
 }
 
-/// A unit's block, and the keys that it attends to.
+/// Block of a unit, and the keys that it attends to.
 struct Unit {
   AttentionBlock block;
   KeyRange range;

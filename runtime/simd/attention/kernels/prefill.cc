@@ -1,5 +1,5 @@
-// Attention of many queries: tiles of keys and values, converted to f32 once for a block of
-// queries, go through register blocks with the queries in lanes. Neither K nor V is transposed, and
+// Attention of many queries. Tiles of keys and values, converted to f32 once per block of queries,
+// are multiplied in register blocks with the queries in lanes. Neither K nor V is transposed, and
 // the softmax of a query stays in its lane.
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/prefill_block.h"
@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <type_traits>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/attention/kernels/prefill.cc"
 #include <hwy/foreach_target.h>
@@ -23,11 +23,11 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
-/// Steps of a product of Q and K after which the accumulators go to memory: as much of a panel of
-/// queries as a first-level cache holds beside a few keys.
+/// Number of steps of a product of Q and K after which the accumulators are stored: as much of a
+/// panel of queries as fits into a first-level cache with a few keys.
 constexpr size_t kChunk = 128;
 
-// Packing. Quantized rows become the numbers that they stand for.
+// Packing. Quantized rows are converted to numbers.
 
 template <class Cache> inline constexpr bool isQuantized = std::is_same_v<Cache, I8Storage>;
 
@@ -57,7 +57,7 @@ template <class Query> void packQueries(const PrefillBlock& block) {
   });
 }
 
-/// A sink is a first logit that has been seen and that had no value.
+/// A sink is a first logit without a value.
 void startQueries(const PrefillBlock& block) {
   forEachPanel(block, [&](const Panel& panel) HWY_ATTR {
     for (size_t lane = panel.first; lane < panel.first + panel.lanes; ++lane) {
@@ -74,7 +74,7 @@ void startQueries(const PrefillBlock& block) {
   });
 }
 
-/// Multiplies a row by a factor or, where they are given, by `factors`, one for each element.
+/// Multiplies a row by a factor or, if given, by `factors`, one for each element.
 void multiplyRow(float* HWY_RESTRICT row, size_t count, float factor,
                  const float* HWY_RESTRICT factors = nullptr) {
   const F32Tag f32;
@@ -88,8 +88,8 @@ void multiplyRow(float* HWY_RESTRICT row, size_t count, float factor,
     row[i] *= factors ? factors[i] : factor;
 }
 
-/// Calls body(base, stride, part) for the parts of `keys` in one piece of memory: as if the row of
-/// position 0 was at `base`.
+/// Calls body(base, stride, part) for the contiguous parts of `keys`, as if the row of position 0
+/// were at `base`.
 template <class Element, class Body>
 HWY_INLINE void forEachPart(const PrefillBlock& block, KeyRange keys, bool ofValues, Body body) {
   const AttentionView& view = block.view;
@@ -110,7 +110,7 @@ HWY_INLINE void forEachPart(const PrefillBlock& block, KeyRange keys, bool ofVal
   }
 }
 
-/// A row as f32; one of four-bit codes through the bytes that they stand for.
+/// A row as f32; a row of four-bit codes is first converted to bytes.
 template <class Cache>
 HWY_INLINE void widenCached(const PrefillBlock& block, const typename Cache::Element* row,
                             size_t width, float* wide) {
@@ -125,15 +125,15 @@ HWY_INLINE void widenCached(const PrefillBlock& block, const typename Cache::Ele
   widenRow<Cache>(row, width, wide);
 }
 
-/// K of `keys`, which lie in the tile that starts at `tile`. Keys before and behind them that share
-/// a block of kPanelRows with them are zero.
+/// Packs K of `keys`, which are in the tile that starts at `tile`. Other keys in their blocks of
+/// kPanelRows are zero.
 template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, KeyRange keys) {
   const AttentionView& view = block.view;
   using Element = typename Cache::Element;
   const size_t width = unsignedOf(view.keyWidth);
   const size_t begin = unsignedOf(keys.begin - tile), end = unsignedOf(keys.end - tile);
   const size_t first = begin - begin % kPanelRows, last = roundUp(end, kPanelRows);
-  // Nothing else is in this memory before a tile's scores.
+  // This memory is unused before a tile's scores.
   float* const scales = block.scores;
   if constexpr (isQuantized<Cache>)
     readScales(view.keyScales, view.keyScaleStrides, block.batch, block.kvHead, keys, scales);
@@ -232,8 +232,8 @@ void scoreTile(const PrefillBlock& block, const PanelTile& part) {
   });
 }
 
-/// Turns one vector's dot products of a tile into weights exp(s - maximum), and moves its maximum,
-/// sum and correction on.
+/// Converts one vector's dot products of a tile to weights exp(s - maximum), and updates its
+/// maximum, sum and correction.
 template <bool Ranged, bool Biased>
 void softmaxVector(const PrefillBlock& block, const PanelTile& part, size_t vector) {
   const F32Tag f32;
@@ -329,13 +329,13 @@ void accumulateTile(const PrefillBlock& block, const PanelTile& part) {
            correction, block.output + (panel.first * columns + column * panel.lanes) + firstLane,
            panel.lanes},
           run.vectors);
-    // A later run of the same vectors has nothing to correct.
+    // A later run of the same vectors needs no correction.
     for (size_t vector = 0; vector < run.vectors; ++vector)
       hn::StoreU(hn::Set(f32, 1.0f), f32, correction + vector * lanes);
   });
 }
 
-/// The quotients of one query: `row` holds its weighted values.
+/// Quotients of one query: `row` holds its weighted values.
 template <class Output> void storeRow(const PrefillBlock& block, int64_t lane, float* row) {
   const F32Tag f32;
   const RowStrides& strides = block.view.outputStrides;
@@ -381,7 +381,7 @@ template <class Output> void storeOutput(const PrefillBlock& block) {
 }
 
 template <class Cache> void attendTiles(const PrefillBlock& block) {
-  // The rows of queries are in order, and so are the ranges that they see.
+  // The rows of queries are in order, and so are their visible ranges.
   const KeyRange visible{block.begin[0], block.end[block.queries - 1]};
   int64_t tile = visible.begin - visible.begin % block.tileKeys;
   for (; tile < visible.end; tile += block.tileKeys) {
@@ -442,10 +442,10 @@ HWY_EXPORT(prefillBlock);
 
 namespace {
 
-/// Fewer queries leave lanes empty.
+/// Minimum number of rows; fewer would leave lanes empty.
 constexpr int64_t kFewestRows = 8;
 constexpr int64_t kFewestQueries = 32;
-/// Of K and V together; scratch stays below 1 MiB.
+/// Maximum width of K and V together; keeps scratch memory below 1 MiB.
 constexpr int64_t kWidest = 1536;
 
 bool takes(const AttentionView& view) {

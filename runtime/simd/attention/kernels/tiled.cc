@@ -1,12 +1,12 @@
 // Attention of any shape and layout: one pass over K and V, shared by the query heads of a group,
-// with the online softmax in f32 over tiles of keys.
+// with online softmax in f32 over tiles of keys.
 #include "runtime/simd/attention/attention_block.h"
 #include "runtime/simd/attention/attention_kernel.h"
 
 #include <cstring>
 
-// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
-// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+// Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
+// another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/attention/kernels/tiled.cc"
 #include <hwy/foreach_target.h>
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
-/// Q K^T of the block and `keys`, which lie in the tile that starts at `tile`.
+/// Q K^T of the block and `keys`, which are in the tile that starts at `tile`.
 template <class Cache>
 void scoreTile(const AttentionBlock& block, const KeyValueRows& cache, int64_t tile,
                KeyRange keys) {
@@ -35,7 +35,7 @@ void scoreTile(const AttentionBlock& block, const KeyValueRows& cache, int64_t t
   if (view.keyTransposed) {
     const size_t readable = static_cast<size_t>(keys.begin - cache.begin);
     const size_t count = static_cast<size_t>(keys.end - keys.begin);
-    // A last partial vector reaches past its row's tile only into columns before keys.begin.
+    // A last partial vector extends past its row's tile only into columns before keys.begin.
     multiply<Cache>({block.query, packedWidth, queries, width, base + keys.begin, stride, count,
                      readable, nullptr, scores, kAttentionTileKeys});
     const size_t lanes = hn::Lanes(F32Tag());
