@@ -7,8 +7,8 @@
 #include "cli/support/option_values.h"
 #include "cli/support/style.h"
 #include "cli/support/terminal.h"
-#include "driver/options/nearest_word.h"
 #include "support/format.h"
+#include "support/nearest_word.h"
 
 #include <CLI/CLI.hpp>
 
@@ -217,8 +217,7 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   std::string problem = isOption          ? fmt::format("unknown option '{}'", word)
                         : command == &app ? fmt::format("unknown command '{}'", word)
                                           : fmt::format("unexpected argument '{}'", word);
-  std::string meant = isOption || command == &app ? nearestWord(word, known) : "";
-  return problem + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
+  return isOption || command == &app ? problem + didYouMean(word, known) : problem;
 }
 
 void addCommands(CLI::App& app, CommandContext& context) {

@@ -33,6 +33,7 @@ struct OptOptions {
   bool statistics = false;
   bool noVerify = false;
   bool types = false;
+  std::string elements = "256";
   MatcherOptions matcher;
 };
 
@@ -58,7 +59,18 @@ void printNearMisses(const NearMissList& misses) {
                         miss.failure.str()));
 }
 
+/// The number of --elements.
+llvm::Expected<int64_t> mostElements(const std::string& text) {
+  int64_t number = INT64_MAX;
+  if (text != "all" && (llvm::StringRef(text).getAsInteger(10, number) || number < 0))
+    return usageError("--elements: '{}' is neither a number nor 'all'", text);
+  return number;
+}
+
 llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& context) {
+  auto elements = mostElements(options.elements);
+  if (!elements)
+    return elements.takeError();
   auto model = readModel(options.input, context.toolkit);
   if (!model)
     return model.takeError();
@@ -92,6 +104,7 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
   if (options.output.empty()) {
     PrintOptions print;
     print.types = options.types;
+    print.maxTensorElements = *elements;
     printOut(printText(**model, print));
   } else if (llvm::Error error = exportModel(**model, options.output, {}, context.files())) {
     return error;
@@ -128,6 +141,7 @@ void addOptCommand(CLI::App& app, CommandContext& context) {
   add.add("--statistics", options->statistics);
   add.add("--no-verify", options->noVerify);
   add.add("--types", options->types);
+  add.add("--elements", options->elements);
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return opt(*options, context); };

@@ -6,7 +6,9 @@
 #include "ir/onnx/model_copy.h"
 #include "ir/onnx/model_files.h"
 #include "passes/extents/unequal_extents.h"
+#include "passes/known_names.h"
 #include "support/diagnostic.h"
+#include "support/nearest_word.h"
 
 namespace kvopt::driver {
 using namespace analysis;
@@ -109,13 +111,26 @@ NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::string> mo
   return NearMissList(more);
 }
 
+namespace {
+
+/// The names of all rules and passes.
+std::vector<std::string> rulesAndPasses(const Toolkit& toolkit) {
+  std::vector<std::string> names = ruleNames(toolkit.rules);
+  for (const std::string& pass : passNames(toolkit.passes))
+    names.push_back(pass);
+  return names;
+}
+
+} // namespace
+
 llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, PassContext& context,
                     PassManagerOptions& settings) {
   for (const std::string& name : names) {
     bool isPass = toolkit.passes.find(name) != nullptr;
     bool isRule = toolkit.rules.find(name) != nullptr;
     if (!isPass && !isRule)
-      return usageError("--disable: there is no rule and no pass '{}'", name)
+      return usageError("--disable: there is no rule or pass '{}'{}", name,
+                        didYouMean(name, rulesAndPasses(toolkit)))
           .hint("see: kvopt list rules, kvopt list passes");
     if (isPass) {
       settings.disabledPasses.push_back(name);

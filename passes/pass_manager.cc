@@ -3,8 +3,10 @@
 
 #include "ir/text/printer.h"
 #include "ir/verify/verifier.h"
+#include "passes/known_names.h"
 #include "support/diagnostic.h"
 #include "support/file_access.h"
+#include "support/nearest_word.h"
 #include "support/output_file.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -15,8 +17,9 @@ namespace kvopt::passes {
 using namespace ir;
 
 namespace {
-llvm::Error noSuchPass(const std::string& name) {
-  return usageError("there is no pass '{}'", name).hint("see: kvopt list passes");
+llvm::Error noSuchPass(const std::string& name, const std::vector<std::string>& known) {
+  return usageError("there is no pass '{}'{}", name, didYouMean(name, known))
+      .hint("see: kvopt list passes");
 }
 } // namespace
 
@@ -33,20 +36,23 @@ llvm::Error PassManager::addPipeline(llvm::StringRef text) {
 }
 
 llvm::Error PassManager::checkPrinted() const {
+  std::vector<std::string> printable = passNames(passes);
+  printable.emplace_back("all");
   for (const std::vector<std::string>* printed : {&settings.printBefore, &settings.printAfter})
     for (const std::string& name : *printed)
-      if (name != "all" && !passes.find(name))
-        return noSuchPass(name);
+      if (!llvm::is_contained(printable, name))
+        return noSuchPass(name, printable);
   return llvm::Error::success();
 }
 
 llvm::Error PassManager::add(const PipelineStep& step) {
   const PassInfo* info = passes.find(step.pass);
   if (!info)
-    return noSuchPass(step.pass);
+    return noSuchPass(step.pass, passNames(passes));
   for (const auto& option : step.options)
     if (!llvm::is_contained(info->optionNames, option.first))
-      return usageError("pass '{}' has no option '{}'", step.pass, option.first);
+      return usageError("pass '{}' has no option '{}'{}", step.pass, option.first,
+                        didYouMean(option.first, info->optionNames));
   auto pass = info->make(step.options);
   if (!pass)
     return pass.takeError();

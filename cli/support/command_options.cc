@@ -3,8 +3,8 @@
 
 #include "cli/support/command.h"
 #include "cli/support/option_values.h"
-#include "driver/options/nearest_word.h"
 #include "support/format.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -20,9 +20,7 @@ std::string checkMembership(const OptionInfo& info, const std::string& text) {
   const std::vector<std::string> words = info.words();
   if (llvm::is_contained(words, text))
     return "";
-  const std::string meant = nearestWord(text, words);
-  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "),
-                     meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
+  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), didYouMean(text, words));
 }
 
 std::string checkRange(const OptionInfo& info, const std::string& text) {
@@ -53,9 +51,6 @@ std::string checkValue(const OptionInfo& info, const std::string& text) {
   }
 }
 
-/// Whether the value of the option may be empty.
-bool mayBeEmpty(const OptionInfo& info) { return info.name() == "--pipeline"; }
-
 bool isList(OptionType type) { return type == OptionType::Wholes || type == OptionType::Words; }
 
 } // namespace
@@ -82,7 +77,7 @@ CLI::Option* CommandOptions::finished(CLI::Option* option, const OptionInfo& inf
   std::string initial;
   if (!isFlag(info)) {
     initial = option->get_default_str();
-    if (!mayBeEmpty(info))
+    if (info.type != OptionType::Pipeline)
       option->check(
           CLI::Validator([&info](std::string& text) { return checkValue(info, text); }, ""));
   }

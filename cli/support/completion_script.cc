@@ -29,20 +29,25 @@ std::vector<std::string> namesOf(const CompletionCommand& command) {
   return names;
 }
 
-/// Values of positional arguments.
-std::vector<std::string> wordsOf(const CompletionCommand& command) {
-  std::vector<std::string> words;
-  for (const CompletionOption& option : command.options)
-    if (option.names.empty())
-      words.insert(words.end(), option.choices.begin(), option.choices.end());
-  return words;
-}
-
 std::vector<std::string> commandNames(const std::vector<CompletionCommand>& commands) {
   std::vector<std::string> names;
   for (const CompletionCommand& command : commands)
     names.push_back(command.name);
   return names;
+}
+
+} // namespace
+
+namespace {
+
+/// The assignments of a case of a bash script.
+std::string bashValue(const CompletionOption& option) {
+  std::string text = fmt::format("chosen='{}'", joined(option.choices));
+  if (option.isList)
+    text += "; isList=1";
+  if (option.choices.empty())
+    text += fmt::format("; files='{}'", option.extension.empty() ? "*" : option.extension);
+  return text;
 }
 
 } // namespace
@@ -55,20 +60,29 @@ std::string bashCompletion(const std::vector<CompletionCommand>& commands) {
     for (const CompletionOption& option : command.options)
       for (const std::string& name : option.names)
         if (option.takesValue)
-          values += fmt::format("    '{} {}') chosen='{}'; isValue=1 ;;\n", command.name, name,
-                                joined(option.choices));
+          values +=
+              fmt::format("    '{} {}') {}; isValue=1 ;;\n", command.name, name, bashValue(option));
     options += fmt::format("    {}) chosen='{}' ;;\n", command.name, joined(namesOf(command)));
-    if (std::vector<std::string> positional = wordsOf(command); !positional.empty())
-      words += fmt::format("    {}) chosen='{}' ;;\n", command.name, joined(positional));
+    for (const CompletionOption& option : command.options)
+      if (option.names.empty()) {
+        words += fmt::format("    {}) {} ;;\n", command.name, bashValue(option));
+        break;
+      }
   }
   return fmt::format(R"(# bash completion of kvopt: source <(kvopt completion bash)
 _kvopt() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
-  local command=${{COMP_WORDS[1]}} chosen='' isValue=''
+  local command=${{COMP_WORDS[1]}} chosen='' isValue='' isList='' files='' before=''
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W '{} --help --version' -- "$current"))
     return
+  fi
+  # readline breaks words at '=': --option=value is three of them.
+  if [ "$current" = '=' ]; then
+    current=''
+  elif [ "$previous" = '=' ] && [ "$COMP_CWORD" -gt 2 ]; then
+    previous=${{COMP_WORDS[COMP_CWORD-2]}}
   fi
   case "$command $previous" in
 {}  esac
@@ -80,7 +94,20 @@ _kvopt() {{
 {}    esac ;;
     esac
   fi
-  COMPREPLY=($(compgen -W "$chosen" -- "$current"))
+  if [ -n "$files" ]; then
+    [ "$files" = '*' ] && return
+    compopt -o filenames 2>/dev/null
+    local IFS=$'\n'
+    COMPREPLY=($(compgen -d -- "$current"; compgen -f -X "!*.$files" -- "$current"))
+    return
+  fi
+  if [ -n "$isList" ]; then
+    case "$current" in
+    *,*) before=${{current%,*}},; current=${{current##*,}} ;;
+    esac
+    compopt -o nospace 2>/dev/null
+  fi
+  COMPREPLY=($(compgen -P "$before" -W "$chosen" -- "$current"))
 }}
 complete -o default -F _kvopt kvopt
 )",
@@ -101,7 +128,11 @@ std::string zshText(const std::string& text) {
 }
 
 std::string zshValue(const CompletionOption& option) {
-  return option.choices.empty() ? "_files" : "(" + joined(option.choices) + ")";
+  if (option.isList)
+    return fmt::format("_sequence compadd - {}", joined(option.choices));
+  if (!option.choices.empty())
+    return "(" + joined(option.choices) + ")";
+  return option.extension.empty() ? "_files" : fmt::format("_files -g \"*.{}\"", option.extension);
 }
 
 } // namespace
@@ -158,11 +189,15 @@ std::string fishCompletion(const std::vector<CompletionCommand>& commands) {
           fmt::format("complete -c kvopt -n '__fish_seen_subcommand_from {}'", command.name);
       for (const std::string& name : option.names)
         line += name.rfind("--", 0) == 0 ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      if (!option.choices.empty())
+      if (option.isList)
+        line += fmt::format(" -x -a '(__fish_append , {})'", joined(option.choices));
+      else if (!option.choices.empty())
         line += fmt::format(" -x -a '{}'", joined(option.choices));
+      else if (!option.extension.empty())
+        line += fmt::format(" -k -x -a '(__fish_complete_suffix .{})'", option.extension);
       else if (option.takesValue && !option.names.empty())
         line += " -r";
-      if (option.names.empty() && option.choices.empty())
+      else if (option.names.empty())
         continue;
       out += line + " -d " + quoted(option.description, true) + "\n";
     }

@@ -11,6 +11,8 @@ struct CompletionOption {
   std::string description;
   bool takesValue = false;
   std::vector<std::string> choices; ///< all values there are; empty: any, such as a file
+  bool isList = false;              ///< several choices, separated by commas
+  std::string extension;            ///< of files that are values, without the dot; empty: any
 };
 
 struct CompletionCommand {
@@ -19,8 +21,9 @@ struct CompletionCommand {
   std::vector<CompletionOption> options;
 };
 
-/// A script that completes commands, options and their values, and files elsewhere. Descriptions
-/// may hold any characters, names letters, digits and dashes only.
+/// A script that completes commands, options and their values, and files elsewhere: folders and
+/// files of the extension. Descriptions may hold any characters; names, choices and extensions hold
+/// letters, digits and dashes only.
 std::string bashCompletion(const std::vector<CompletionCommand>& commands);
 std::string zshCompletion(const std::vector<CompletionCommand>& commands);
 std::string fishCompletion(const std::vector<CompletionCommand>& commands);

@@ -73,8 +73,9 @@ std::vector<OptionFacts> optionFacts(const CommandContext& context) {
     fact.name = added.info->name();
     fact.isRequired = added.option->get_required();
     fact.path = useOf(*added.info);
-    fact.takesFreeText =
-        added.info->type == OptionType::Text || added.info->type == OptionType::Texts;
+    fact.takesFreeText = !useOf(*added.info) && added.info->words().empty() &&
+                         added.info->type >= OptionType::Text &&
+                         added.info->type <= OptionType::Pipeline;
     fact.initial = added.initial;
     facts.push_back(std::move(fact));
   }

@@ -2,7 +2,9 @@
 #include "driver/explain/explanation.h"
 
 #include "driver/forms/form_table.h"
+#include "passes/known_names.h"
 #include "support/diagnostic.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -119,7 +121,9 @@ llvm::Expected<Explanation> explain(const std::string& path, const ExplainReques
   }
   explanation.rule = toolkit.rules.find(request.rule);
   if (!request.rule.empty() && !explanation.rule)
-    return usageError("there is no rule '{}'", request.rule).hint("see: kvopt list rules");
+    return usageError("there is no rule '{}'{}", request.rule,
+                      didYouMean(request.rule, ruleNames(toolkit.rules)))
+        .hint("see: kvopt list rules");
   explanation.misses =
       listenToRaising(toolkit, explanation.rule ? std::vector<std::string>{request.rule}
                                                 : std::vector<std::string>());

@@ -2,9 +2,9 @@
 #include "driver/forms/form_words.h"
 
 #include "driver/forms/form_table.h"
-#include "driver/options/nearest_word.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
@@ -66,19 +66,13 @@ template <class T> std::optional<T> valueOf(llvm::StringRef word, llvm::ArrayRef
   return std::nullopt;
 }
 
-/// The end of a message about an unknown word; empty where no known word is near.
-std::string didYouMean(llvm::StringRef word, const std::vector<std::string>& known) {
-  const std::string meant = nearestWord({word.data(), word.size()}, known);
-  return meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant);
-}
-
 template <class T>
 llvm::Error unknownWord(const std::string& option, llvm::StringRef word, llvm::ArrayRef<T> values) {
   std::vector<std::string> known;
   for (T value : values)
     known.emplace_back(wordOf(value));
   return usageError("{}: '{}' is none of {}{}", option, word, fmt::join(known, ", "),
-                    didYouMean(word, known));
+                    didYouMean(std::string_view(word), known));
 }
 
 /// Reads `:N` after a word; nothing where the word has none.
@@ -116,7 +110,7 @@ llvm::Error sayPreset(const std::string& text, SaidForm& said) {
     std::vector<std::string> known;
     for (const FormPreset& each : formPresets())
       known.emplace_back(each.name);
-    return usageError("there is no target '{}'{}", name, didYouMean(name, known))
+    return usageError("there is no target '{}'{}", name, didYouMean(std::string_view(name), known))
         .hint("see: kvopt list targets");
   }
   const std::string word = fmt::format("--to {}", text);

@@ -149,7 +149,7 @@ constexpr OptionInfo viewOptions[] = {
     OptionInfo{inspect, "--context", Whole, "N", "4096", "Context length for cache sizes.", 1,
                capacities},
     OptionInfo{explain, "--layer", Whole, "N", "", "Only this attention layer.", 0, UINT32_MAX},
-    OptionInfo{explain, "--rule", Text, "RULE", "",
+    OptionInfo{explain, "--rule", Rule, "RULE", "",
                "Where this rule was applied, and how near it came."},
     OptionInfo{diff, "--layer", Whole, "N", "", "Only this attention block.", 0, UINT32_MAX},
     OptionInfo{list, "--markdown", Flag, "", "",
@@ -310,9 +310,9 @@ constexpr OptionInfo spellingOptions[] = {
 };
 
 constexpr OptionInfo passesOptions[] = {
-    OptionInfo{opt, "--pipeline", Text, "PASSES", "",
+    OptionInfo{opt, "--pipeline", Pipeline, "PASSES", "",
                "Passes to run, in order, with their options: pass,pass{key=value}. May be empty."},
-    OptionInfo{opt, "--print-ir-before", Texts, "PASS", "",
+    OptionInfo{opt, "--print-ir-before", Passes, "PASS", "",
                "Print the model before this pass, or before all."},
     OptionInfo{opt, "--reproducer", Output, "FILE", "", "Where a failing pass leaves its input."},
     OptionInfo{opt, "--explain", Flag, "", "", "Print near misses after the model."},
@@ -320,13 +320,15 @@ constexpr OptionInfo passesOptions[] = {
     OptionInfo{opt, "--statistics", Flag, "", "", "Print counters of each pass."},
     OptionInfo{opt, "--no-verify", Flag, "", "", "Do not verify the model after every pass."},
     OptionInfo{opt, "--types", Flag, "", "", "Print inferred types."},
+    OptionInfo{opt, "--elements", Text, "N|all", "256",
+               "Print tensors of more elements without them; such a text cannot be read."},
 };
 
 constexpr OptionInfo developmentOptions[] = {
-    OptionInfo{rewriting | opt, "--print-ir-after", Texts, "PASS", "",
+    OptionInfo{rewriting | opt, "--print-ir-after", Passes, "PASS", "",
                "Print the model after this pass, or after all."},
-    OptionInfo{explain | rewriting | opt, "--disable", Texts, "NAME", "",
-               "A rule or pass to leave out."},
+    OptionInfo{explain | rewriting | opt, "--disable", Parts, "NAME", "",
+               "A rule or pass to leave out. May be given again."},
     OptionInfo{explain | rewriting | opt, "--step-budget", Whole, "N", "100000",
                "Places that the matcher tries at one root before it gives up.", 0, UINT32_MAX},
 };

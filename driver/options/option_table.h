@@ -48,6 +48,10 @@ enum class OptionType : uint8_t {
   SizedWord,    ///< one of `values`, some of which take `:N`
   Text,         ///< any text but an empty one
   Texts,        ///< the same; the option may be given again
+  Rule,         ///< the name of a rule
+  Passes,       ///< the name of a pass, or `all`; the option may be given again
+  Parts,        ///< the name of a rule or pass; the option may be given again
+  Pipeline,     ///< names of passes with their options, separated by commas; may be empty
   Whole,        ///< a whole number from `least` to `most`
   Wholes,       ///< several whole numbers, separated by commas
   Real,         ///< a number that is not negative

@@ -10,9 +10,10 @@ namespace kvopt::driver {
 const char* wordOf(Command command) { return commandInfo(command).word; }
 
 const char* wordOf(OptionType type) {
-  constexpr const char* words[] = {"flag",  "counted_flag", "word",  "words",  "sized_word",
-                                   "text",  "texts",        "whole", "wholes", "real",
-                                   "model", "models",       "input", "output", "output_folder"};
+  constexpr const char* words[] = {
+      "flag",  "counted_flag", "word",  "words",    "sized_word",   "text",   "texts",
+      "rule",  "passes",       "parts", "pipeline", "whole",        "wholes", "real",
+      "model", "models",       "input", "output",   "output_folder"};
   return words[static_cast<size_t>(type)];
 }
 

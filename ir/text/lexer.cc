@@ -149,7 +149,8 @@ Token TextCursor::lex() {
   if (text.substr(next).startswith("=>"))
     return finish(Token::Kind::Arrow, next + 2);
   if (text.substr(next).startswith("\xE2\x80\xA6"))
-    return bad(next + 3, "the contents of this tensor were left out when the text was printed");
+    return bad(next + 3, "the contents of this tensor were left out when the text was printed "
+                         "(kvopt opt --elements all prints them)");
   if (llvm::StringRef("<>(){}[],:=.?@").contains(c))
     return finish(Token::Kind::Punctuation, next + 1);
   return bad(next + 1, "a character that has no meaning here");

@@ -8,7 +8,7 @@
 namespace kvopt::ir {
 
 struct PrintOptions {
-  /// Tensors with more elements are printed as `{…}` placeholders, which cannot be read back.
+  /// Tensors with more elements are printed as `{…N elements}`, which cannot be read back.
   int64_t maxTensorElements = INT64_MAX;
   /// Print inferred types of intermediate values as trailing comments.
   bool types = false;

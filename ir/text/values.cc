@@ -282,7 +282,7 @@ bool readTensorLiteral(TextCursor& cursor, const TensorType& type, size_t typeOf
 std::string tensorLiteralText(const TensorData& tensor, int64_t maxElements) {
   constexpr const char* leftOut = "{…}";
   if (tensor.elementCount() > maxElements)
-    return leftOut;
+    return fmt::format("{{…{} elements}}", tensor.elementCount());
   if (tensor.elementType() == ElementType::String)
     return stringsText(tensor, leftOut);
   std::optional<unsigned> bits = bitWidth(tensor.elementType());

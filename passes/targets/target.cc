@@ -9,6 +9,7 @@
 #include "passes/pattern/reason_docs.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -48,8 +49,13 @@ const Target* TargetRegistry::find(llvm::StringRef name) const {
 llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const {
   auto [name, size] = text.split(':');
   TargetChoice choice{find(name), 0};
-  if (!choice.target)
-    return usageError("there is no target '{}'", name).hint("see: kvopt list targets");
+  if (!choice.target) {
+    std::vector<std::string> known;
+    for (const std::unique_ptr<Target>& target : targets)
+      known.push_back(target->name().str());
+    return usageError("there is no target '{}'{}", name, didYouMean(std::string_view(name), known))
+        .hint("see: kvopt list targets");
+  }
   choice.size = choice.target->defaultSize();
   if (!text.contains(':'))
     return choice;

@@ -1,8 +1,10 @@
 // Applies single rules by name: for tests of one rule, and for bisecting.
 //
 //   apply-rules{rules=strip-gqa-broadcast+remove-identity}
+#include "passes/known_names.h"
 #include "passes/pass.h"
 #include "support/diagnostic.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/SmallVector.h"
 
@@ -24,7 +26,9 @@ public:
     for (llvm::StringRef name : wanted) {
       const RuleRegistry::Entry* entry = context.rules.find(name);
       if (!entry)
-        return usageError("there is no rule '{}'", name).hint("see: kvopt list rules");
+        return usageError("there is no rule '{}'{}", name,
+                          didYouMean(std::string_view(name), ruleNames(context.rules)))
+            .hint("see: kvopt list rules");
       rules.push_back(entry);
     }
     return applyRuleList(model, rules, "apply-rules", context);

@@ -5,6 +5,7 @@
 #include "ir/random.h"
 #include "runtime/exec/known_attributes.h"
 #include "support/diagnostic.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -115,11 +116,20 @@ unsigned PlanBuilder::slotOf(const Value& value) {
 
 constexpr unsigned maxNesting = 64;
 
-llvm::Error missingKernel(const Node& node) {
+/// An operator that kvopt knows and cannot run is spelled right: nothing is suggested for it.
+std::string meantOperator(const Node& node, const KernelRegistry& kernels) {
+  std::vector<std::string> known;
+  for (const Kernel* kernel : kernels.all())
+    if (kernel->op.domain() == node.op().domain())
+      known.push_back(kernel->op.type().str());
+  return node.definition() ? "" : didYouMean(std::string_view(node.op().type()), known);
+}
+
+llvm::Error missingKernel(const Node& node, const KernelRegistry& kernels) {
   int64_t version = node.graph().opsetVersion(node.op().domain());
   llvm::StringRef domain = node.op().isOnnx() ? llvm::StringRef("ai.onnx") : node.op().domain();
-  return unsupported("the runtime has no kernel for operator {} (domain {}, opset {})",
-                     node.op().type(), domain, version)
+  return unsupported("the runtime has no kernel for operator {} (domain {}, opset {}){}",
+                     node.op().type(), domain, version, meantOperator(node, kernels))
       .node(node.name(), node.op().str());
 }
 
@@ -130,7 +140,7 @@ llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& 
     return error;
   if (const Kernel* kernel = kernels.find(node.op(), version))
     return kernel;
-  return missingKernel(node);
+  return missingKernel(node, kernels);
 }
 
 llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute,

@@ -3,6 +3,7 @@
 
 #include "ir/manifest/documented_inputs.h"
 #include "support/diagnostic.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -200,9 +201,13 @@ bool InputPlan::isWord(size_t axis, llvm::StringRef word) const {
 llvm::Expected<DecoderPlan> DecoderPlan::create(llvm::ArrayRef<const Value*> inputs,
                                                 llvm::ArrayRef<InputRecipe> recipes,
                                                 llvm::ArrayRef<ManifestInput> described) {
+  std::vector<std::string> known;
+  for (const Value* input : inputs)
+    known.push_back(input->name().str());
   for (const InputRecipe& recipe : recipes)
-    if (llvm::none_of(inputs, [&](const Value* input) { return input->name() == recipe.input; }))
-      return usageError("--input {}: the model has no such input besides caches", recipe.input);
+    if (!llvm::is_contained(known, recipe.input))
+      return usageError("--input {}: the model has no such input besides caches{}", recipe.input,
+                        didYouMean(recipe.input, known));
   DecoderPlan made;
   const Planner planner(recipes, described);
   for (const Value* input : inputs) {

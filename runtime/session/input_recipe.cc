@@ -3,10 +3,13 @@
 
 #include "ir/manifest/manifest_words.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/nearest_word.h"
 
-#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
+#include <fmt/ranges.h>
 
 namespace kvopt::runtime {
 using namespace ir;
@@ -18,19 +21,44 @@ using Kind = InputRecipe::Kind;
 /// Maximum number of entries in a text from a command line.
 constexpr size_t mostEntries = 65536;
 
+struct KindWord {
+  const char* text;
+  Kind kind;
+};
+/// Values that are neither feeds nor numbers.
+constexpr KindWord kindWords[] = {{"zeros", Kind::Zeros},
+                                  {"ones", Kind::Ones},
+                                  {"range", Kind::Range},
+                                  {"random", Kind::Random},
+                                  {"past_length", Kind::PastLength},
+                                  {"total_length", Kind::TotalLength}};
+
+/// All words that a value may be.
+std::vector<std::string> valueWords() {
+  std::vector<std::string> words;
+  for (const KindWord& word : kindWords)
+    words.emplace_back(word.text);
+  for (const ManifestWord<InputFeed>& word : inputFeedWords)
+    if (word.value != InputFeed::Any)
+      words.emplace_back(word.text);
+  return words;
+}
+
 llvm::Error parseExtents(llvm::StringRef text, InputRecipe& recipe) {
+  const std::vector<std::string> extentWords{"batch", "new", "past", "total"};
   recipe.hasShape = true;
   llvm::SmallVector<llvm::StringRef, 4> words;
   if (!text.empty())
     text.split(words, ',');
   for (llvm::StringRef word : words) {
     int64_t number = 0;
-    if (word == "batch" || word == "new" || word == "past" || word == "total")
+    if (llvm::is_contained(extentWords, word))
       recipe.shape.emplace_back(word.str());
     else if (!word.getAsInteger(10, number) && number >= 0)
       recipe.shape.emplace_back(number);
     else
-      return usageError("--input {}: '{}' is not an extent", recipe.input, word)
+      return usageError("--input {}: '{}' is not an extent{}", recipe.input, word,
+                        didYouMean(std::string_view(word), extentWords))
           .hint("extents are numbers, batch, new, past and total, separated by commas");
   }
   return llvm::Error::success();
@@ -45,9 +73,9 @@ llvm::Error parseNumbers(llvm::StringRef text, InputRecipe& recipe) {
   for (llvm::StringRef word : words) {
     double number = 0;
     if (word.trim().getAsDouble(number))
-      return usageError("--input {}: '{}' is neither a number nor a known word", recipe.input, word)
-          .hint("zeros, ones, range, random, past_length, total_length, token_ids, position_ids, "
-                "visible_keys, hidden_keys, additive_mask, segment_ids, batch_rows, or numbers");
+      return usageError("--input {}: '{}' is neither a number nor a known word{}", recipe.input,
+                        word, didYouMean(std::string_view(word), valueWords()))
+          .hint(fmt::format("{}, or numbers", fmt::join(valueWords(), ", ")));
     if (!std::isfinite(number))
       return usageError("--input {}: '{}' is not a finite number", recipe.input, word);
     recipe.numbers.push_back(number);
@@ -74,14 +102,10 @@ llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
       recipe.feed = word.value;
       return recipe;
     }
-  const auto kind = llvm::StringSwitch<Kind>(value)
-                        .Case("zeros", Kind::Zeros)
-                        .Case("ones", Kind::Ones)
-                        .Case("range", Kind::Range)
-                        .Case("random", Kind::Random)
-                        .Case("past_length", Kind::PastLength)
-                        .Case("total_length", Kind::TotalLength)
-                        .Default(Kind::Numbers);
+  auto kind = Kind::Numbers;
+  for (const KindWord& word : kindWords)
+    if (value == word.text)
+      kind = word.kind;
   recipe.kind = kind;
   if (kind == Kind::Numbers)
     if (llvm::Error error = parseNumbers(value, recipe))

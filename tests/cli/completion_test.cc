@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 namespace kvopt {
 using namespace cli;
@@ -45,8 +46,27 @@ TEST(Completion, BashOffersWhatTheProgramHas) {
   EXPECT_EQ(offers("kvopt explain m.onnx --split t"), "tiles ");
   EXPECT_EQ(offers("kvopt inspect m.onnx --he"), "--help ");
   EXPECT_EQ(offers("kvopt completion z"), "zsh ");
-  // Files: the shell's own completion follows.
-  EXPECT_EQ(offers("kvopt run m"), " ");
+  EXPECT_EQ(offers("kvopt help ins"), "inspect ");
+  EXPECT_EQ(offers("kvopt explain m.onnx --rule raise-g"), "raise-group-query-attention ");
+  EXPECT_EQ(offers("kvopt opt m.onnx --disable strip-g"),
+            "strip-gqa-broadcast strip-gqa-broadcast ");
+  EXPECT_EQ(offers("kvopt opt m.onnx --print-ir-after al"), "all ");
+  EXPECT_EQ(offers("kvopt opt m.onnx --pipeline norm"), "normalize ");
+  // Lists, and values after '=', where readline breaks words.
+  EXPECT_EQ(offers("kvopt verify --references --forms exported,sh"), "exported,shared ");
+  EXPECT_EQ(offers("kvopt opt m.onnx --pipeline normalize,detect-s"), "normalize,detect-sites ");
+  EXPECT_EQ(offers("kvopt rewrite m.onnx --rows = int"), "int8 int4 ");
+  EXPECT_EQ(offers("kvopt rewrite m.onnx --verify ="), "off quick full ");
+  // Files of models; for others, the shell's own completion follows.
+  folder.write("model.onnx", "");
+  folder.write("model.txt", "");
+  std::filesystem::create_directory(folder.path("models"));
+  const std::string here = folder.path("m");
+  EXPECT_EQ(offers("kvopt run " + here),
+            folder.path("models") + " " + folder.path("model.onnx") + " ");
+  EXPECT_EQ(offers("kvopt run m.onnx --draft " + here),
+            folder.path("models") + " " + folder.path("model.onnx") + " ");
+  EXPECT_EQ(offers("kvopt opt " + here), " ");
   EXPECT_EQ(offers("kvopt run --load-cache c"), " ");
   std::string commands = offers("kvopt ''");
   for (const char* command : {"inspect ", "explain ", "rewrite ", "verify ", "run ", "opt "})
@@ -59,14 +79,18 @@ const std::vector<CompletionCommand> sample = {
      {{{}, "what", true, {"a", "b"}},
       {{"-o", "--output"}, "isn't [optional]: \\", true, {}},
       {{"--kind"}, "kind", true, {"x", "y"}},
+      {{"--list"}, "list", true, {"x", "y"}, true},
+      {{"--model"}, "model", true, {}, false, "onnx"},
       {{"--flag"}, "flag", false, {}}}}};
 
 TEST(Completion, Zsh) {
   std::string script = zshCompletion(sample);
   EXPECT_EQ(script.rfind("#compdef kvopt\n", 0), 0u);
-  for (const char* line : {"'go:Do it\\: \\[now\\], don'\\''t wait'", "'*:argument:(a b)'",
-                           "'*--output[isn'\\''t \\[optional\\]\\: \\\\]:value:_files'", "'*-o[",
-                           "'*--kind[kind]:value:(x y)'", "'*--flag[flag]'"})
+  for (const char* line :
+       {"'go:Do it\\: \\[now\\], don'\\''t wait'", "'*:argument:(a b)'",
+        "'*--output[isn'\\''t \\[optional\\]\\: \\\\]:value:_files'", "'*-o[",
+        "'*--kind[kind]:value:(x y)'", "'*--list[list]:value:_sequence compadd - x y'",
+        "'*--model[model]:value:_files -g \"*.onnx\"'", "'*--flag[flag]'"})
     EXPECT_NE(script.find(line), std::string::npos) << line << "\n" << script;
 }
 
@@ -76,7 +100,8 @@ TEST(Completion, Fish) {
        {"complete -c kvopt -f -n __fish_use_subcommand -a go -d 'Do it: [now], don'\\''t wait'\n",
         "complete -c kvopt -n '__fish_seen_subcommand_from go' -x -a 'a b' -d 'what'\n",
         " -s o -l output -r -d 'isn'\\''t [optional]: \\\\'\n", " -l kind -x -a 'x y' -d 'kind'\n",
-        " -l flag -d 'flag'\n"})
+        " -l list -x -a '(__fish_append , x y)' -d 'list'\n",
+        " -l model -k -x -a '(__fish_complete_suffix .onnx)' -d 'model'\n", " -l flag -d 'flag'\n"})
     EXPECT_NE(script.find(line), std::string::npos) << line << "\n" << script;
 }
 

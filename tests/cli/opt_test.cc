@@ -103,5 +103,27 @@ TEST(OptTest, ErrorsHaveTheirExitCodes) {
   }
 }
 
+TEST(OptTest, LargeTensorsAreLeftOutOfTheText) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("m.onnx");
+  ASSERT_EQ(runProgram({"gen", "llama", "-o", model, "--vocab", "32"}).code, 0);
+  const ProgramResult brief = runProgram({"opt", model});
+  ASSERT_EQ(brief.code, 0);
+  // 32 tokens of width 64.
+  EXPECT_NE(brief.out.find("{…2048 elements}"), std::string::npos);
+  const ProgramResult again = runProgram({"opt", folder.write("brief.onnxtxt", brief.out)});
+  EXPECT_EQ(again.code, 3);
+  EXPECT_EQ(countLines(again.err), 1u) << again.err;
+  EXPECT_NE(again.err.find("kvopt opt --elements all"), std::string::npos) << again.err;
+  const ProgramResult whole = runProgram({"opt", model, "--elements", "all"});
+  EXPECT_EQ(whole.out.find("…"), std::string::npos);
+  EXPECT_GT(whole.out.size(), 8 * brief.out.size());
+  const std::string text = folder.write("whole.onnxtxt", whole.out);
+  EXPECT_EQ(runProgram({"opt", text, "--elements", "all"}).out, whole.out);
+  EXPECT_EQ(runProgram({"opt", text}).out, brief.out);
+  EXPECT_EQ(runProgram({"opt", model, "--elements", "2048"}).out.find("{…2048"), std::string::npos);
+  EXPECT_EQ(runProgram({"opt", model, "--elements", "some"}).code, 2);
+}
+
 } // namespace
 } // namespace kvopt

@@ -151,8 +151,8 @@ protected:
 
 /// Options whose values are texts that are not paths.
 const std::set<std::string> wordOptions = {
-    "--capacity", "--disable", "--input",           "--layers", "--pipeline", "--print-ir-after",
-    "--rule",     "--stop",    "--print-ir-before", "--text",   "--tokens"};
+    "--capacity",       "--disable", "--elements", "--input",           "--layers", "--pipeline",
+    "--print-ir-after", "--rule",    "--stop",     "--print-ir-before", "--text",   "--tokens"};
 
 TEST_F(PathOptions, EveryOptionThatTakesAnyTextIsAPathOrAWord) {
   std::set<std::string> seen;

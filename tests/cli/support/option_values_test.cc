@@ -77,16 +77,50 @@ TEST(OptionValues, WordsAreThoseOfTheTable) {
   EXPECT_THAT(runProgram({"inspect", "--format", "jsn"}).err, HasSubstr("did you mean 'json'?"));
 }
 
+TEST(OptionValues, NearWordsAreSuggestedEverywhere) {
+  const std::string model = shippedModel("kjv");
+  const struct {
+    std::vector<std::string> arguments;
+    const char* meant;
+  } cases[] = {
+      {{"rewrite", model, "--dry-run", "--to", "ort-gga"}, "ort-gqa"},
+      {{"rewrite", model, "--dry-run", "--cache", "rng"}, "ring"},
+      {{"rewrite", model, "--dry-run", "--split", "tile:4"}, "tiles"},
+      {{"rewrite", model, "--dry-run", "--disable", "raise-attension"}, "raise-attention"},
+      {{"rewrite", model, "--dry-run", "--print-ir-after", "normalise"}, "normalize"},
+      {{"explain", model, "--rule", "raise-onx-attention"}, "raise-onnx-attention"},
+      {{"explain", model, "--disable", "strip-gqa-brodcast"}, "strip-gqa-broadcast"},
+      {{"verify", model, "--references", "--forms", "exported,sharde"}, "shared"},
+      {{"opt", model, "--pipeline", "normalize,detect-site"}, "detect-sites"},
+      {{"opt", model, "--pipeline", "apply-rules{rules=absorb-scales}"}, "absorb-scale"},
+      {{"opt", model, "--pipeline", "apply-rules{rule=absorb-scale}"}, "rules"},
+      {{"opt", model, "--pipeline", "lower{to=ort-gqaa}"}, "ort-gqa"},
+      {{"opt", model, "--print-ir-before", "al"}, "all"},
+      {{"gen", "lama", "-o", "none.onnx"}, "llama"},
+      {{"list", "reason"}, "reasons"},
+      {{"completion", "bsh"}, "bash"},
+      {{"help", "verfy"}, "verify"},
+      {{"run", model, "--text", "a", "--input", "attention_mask=zeroes"}, "zeros"},
+      {{"run", model, "--text", "a", "--input", "attention_mask=ones@bach,new"}, "batch"},
+      {{"run", model, "--text", "a", "--input", "attention_msk=ones"}, "attention_mask"},
+  };
+  for (const auto& each : cases) {
+    const ProgramResult result = runProgram(each.arguments);
+    EXPECT_EQ(result.code, 2) << each.meant << result.err;
+    EXPECT_THAT(result.err, HasSubstr(std::string("did you mean '") + each.meant + "'?"))
+        << testing::PrintToString(each.arguments);
+  }
+}
+
 TEST(OptionValues, WordsAreNotEmpty) {
   size_t tried = 0;
   for (Command command : commands)
     for (const OptionInfo* option : optionsWithValues(
              command, {OptionType::Word, OptionType::Words, OptionType::SizedWord, OptionType::Text,
-                       OptionType::Texts, OptionType::Model, OptionType::Input, OptionType::Output,
+                       OptionType::Texts, OptionType::Rule, OptionType::Passes, OptionType::Parts,
+                       OptionType::Model, OptionType::Input, OptionType::Output,
                        OptionType::OutputFolder})) {
       const std::string name(option->name());
-      if (name == "--pipeline")
-        continue;
       const ProgramResult result = runProgram({wordOf(command), name, ""});
       EXPECT_EQ(result.code, 2) << wordOf(command) << " " << name;
       EXPECT_THAT(result.err, HasSubstr(name + ": the value is empty")) << wordOf(command);

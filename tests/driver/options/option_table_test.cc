@@ -2,7 +2,6 @@
 #include "driver/options/option_table.h"
 
 #include "driver/forms/form_table.h"
-#include "driver/options/nearest_word.h"
 
 #include <algorithm>
 #include <fstream>
@@ -80,14 +79,6 @@ TEST(OptionTable, IsThatOfThePage) {
   page << stream.rdbuf();
   EXPECT_TRUE(page.str().ends_with("\n\n" + optionsMarkdown()))
       << "paste to the end of docs/cli.md: kvopt list options --markdown";
-}
-
-TEST(NearestWord, IsAtMostAThirdAway) {
-  const std::vector<std::string> known{"ring", "blocks", "bfloat16"};
-  EXPECT_EQ(nearestWord("rink", known), "ring");
-  EXPECT_EQ(nearestWord("block", known), "blocks");
-  EXPECT_EQ(nearestWord("float16", known), "bfloat16");
-  EXPECT_EQ(nearestWord("paged", known), "");
 }
 
 } // namespace

@@ -1,11 +1,11 @@
 // Near is up to a third of the letters.
-#include "driver/options/nearest_word.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/StringRef.h"
 
 #include <algorithm>
 
-namespace kvopt::driver {
+namespace kvopt {
 
 std::string nearestWord(std::string_view word, std::span<const std::string> known) {
   unsigned least = std::max<unsigned>(1, static_cast<unsigned>(word.size()) / 3) + 1;
@@ -20,4 +20,9 @@ std::string nearestWord(std::string_view word, std::span<const std::string> know
   return found;
 }
 
-} // namespace kvopt::driver
+std::string didYouMean(std::string_view word, std::span<const std::string> known) {
+  const std::string meant = nearestWord(word, known);
+  return meant.empty() ? "" : "; did you mean '" + meant + "'?";
+}
+
+} // namespace kvopt
