@@ -1,4 +1,5 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons, commands, options.
+#include "cli/report/operator_page.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/forms/form_table.h"
@@ -183,8 +184,10 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
       printOut(formsMarkdown(context.toolkit.targets));
     else if (what == "options")
       printOut(optionsMarkdown());
+    else if (what == "ops")
+      printOut(operatorsMarkdown(context.toolkit.ops));
     else
-      return usageError("--markdown is for: kvopt list reasons, targets, options");
+      return usageError("--markdown is for: kvopt list reasons, targets, options, ops");
     return ExitCode::Done;
   }
   if (what == "targets") {

@@ -4,7 +4,7 @@
 # The headers are those of Debian's testing release, unpacked into build/debian/headers, because Debian 12 has none; the
 # library is that of npm's onnxruntime-node. Exits with 77 where either cannot be fetched.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 library=$(bash "$here/../bench/baselines/install.sh")
 root=$(bash "$here/debian_packages.sh" "$here/../build/debian/headers" --alone libonnxruntime-dev)
 folder=$(dirname "$library")

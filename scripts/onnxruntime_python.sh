@@ -4,7 +4,7 @@
 # python3 runs it if it has both modules. Otherwise, because Debian 12 has no such package, the interpreter and modules
 # of Debian's testing release do, which are unpacked into build/debian/python. Exits with 77 where neither is possible.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 if python3 -c 'import numpy, onnxruntime' 2>/dev/null; then
   exec python3 "$@"

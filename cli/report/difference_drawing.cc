@@ -23,7 +23,9 @@ constexpr size_t mostEdges = 400;
 constexpr size_t mostCharacters = 34;
 constexpr GraphSpacing spacing{/*boxHeight=*/26, /*gapX=*/14, /*gapY=*/30};
 constexpr double margin = 24;
-constexpr double headHeight = 104;
+constexpr double panelsTop = 64;   ///< of the first panel
+constexpr double panelHead = 40;   ///< of a panel, above its graph
+constexpr double widestRow = 1200; ///< panels that need more are stacked
 constexpr double leastWidth = 240;
 constexpr double characterWidth = 7;
 
@@ -202,6 +204,18 @@ std::string panelNote(const BlockPanel& panel) {
   return panel.drawn() == 0 ? "none" : note;
 }
 
+/// A panel with its model's path, from (x, y) on.
+std::string drawPanel(const BlockPanel& panel, const std::string& path, double x, double y) {
+  return text(x, y + 14, shortened(path), "panel") + text(x, y + 29, panelNote(panel), "note") +
+         panel.draw(x, y + panelHead);
+}
+
+std::string rule(double fromX, double fromY, double toX, double toY) {
+  return fmt::format(
+      "<line class=\"rule\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", fromX,
+      fromY, toX, toY);
+}
+
 std::string legend(double x, double y) {
   std::string out;
   for (const auto& [style, words] :
@@ -226,8 +240,16 @@ llvm::Expected<std::string> differenceDrawing(const std::string& pathBefore,
   auto after = BlockPanel::create(block.after, block.before, "added");
   if (!after)
     return after.takeError();
-  const double width = 4 * margin + before->width() + after->width();
-  const double height = headHeight + std::max({before->height(), after->height(), 40.0}) + margin;
+  const double together = 4 * margin + before->width() + after->width();
+  const bool isStacked = together > widestRow;
+  const double secondX = isStacked ? margin : 3 * margin + before->width();
+  const double firstHeight = panelHead + std::max(before->height(), panelHead);
+  const double secondY = isStacked ? panelsTop + firstHeight + margin : panelsTop;
+  const double width =
+      isStacked ? 2 * margin + std::max(before->width(), after->width()) : together;
+  const double height = std::max(panelsTop + firstHeight,
+                                 secondY + panelHead + std::max(after->height(), panelHead)) +
+                        margin;
   const std::string title = fmt::format("Attention {}: before and after", block.either().id());
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" "
@@ -243,16 +265,10 @@ llvm::Expected<std::string> differenceDrawing(const std::string& pathBefore,
   out += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
   out += text(margin, 28, title, "heading");
   out += legend(margin, 50);
-  const double second = 3 * margin + before->width();
-  out += text(margin, 78, shortened(pathBefore), "panel");
-  out += text(margin, 93, panelNote(*before), "note");
-  out += text(second, 78, shortened(pathAfter), "panel");
-  out += text(second, 93, panelNote(*after), "note");
-  out +=
-      fmt::format("<line class=\"rule\" x1=\"{0:.1f}\" y1=\"64\" x2=\"{0:.1f}\" y2=\"{1:.1f}\"/>\n",
-                  second - margin, height - margin / 2);
-  out += before->draw(margin, headHeight);
-  out += after->draw(second, headHeight);
+  out += drawPanel(*before, pathBefore, margin, panelsTop);
+  out += drawPanel(*after, pathAfter, secondX, secondY);
+  out += isStacked ? rule(margin, secondY - margin / 2, width - margin, secondY - margin / 2)
+                   : rule(secondX - margin, panelsTop, secondX - margin, height - margin / 2);
   return out + "</svg>\n";
 }
 

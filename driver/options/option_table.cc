@@ -153,7 +153,7 @@ constexpr OptionInfo viewOptions[] = {
                "Where this rule was applied, and how near it came."},
     OptionInfo{diff, "--layer", Whole, "N", "", "Only this attention block.", 0, UINT32_MAX},
     OptionInfo{list, "--markdown", Flag, "", "",
-               "Print reasons, targets or options as the pages of docs have them."},
+               "Print reasons, targets, options or ops as the pages of docs have them."},
     OptionInfo{help, "--man", Flag, "", "", "Print the manual page of kvopt (troff)."},
 };
 

@@ -1,0 +1,163 @@
+// Decodes with one model in ONNX Runtime after some tokens and prints tokens per second and the
+// peak memory of the process in MiB. bench/headline.sh compiles it and compares an export with what
+// `kvopt rewrite` made of it.
+//
+//   headline MODEL.onnx PAST STEPS THREADS
+//
+// With a manifest next to the model, the past and the present of each cache are one buffer. Without
+// one, the outputs of a step are the pasts of the next one, as ONNX Runtime allocated them: no copy
+// is made between steps. Cached rows are random.
+#include <onnxruntime_cxx_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+/// A float32 tensor with rows of random numbers from the first one on; other rows are zeros.
+Ort::Value cacheOf(Shape shape, int64_t rows, int64_t room) {
+  Ort::AllocatorWithDefaultOptions allocator;
+  shape[0] = 1;
+  shape[2] = room;
+  Ort::Value cache = Ort::Value::CreateTensor<float>(allocator, shape.data(), shape.size());
+  float* data = cache.GetTensorMutableData<float>();
+  std::minstd_rand random;
+  for (int64_t head = 0; head < shape[1]; ++head)
+    for (int64_t row = 0; row < room; ++row)
+      for (int64_t column = 0; column < shape[3]; ++column)
+        *data++ = row < rows ? static_cast<float>(random() % 2001) / 1000 - 1 : 0;
+  return cache;
+}
+
+Ort::Value integers(const Shape& shape, ONNXTensorElementDataType type, int64_t value) {
+  Ort::AllocatorWithDefaultOptions allocator;
+  Ort::Value tensor = Ort::Value::CreateTensor(allocator, shape.data(), shape.size(), type);
+  const size_t count = tensor.GetTensorTypeAndShapeInfo().GetElementCount();
+  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32)
+    std::fill_n(tensor.GetTensorMutableData<int32_t>(), count, static_cast<int32_t>(value));
+  else
+    std::fill_n(tensor.GetTensorMutableData<int64_t>(), count, value);
+  return tensor;
+}
+
+class Decoder {
+public:
+  Decoder(Ort::Env& env, const std::string& path, const Ort::SessionOptions& options,
+          int64_t tokens, int64_t steps)
+      : session(env, path.c_str(), options), binding(session), past(tokens) {
+    std::ifstream file(path.substr(0, path.rfind('.')) + ".kv.json");
+    isShared = file.good();
+    const nlohmann::json manifest =
+        isShared ? nlohmann::json::parse(file) : nlohmann::json::object();
+    for (const auto& length : manifest.value("lengths", nlohmann::json::array()))
+      lengths[length["input"]] = length["feed"];
+    for (size_t i = 0; i < session.GetInputCount(); ++i) {
+      const std::string name = session.GetInputNames()[i];
+      const Ort::TypeInfo type = session.GetInputTypeInfo(i);
+      const Shape shape = type.GetTensorTypeAndShapeInfo().GetShape();
+      types[name] = type.GetTensorTypeAndShapeInfo().GetElementType();
+      if (name.rfind("past_key_values", 0) != 0) {
+        ranks[name] = shape.size();
+        continue;
+      }
+      pasts.push_back(name);
+      presents.push_back("present" + name.substr(15));
+      caches.push_back(cacheOf(shape, past, isShared ? past + steps : past));
+    }
+    // One buffer is bound once, other caches before each step.
+    for (size_t i = 0; isShared && i < pasts.size(); ++i) {
+      binding.BindInput(pasts[i].c_str(), caches[i]);
+      binding.BindOutput(presents[i].c_str(), caches[i]);
+    }
+  }
+
+  void step() {
+    for (const auto& [name, rank] : ranks)
+      binding.BindInput(name.c_str(), inputs.emplace_back(input(name, rank)));
+    Ort::AllocatorWithDefaultOptions allocator;
+    for (size_t i = 0; !isShared && i < pasts.size(); ++i) {
+      binding.BindInput(pasts[i].c_str(), caches[i]);
+      binding.BindOutput(presents[i].c_str(), allocator.GetInfo());
+    }
+    binding.BindOutput("logits", allocator.GetInfo());
+    session.Run(Ort::RunOptions(), binding);
+    if (!isShared) {
+      std::vector<Ort::Value> outputs = binding.GetOutputValues();
+      for (size_t i = 0; i < caches.size(); ++i)
+        caches[i] = std::move(outputs[i]);
+    }
+    inputs.clear();
+    ++past;
+  }
+
+private:
+  Ort::Value input(const std::string& name, size_t rank) const {
+    if (name == "attention_mask")
+      return integers({1, past + 1}, types.at(name), 1);
+    if (name == "position_ids")
+      return integers({1, 1}, types.at(name), past);
+    if (const auto length = lengths.find(name); length != lengths.end()) {
+      int64_t value = length->second.rfind("total", 0) == 0 ? past + 1 : past;
+      if (length->second.find("minus_one") != std::string::npos)
+        --value;
+      return integers(Shape(rank, 1), types.at(name), value);
+    }
+    return integers({1, 1}, types.at(name), 7); // input_ids
+  }
+
+  Ort::Session session;
+  Ort::IoBinding binding;
+  bool isShared = false;
+  int64_t past;
+  std::map<std::string, ONNXTensorElementDataType> types;
+  std::map<std::string, size_t> ranks; ///< of the inputs that are not caches
+  std::map<std::string, std::string> lengths;
+  std::vector<std::string> pasts, presents;
+  std::vector<Ort::Value> caches, inputs;
+};
+
+/// Peak memory of this process in MiB.
+double peakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0)
+      return std::stod(line.substr(6)) / 1024;
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 5)
+    throw std::runtime_error("usage: headline MODEL.onnx PAST STEPS THREADS");
+  Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "headline");
+  Ort::SessionOptions options;
+  options.SetIntraOpNumThreads(std::stoi(argv[4]));
+  const int steps = std::stoi(argv[3]);
+  constexpr int warmUp = 3;
+  Decoder decoder(env, argv[1], options, std::stoll(argv[2]), steps + warmUp);
+  for (int i = 0; i < warmUp; ++i)
+    decoder.step();
+  std::vector<double> times;
+  for (int i = 0; i < steps; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    decoder.step();
+    times.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  std::printf("%.3f %.0f\n", 1 / times[times.size() / 2], peakMemory());
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "headline: %s\n", error.what());
+  return 1;
+}
