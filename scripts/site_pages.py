@@ -96,9 +96,11 @@ def main(root, folder):
             (target / "index.md").write_text(folder_index(path), encoding="utf-8")
     lines = ["site_name: kvopt", "docs_dir: pages", "use_directory_urls: false", "plugins: [search]",
              "theme:", "  name: mkdocs", "  highlightjs: false", "  locale: en", "extra_css: [site.css]",
+             "extra_javascript: [site.js]",
              "markdown_extensions:", "  - tables", "  - fenced_code", "  - toc:", "      slugify: !!python/name:site_pages.anchor", "nav:", *navigation(root, NAVIGATION)]
     (folder / "mkdocs.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (pages / "site.css").write_text("img{max-width:100%}table{display:block;overflow-x:auto}\n", encoding="utf-8")
+    for name in ("site.css", "site.js"):
+        shutil.copyfile(root / "scripts" / "site" / name, pages / name)
 
 
 if __name__ == "__main__":
