@@ -37,21 +37,7 @@ const char* wordOf(CacheKind cache) {
   llvm_unreachable("unknown kind of cache");
 }
 
-const char* wordOf(RowKind rows) {
-  switch (rows) {
-  case RowKind::Same:
-    return "same";
-  case RowKind::Float16:
-    return "float16";
-  case RowKind::BFloat16:
-    return "bfloat16";
-  case RowKind::Int8:
-    return "int8";
-  case RowKind::Int4:
-    return "int4";
-  }
-  llvm_unreachable("unknown kind of rows");
-}
+const char* wordOf(RowKind rows) { return rowWords[static_cast<size_t>(rows)]; }
 
 const char* wordOf(SplitKind split) {
   switch (split) {

@@ -1,6 +1,8 @@
 // The form of a written model: who runs it, how it keeps its caches, and what their rows hold.
 #pragma once
 
+#include "driver/options/row_kind.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,9 +25,6 @@ enum class CacheKind : uint8_t {
   Blocks, ///< each block of rows is an input
   Paged,  ///< pools of blocks that a table lists
 };
-
-/// What rows of caches hold.
-enum class RowKind : uint8_t { Same, Float16, BFloat16, Int8, Int4 };
 
 /// How a model with caches in blocks is divided into several.
 enum class SplitKind : uint8_t {

@@ -46,9 +46,6 @@ size_t numberOf(const FormCell& cell, llvm::ArrayRef<std::string> sentences) {
   return static_cast<size_t>(llvm::find(sentences, cell.refusal) - sentences.begin()) + 1;
 }
 
-constexpr RowKind rowKinds[] = {RowKind::Same, RowKind::Float16, RowKind::BFloat16, RowKind::Int8,
-                                RowKind::Int4};
-
 /// The options that mean the same as a preset. `size` is `:N` where it takes a number.
 std::string expansionOf(const FormPreset& preset, const std::string& size) {
   std::string text = fmt::format("--to {}", wordOf(preset.engine));
@@ -89,7 +86,7 @@ std::string formsText(const targets::TargetRegistry& registry) {
   const std::vector<GridLine> lines = gridLines();
   const std::vector<std::string> sentences = refusalsOf(lines);
   std::string text = fmt::format("  {:<10}{:<33}", "--to", "--cache");
-  for (RowKind rows : rowKinds)
+  for (RowKind rows : allRowKinds)
     text += fmt::format("{:<13}", wordOf(rows));
   text.erase(text.find_last_not_of(' ') + 1);
   text += " (--rows)\n";
@@ -115,7 +112,7 @@ std::string formsMarkdown(const targets::TargetRegistry& registry) {
   const std::vector<GridLine> lines = gridLines();
   const std::vector<std::string> sentences = refusalsOf(lines);
   std::string text = "| `--to` | `--cache` |";
-  for (RowKind rows : rowKinds)
+  for (RowKind rows : allRowKinds)
     text += fmt::format(" `--rows {}` |", wordOf(rows));
   text += "\n|---|---|---|---|---|---|---|\n";
   for (const GridLine& line : lines) {

@@ -11,13 +11,32 @@ using Cells = std::array<FormCell, rowKindCount>;
 
 constexpr FormCell by(const char* target) { return {target, nullptr}; }
 constexpr FormCell no(const char* sentence) { return {nullptr, sentence}; }
+constexpr FormCell& cellFor(Cells& cells, RowKind rows) { return cells[static_cast<size_t>(rows)]; }
 /// No form of the row is written.
 constexpr Cells none(const char* sentence) {
-  return {no(sentence), no(sentence), no(sentence), no(sentence), no(sentence)};
+  Cells cells{};
+  cells.fill(no(sentence));
+  return cells;
+}
+
+/// The cell of rows that are codes.
+struct CodeCell {
+  RowKind rows;
+  FormCell cell;
+};
+/// Rows of the model's own type, rows of 16 bits, and codes; why no others are written.
+constexpr Cells cellsOf(FormCell same, FormCell narrow, const char* whyNoOthers,
+                        std::initializer_list<CodeCell> codes = {}) {
+  Cells cells = none(whyNoOthers);
+  cellFor(cells, RowKind::Same) = same;
+  cellFor(cells, RowKind::Float16) = cellFor(cells, RowKind::BFloat16) = narrow;
+  for (const CodeCell& code : codes)
+    cellFor(cells, code.rows) = code.cell;
+  return cells;
 }
 /// Rows of any floating-point type, and no codes.
 constexpr Cells numbers(const char* target, const char* codes) {
-  return {by(target), by(target), by(target), no(codes), no(codes)};
+  return cellsOf(by(target), by(target), codes);
 }
 
 constexpr const char* gqaTypes = "ONNX Runtime's attention takes caches of the query's type only.";
@@ -32,38 +51,31 @@ constexpr const char* plainBuffer =
     "Standard operators other than TensorScatter copy the buffer that they write into.";
 constexpr const char* tileTypes = "Tiles read rows of the model's own type.";
 constexpr const char* fourBitBlocks = "No operator keeps four-bit rows in blocks.";
+constexpr const char* otherCodes = "No operator keeps such rows.";
 
 constexpr FormRow table[] = {
     FormRow{Engine::Ort, CacheKind::Grow, SplitKind::None,
             none("ONNX Runtime's attention writes into buffers of fixed capacity."),
             none("ONNX Runtime's attention writes into buffers of fixed capacity.")},
-    FormRow{Engine::Ort,
-            CacheKind::Buffer,
-            SplitKind::None,
-            {by("ort-gqa"), no(gqaTypes), no(gqaTypes), by("ort-gqa"), by("ort-gqa")},
+    FormRow{Engine::Ort, CacheKind::Buffer, SplitKind::None,
+            cellsOf(by("ort-gqa"), no(gqaTypes), otherCodes,
+                    {{RowKind::Int8, by("ort-gqa")}, {RowKind::Int4, by("ort-gqa")}}),
             none(gqaLatent)},
     FormRow{Engine::Ort, CacheKind::Ring, SplitKind::None,
             none("GroupQueryAttention keeps all rows of a sequence."), none(gqaLatent)},
     FormRow{Engine::Ort, CacheKind::Blocks, SplitKind::None,
             none("ONNX Runtime's attention reads one cache, not several inputs."), none(gqaLatent)},
-    FormRow{Engine::Ort,
-            CacheKind::Paged,
-            SplitKind::None,
-            {by("paged"), no(gqaTypes), no(gqaTypes), no(pagedCodes), no(pagedCodes)},
-            none(gqaLatent)},
+    FormRow{Engine::Ort, CacheKind::Paged, SplitKind::None,
+            cellsOf(by("paged"), no(gqaTypes), pagedCodes), none(gqaLatent)},
 
     FormRow{Engine::Onnx, CacheKind::Grow, SplitKind::None, numbers("onnx23", onnxCodes),
             numbers("onnx23", onnxCodes)},
-    FormRow{Engine::Onnx,
-            CacheKind::Buffer,
-            SplitKind::None,
-            {by("onnx24"), no(onnxTypes), no(onnxTypes), no(onnxCodes), no(onnxCodes)},
-            {by("onnx24"), no(onnxTypes), no(onnxTypes), no(onnxCodes), no(onnxCodes)}},
-    FormRow{Engine::Onnx,
-            CacheKind::Ring,
-            SplitKind::None,
-            {by("onnx24-ring"), no(onnxTypes), no(onnxTypes), no(onnxCodes), no(onnxCodes)},
-            {by("onnx24-ring"), no(onnxTypes), no(onnxTypes), no(onnxCodes), no(onnxCodes)}},
+    FormRow{Engine::Onnx, CacheKind::Buffer, SplitKind::None,
+            cellsOf(by("onnx24"), no(onnxTypes), onnxCodes),
+            cellsOf(by("onnx24"), no(onnxTypes), onnxCodes)},
+    FormRow{Engine::Onnx, CacheKind::Ring, SplitKind::None,
+            cellsOf(by("onnx24-ring"), no(onnxTypes), onnxCodes),
+            cellsOf(by("onnx24-ring"), no(onnxTypes), onnxCodes)},
     FormRow{Engine::Onnx, CacheKind::Blocks, SplitKind::None,
             none("ONNX's Attention reads one cache, not several inputs."),
             none("ONNX's Attention reads one cache, not several inputs.")},
@@ -74,21 +86,21 @@ constexpr FormRow table[] = {
     FormRow{Engine::Kvopt, CacheKind::Grow, SplitKind::None,
             none("kvopt's operators write into buffers, whose capacity may be dynamic."),
             none("kvopt's operators write into buffers, whose capacity may be dynamic.")},
-    FormRow{Engine::Kvopt,
-            CacheKind::Buffer,
-            SplitKind::None,
-            {by("kvopt"), by("kvopt"), by("kvopt"), by("int8"), by("int4")},
-            {by("latent"), by("latent"), by("latent"), by("int8"), by("int4")}},
-    FormRow{Engine::Kvopt,
-            CacheKind::Ring,
-            SplitKind::None,
-            {by("ring"), by("ring"), by("ring"), by("int8-ring"), by("int4-ring")},
-            {by("ring"), by("ring"), by("ring"), by("int8-ring"), by("int4-ring")}},
-    FormRow{Engine::Kvopt,
-            CacheKind::Blocks,
-            SplitKind::None,
-            {by("blocks"), by("blocks"), by("blocks"), by("int8-blocks"), no(fourBitBlocks)},
-            {by("blocks"), by("blocks"), by("blocks"), by("int8-blocks"), no(fourBitBlocks)}},
+    FormRow{Engine::Kvopt, CacheKind::Buffer, SplitKind::None,
+            cellsOf(by("kvopt"), by("kvopt"), otherCodes,
+                    {{RowKind::Int8, by("int8")}, {RowKind::Int4, by("int4")}}),
+            cellsOf(by("latent"), by("latent"), otherCodes,
+                    {{RowKind::Int8, by("int8")}, {RowKind::Int4, by("int4")}})},
+    FormRow{Engine::Kvopt, CacheKind::Ring, SplitKind::None,
+            cellsOf(by("ring"), by("ring"), otherCodes,
+                    {{RowKind::Int8, by("int8-ring")}, {RowKind::Int4, by("int4-ring")}}),
+            cellsOf(by("ring"), by("ring"), otherCodes,
+                    {{RowKind::Int8, by("int8-ring")}, {RowKind::Int4, by("int4-ring")}})},
+    FormRow{Engine::Kvopt, CacheKind::Blocks, SplitKind::None,
+            cellsOf(by("blocks"), by("blocks"), otherCodes,
+                    {{RowKind::Int8, by("int8-blocks")}, {RowKind::Int4, no(fourBitBlocks)}}),
+            cellsOf(by("blocks"), by("blocks"), otherCodes,
+                    {{RowKind::Int8, by("int8-blocks")}, {RowKind::Int4, no(fourBitBlocks)}})},
     FormRow{Engine::Kvopt, CacheKind::Paged, SplitKind::None,
             none("Sessions of kvopt keep pools of blocks themselves: a model needs no table."),
             none("Sessions of kvopt keep pools of blocks themselves: a model needs no table.")},
@@ -103,11 +115,9 @@ constexpr FormRow table[] = {
             numbers("blocks-plain", plainCodes), numbers("blocks-plain", plainCodes)},
     FormRow{Engine::Primitive, CacheKind::Blocks, SplitKind::Pyramid,
             numbers("pyramid", plainCodes), numbers("pyramid", plainCodes)},
-    FormRow{Engine::Primitive,
-            CacheKind::Blocks,
-            SplitKind::Tiles,
-            {by("tiles"), no(tileTypes), no(tileTypes), no(plainCodes), no(plainCodes)},
-            {by("tiles"), no(tileTypes), no(tileTypes), no(plainCodes), no(plainCodes)}},
+    FormRow{Engine::Primitive, CacheKind::Blocks, SplitKind::Tiles,
+            cellsOf(by("tiles"), no(tileTypes), plainCodes),
+            cellsOf(by("tiles"), no(tileTypes), plainCodes)},
     FormRow{Engine::Primitive, CacheKind::Paged, SplitKind::None,
             none("Standard operators do not read a table of blocks."),
             none("Standard operators do not read a table of blocks.")},

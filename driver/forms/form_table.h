@@ -21,8 +21,6 @@ struct FormCell {
   bool operator==(const FormCell& other) const;
 };
 
-inline constexpr size_t rowKindCount = 5;
-
 /// The cells of one engine, one kind of cache and one way to divide the model.
 struct FormRow {
   Engine engine;

@@ -19,8 +19,6 @@ namespace {
 constexpr Engine allEngines[] = {Engine::Ort, Engine::Onnx, Engine::Kvopt, Engine::Primitive};
 constexpr CacheKind allCaches[] = {CacheKind::Grow, CacheKind::Buffer, CacheKind::Ring,
                                    CacheKind::Blocks, CacheKind::Paged};
-constexpr RowKind allRows[] = {RowKind::Same, RowKind::Float16, RowKind::BFloat16, RowKind::Int8,
-                               RowKind::Int4};
 constexpr SplitKind allSplits[] = {SplitKind::None, SplitKind::Pyramid, SplitKind::Tiles};
 
 /// A value of one axis, with the word that says it.
@@ -137,10 +135,10 @@ llvm::Error sayAll(const FormWords& words, SaidForm& said) {
     if (llvm::StringRef(*text).contains(':'))
       return usageError("'{}': the rows of caches take no number", *text);
   if (llvm::Error error =
-          sayWord(words.rows, "--rows", llvm::makeArrayRef(allRows), said.rows, said))
+          sayWord(words.rows, "--rows", llvm::ArrayRef<RowKind>(allRowKinds), said.rows, said))
     return error;
-  if (llvm::Error error =
-          sayWord(words.cacheDtype, "--cache-dtype", llvm::makeArrayRef(allRows), said.rows, said))
+  if (llvm::Error error = sayWord(words.cacheDtype, "--cache-dtype",
+                                  llvm::ArrayRef<RowKind>(allRowKinds), said.rows, said))
     return error;
   if (llvm::Error error =
           sayWord(words.split, "--split", llvm::makeArrayRef(allSplits), said.split, said))
@@ -173,7 +171,7 @@ Form completed(const SaidForm& said, Engine engine) {
 std::vector<Form> writtenForms() {
   std::vector<Form> forms;
   for (const FormRow& row : formTable())
-    for (RowKind rows : allRows)
+    for (RowKind rows : allRowKinds)
       for (bool isLatent : {false, true}) {
         const Form form{row.engine, row.cache, rows, isLatent, row.split, std::nullopt};
         if (cellOf(form).isWritten())

@@ -1,6 +1,8 @@
 // The rows of the table.
 #include "driver/options/option_table.h"
 
+#include "driver/options/row_kind.h"
+
 namespace kvopt::driver {
 
 namespace {
@@ -100,7 +102,7 @@ constexpr OptionInfo formOptions[] = {
                "long as the window (ring:N: steps of N tokens); in blocks of N rows (blocks:N), "
                "each an input; in pools of blocks. Without it: buffer, or grow where the engine "
                "has no buffers."},
-    OptionInfo{rewriting | explain, "--rows", Word, "same|float16|bfloat16|int8|int4", "same",
+    OptionInfo{rewriting | explain, "--rows", Word, joinedRowWords.data(), "same",
                "What rows of caches hold: numbers as exported, numbers of 16 bits, or quantized "
                "codes."},
     OptionInfo{rewriting | explain, "--cache-dtype", Word, "float16|bfloat16|int8|int4", "",

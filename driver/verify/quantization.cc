@@ -2,6 +2,7 @@
 #include "driver/verify/quantization.h"
 
 #include "driver/verify/verification.h"
+#include "ir/rows/row_code.h"
 #include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/widened_model.h"
@@ -94,15 +95,21 @@ private:
     auto compared = compareTensors(output->view, expected->view);
     if (!compared)
       return compared.takeError();
-    // What a scale is multiplied by, at most.
-    const double largestCode = report.bits == 4 ? 126 : 127;
     const double largest =
-        site.largestNumber != 0 ? site.largestNumber : largestCode * largestScale;
+        site.largestNumber != 0 ? site.largestNumber : largestCode() * largestScale;
     // NaN is not within any bound.
     const double relative = compared->maxAbs == 0 ? 0 : compared->maxAbs / largest;
     if (!(relative <= report.siteDifference))
       report.siteDifference = std::isnan(relative) ? HUGE_VAL : relative;
     return llvm::Error::success();
+  }
+
+  /// What a scale is multiplied by, at most.
+  double largestCode() const {
+    for (size_t i = 0; i < defined.cacheCount(); ++i)
+      if (defined.caches().scalesOf(i))
+        return double{rowCodeOf(defined.cacheInfo(i).dtype)->largest};
+    return double{int8Rows.largest};
   }
 
   std::optional<size_t> cacheOf(llvm::StringRef present) const {

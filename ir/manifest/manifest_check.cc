@@ -2,6 +2,7 @@
 #include "ir/manifest/manifest_check.h"
 
 #include "ir/graph.h"
+#include "ir/rows/row_code.h"
 #include "support/diagnostic.h"
 
 #include <algorithm>
@@ -63,7 +64,7 @@ private:
   llvm::Error checkScales() const {
     std::map<std::pair<int64_t, CacheRole>, const ManifestCache*> codes;
     for (const ManifestCache& cache : manifest.caches)
-      if (cache.dtype == ElementType::Int8 || cache.dtype == ElementType::UInt8)
+      if (rowCodeOf(cache.dtype))
         codes.try_emplace({cache.layer, scaleRole(cache.role)}, &cache);
     for (const ManifestCache& cache : manifest.caches) {
       if (!isScale(cache.role))

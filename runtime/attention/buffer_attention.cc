@@ -24,7 +24,8 @@ llvm::Error attendInBuffer(KernelContext& context, const CacheOperator& op) {
   auto operands = attentionOperands(context, op.mask(), op.sinks());
   if (!operands)
     return operands.takeError();
-  caches->attendToPasts(*operands);
+  if (llvm::Error error = caches->attendToPasts(context, *operands))
+    return error;
   operands->totalLengths = lengths->after;
   if (llvm::Error error = checkAttention(context, *operands))
     return error;

@@ -1,6 +1,7 @@
 // Parts that attention over all kinds of caches shares.
 #include "runtime/attention/cache_stores.h"
 
+#include "runtime/attention/decoded_rows.h"
 #include "support/format.h"
 #include "support/four_bit_row.h"
 
@@ -9,7 +10,7 @@ using namespace ir;
 
 llvm::Expected<ValueColumns> ValueColumns::of(const KernelContext& context, const CacheOperator& op,
                                               int64_t columns) {
-  const bool isPacked = op.rows == CacheRows::Int4;
+  const bool isPacked = op.code == &fourBitRows;
   const FourBitRow row{columns};
   if (!op.isLatent())
     return ValueColumns{columns, isPacked ? row.bytes() : columns, 0};
@@ -62,25 +63,37 @@ llvm::Error CacheStores::checkRows(const KernelContext& context) const {
                                    rows(), values().rows()));
 }
 
-void CacheStores::attendTo(unsigned side, CacheSlots slots, AttentionOperands& operands) const {
+llvm::Error CacheStores::attendTo(KernelContext& context, unsigned side, CacheSlots slots,
+                                  AttentionOperands& operands) const {
+  if (op.code && !op.code->hasKernels()) {
+    auto numbers = decodedRows(
+        context, *op.code, {std::move(slots.rows), std::move(*slots.scales), slots.isTransposed},
+        stores[side].width());
+    if (!numbers)
+      return numbers.takeError();
+    slots = {std::move(*numbers), std::nullopt, false};
+  }
   if (side == 0) {
     operands.key = slots.rows;
     operands.keyScales = slots.scales;
     operands.keyTransposed = slots.isTransposed;
   }
   if (side + 1 != op.sides())
-    return;
+    return llvm::Error::success();
   operands.value = std::move(slots.rows);
   columns.narrow(operands.value);
   operands.valueScales = std::move(slots.scales);
   operands.fourBitColumns = columns.width;
   if (!op.hasCodes())
     readBytesAsNumbers(operands);
+  return llvm::Error::success();
 }
 
-void CacheStores::attendToPasts(AttentionOperands& operands) const {
+llvm::Error CacheStores::attendToPasts(KernelContext& context, AttentionOperands& operands) const {
   for (unsigned side = 0; side < op.sides(); ++side)
-    attendTo(side, stores[side].pastSlots(), operands);
+    if (llvm::Error error = attendTo(context, side, stores[side].pastSlots(), operands))
+      return error;
+  return llvm::Error::success();
 }
 
 llvm::Error CacheStores::attendInOrder(KernelContext& context, llvm::ArrayRef<RowSpan> spans,
@@ -96,7 +109,8 @@ llvm::Error CacheStores::attendInOrder(KernelContext& context, llvm::ArrayRef<Ro
       return slots.takeError();
     store.copyPast(context, *slots, spans);
     store.write(context, *slots, [&](int64_t) { return llvm::SmallVector<RowSpan, 2>{fresh}; });
-    attendTo(side, std::move(*slots), operands);
+    if (llvm::Error error = attendTo(context, side, std::move(*slots), operands))
+      return error;
   }
   return llvm::Error::success();
 }
@@ -112,7 +126,8 @@ llvm::Error CacheStores::write(KernelContext& context, RowStore::SpansOf spansOf
   }
   for (unsigned side = 0; side < op.sides(); ++side) {
     context.noteCacheWrite(stores[side].write(context, presents[side], spansOf));
-    attendTo(side, std::move(presents[side]), operands);
+    if (llvm::Error error = attendTo(context, side, std::move(presents[side]), operands))
+      return error;
   }
   return llvm::Error::success();
 }

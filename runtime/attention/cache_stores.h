@@ -42,7 +42,7 @@ public:
   const RowStore& values() const { return stores.back(); }
 
   /// Makes attention read the pasts where they lie.
-  void attendToPasts(AttentionOperands& operands) const;
+  llvm::Error attendToPasts(KernelContext& context, AttentionOperands& operands) const;
   /// Makes attention read the pasts' slots of `spans`, and new rows behind them, in scratch memory.
   llvm::Error attendInOrder(KernelContext& context, llvm::ArrayRef<RowSpan> spans,
                             AttentionOperands& operands) const;
@@ -56,7 +56,9 @@ public:
 private:
   explicit CacheStores(const ir::CacheOperator& which) : op(which) {}
   llvm::Error checkRows(const KernelContext& context) const;
-  void attendTo(unsigned side, CacheSlots slots, AttentionOperands& operands) const;
+  /// Codes that there are no kernels for are decoded.
+  llvm::Error attendTo(KernelContext& context, unsigned side, CacheSlots slots,
+                       AttentionOperands& operands) const;
 
   ir::CacheOperator op;
   llvm::SmallVector<RowStore, 2> stores; ///< one for each side

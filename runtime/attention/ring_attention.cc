@@ -143,7 +143,8 @@ private:
     operands.totalLengths = *totals;
     operands.causal = false;
     operands.window = 0;
-    caches.attendToPasts(operands);
+    if (llvm::Error error = caches.attendToPasts(context, operands))
+      return error;
     // Slot s holds the key of column (s - slot of the oldest) mod C.
     const int64_t oldest = positions.oldestSlot();
     if (operands.mask && mask.rank() != 0 && mask.shape.back() != 1 && oldest != 0) {

@@ -4,11 +4,9 @@
 #include "ir/cache_layout.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/exec/input_binding.h"
+#include "runtime/memory/coded_row.h"
 #include "runtime/memory/element_storage.h"
-#include "runtime/simd/four_bit_rows.h"
-#include "runtime/simd/quantize_row.h"
 #include "support/format.h"
-#include "support/four_bit_row.h"
 
 #include <cstring>
 
@@ -100,17 +98,7 @@ llvm::Expected<RowStore> RowStore::ofBlock(const KernelContext& context, const C
   return store;
 }
 
-ElementType RowStore::held() const {
-  switch (op.rows) {
-  case CacheRows::Numbers:
-    return fresh->element;
-  case CacheRows::Int8:
-    return ElementType::Int8;
-  case CacheRows::Int4:
-    return ElementType::UInt8;
-  }
-  return ElementType::Undefined;
-}
+ElementType RowStore::held() const { return op.code ? op.code->element : fresh->element; }
 
 llvm::Error RowStore::check(const KernelContext& context) {
   const char* axisName = CacheOperator::axisName(side);
@@ -138,15 +126,14 @@ llvm::Error RowStore::check(const KernelContext& context) {
 }
 
 llvm::Error RowStore::checkWidth(const KernelContext& context) const {
-  const bool isPacked = op.rows == CacheRows::Int4;
+  const bool isPacked = op.code && op.code->isPacked();
   const int64_t kept = past->shape[axes.column];
-  if (kept != (isPacked ? FourBitRow{width()}.bytes() : width()))
+  if (kept != (op.code ? op.code->elementsOf(width()) : width()))
     return context.error(fmt::format("new rows of the {} are {} wide, those of the cache {}{}",
                                      name(), width(), kept, isPacked ? " bytes" : ""));
   if (isPacked && isTransposed())
-    return context.error(fmt::format("rows of four-bit codes of the {} must have their columns "
-                                     "side by side",
-                                     name()));
+    return context.error(
+        fmt::format("{} of the {} must have their columns side by side", op.code->rows, name()));
   return llvm::Error::success();
 }
 
@@ -214,18 +201,17 @@ void RowStore::writeCodes(const CacheSlots& to, int64_t unit, const RowSpan& spa
   const RowPlane from = planeOf(*fresh, false, unit);
   const RowPlane rows = planeOf(to.rows, to.isTransposed, unit);
   const RowPlane scales = planeOf(*to.scales, false, unit);
-  const bool isPacked = op.rows == CacheRows::Int4;
   // A row whose columns are far apart is made in a row of its own.
-  llvm::SmallVector<int8_t, 1024> apart(to.isTransposed ? static_cast<size_t>(width()) : 0);
+  llvm::SmallVector<std::byte, 1024> apart(
+      to.isTransposed ? static_cast<size_t>(width() * rows.elementBytes) : 0);
   for (int64_t i = 0; i < span.count; ++i) {
-    const std::byte* row = from.slot(span.first + i);
-    auto* codes = reinterpret_cast<int8_t*>(rows.slot(span.slot + i));
+    std::byte* codes = rows.slot(span.slot + i);
     *reinterpret_cast<float*>(scales.slot(span.slot + i)) =
-        isPacked ? quantizeFourBitRow(row, storage, width(), reinterpret_cast<uint8_t*>(codes))
-                 : quantizeRow(row, storage, static_cast<size_t>(width()),
-                               to.isTransposed ? apart.data() : codes);
-    for (size_t column = 0; column < apart.size(); ++column)
-      codes[static_cast<int64_t>(column) * rows.columnStride] = apart[column];
+        encodeRow(*op.code, from.slot(span.first + i), storage, width(),
+                  to.isTransposed ? apart.data() : codes);
+    for (int64_t column = 0; to.isTransposed && column < width(); ++column)
+      copyBytes(codes + column * rows.columnStride, apart.data() + column * rows.elementBytes,
+                rows.elementBytes);
   }
 }
 

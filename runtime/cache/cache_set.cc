@@ -310,10 +310,9 @@ llvm::Error CacheSet::shift(int64_t kept, int64_t dropped, llvm::ArrayRef<CacheT
         const TensorView& all = shifted[*turn.scales].view;
         const TensorView scales = isRagged() ? geometries[*turn.scales].batchRow(all, part) : all;
         const TensorView factors = sliceAxis(scales, axis, kept, length - dropped);
-        if (turn.codeColumns != 0)
-          rotateFourBitRows(moved, factors, turn.codeColumns, *turn.rotation, -dropped);
-        else
-          rotateQuantizedRows(moved, factors, turn.columnAxis, *turn.rotation, -dropped);
+        const int64_t columns =
+            turn.codeColumns != 0 ? turn.codeColumns : moved.shape[turn.columnAxis];
+        rotateCodedRows(moved, factors, turn.columnAxis, columns, *turn.rotation, -dropped);
       }
       ++part;
     });

@@ -2,12 +2,12 @@
 #include "runtime/cache/rotate_rows.h"
 
 #include "runtime/memory/buffer.h"
+#include "runtime/memory/coded_row.h"
 #include "runtime/memory/element_storage.h"
-#include "runtime/simd/four_bit_rows.h"
-#include "runtime/simd/quantize_row.h"
 #include "support/half.h"
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace kvopt::runtime {
@@ -103,43 +103,31 @@ void rotateRows(const TensorView& rows, unsigned columnAxis, const ManifestRotat
   });
 }
 
-void rotateQuantizedRows(const TensorView& codes, const TensorView& scales, unsigned columnAxis,
-                         const ManifestRotation& rotation, int64_t positions) {
-  assert(codes.element == ElementType::Int8 && scales.element == ElementType::Float);
-  assert(scales.rank() == codes.rank() && scales.shape[columnAxis] == 1);
-  const int64_t columns = codes.shape[columnAxis];
-  const int64_t step = codes.strides[columnAxis];
+void rotateCodedRows(const TensorView& codes, const TensorView& scales, unsigned columnAxis,
+                     int64_t columns, const ManifestRotation& rotation, int64_t positions) {
+  const RowCode* code = rowCodeOf(codes.element);
+  assert(code && scales.element == ElementType::Float && scales.rank() == codes.rank());
+  assert(codes.shape[columnAxis] == code->elementsOf(columns) && scales.shape[columnAxis] == 1);
+  const auto bytes = static_cast<size_t>(*byteWidth(codes.element));
+  const int64_t step = codes.strides[columnAxis] * static_cast<int64_t>(bytes);
   const auto pairs = turnedPairs(rotation, columns, positions);
   std::vector<float> row(static_cast<size_t>(columns));
-  std::vector<int8_t> quantized(row.size());
+  std::vector<std::byte> stored(static_cast<size_t>(codes.shape[columnAxis]) * bytes);
   forEachRow(codes, scales.strides, columnAxis, [&](int64_t offset, int64_t scaleAt) {
     float& scale = scales.as<float>()[scaleAt];
-    for (int64_t column = 0; column < columns; ++column)
-      row[static_cast<size_t>(column)] =
-          static_cast<float>(codes.as<int8_t>()[offset + column * step]) * scale;
+    std::byte* first = codes.data + offset * static_cast<int64_t>(bytes);
+    const auto copy = [&](auto&& visit) {
+      for (int64_t i = 0; i < codes.shape[columnAxis]; ++i)
+        visit(first + i * step, stored.data() + static_cast<size_t>(i) * bytes);
+    };
+    copy([&](const std::byte* from, std::byte* to) { std::memcpy(to, from, bytes); });
+    decodeRow(*code, stored.data(), columns, row.data());
+    for (float& number : row)
+      number *= scale;
     turn(row.data(), pairs);
-    scale = simd::quantizeRow(row.data(), simd::FloatStorage::f32, row.size(), quantized.data());
-    for (int64_t column = 0; column < columns; ++column)
-      codes.as<int8_t>()[offset + column * step] = quantized[static_cast<size_t>(column)];
-  });
-}
-
-void rotateFourBitRows(const TensorView& codes, const TensorView& scales, int64_t columns,
-                       const ManifestRotation& rotation, int64_t positions) {
-  assert(codes.element == ElementType::UInt8 && scales.element == ElementType::Float);
-  const unsigned columnAxis = codes.rank() - 1;
-  assert(codes.shape[columnAxis] == FourBitRow{columns}.bytes() && codes.strides[columnAxis] == 1);
-  const auto pairs = turnedPairs(rotation, columns, positions);
-  std::vector<float> row(static_cast<size_t>(columns));
-  std::vector<int8_t> products(row.size());
-  forEachRow(codes, scales.strides, columnAxis, [&](int64_t offset, int64_t scaleAt) {
-    float& scale = scales.as<float>()[scaleAt];
-    simd::unpackFourBitRows({codes.data + offset, 0, columns}, 1, products.data());
-    for (size_t column = 0; column < row.size(); ++column)
-      row[column] = static_cast<float>(products[column]) * scale;
-    turn(row.data(), pairs);
-    scale = simd::quantizeFourBitRow(row.data(), simd::FloatStorage::f32, columns,
-                                     codes.as<uint8_t>() + offset);
+    scale = encodeRow(*code, reinterpret_cast<const std::byte*>(row.data()),
+                      simd::FloatStorage::f32, columns, stored.data());
+    copy([&](std::byte* to, const std::byte* from) { std::memcpy(to, from, bytes); });
   });
 }
 

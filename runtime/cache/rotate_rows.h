@@ -19,14 +19,11 @@ bool canRotate(ir::ElementType element);
 void rotateRows(const TensorView& rows, unsigned columnAxis, const ir::ManifestRotation& rotation,
                 int64_t positions);
 
-/// The same of int8 codes, each row of which is multiplied by the number of `scales` in its place;
-/// the extent of those along `columnAxis` is 1. Rows are quantized again as simd::quantizeRow does.
-void rotateQuantizedRows(const TensorView& codes, const TensorView& scales, unsigned columnAxis,
-                         const ir::ManifestRotation& rotation, int64_t positions);
-
-/// The same of rows of `columns` four-bit codes, whose bytes are along the last axis, side by side.
-void rotateFourBitRows(const TensorView& codes, const TensorView& scales, int64_t columns,
-                       const ir::ManifestRotation& rotation, int64_t positions);
+/// The same of rows of `columns` numbers each that are codes (ir/rows/row_code.h), and are
+/// multiplied by the number of `scales` in their place; the extent of those along `columnAxis`
+/// is 1. Rows become codes again.
+void rotateCodedRows(const TensorView& codes, const TensorView& scales, unsigned columnAxis,
+                     int64_t columns, const ir::ManifestRotation& rotation, int64_t positions);
 
 /// Moves rows of a tensor forward: [first + dropped, end) to the position `first`.
 void moveRowsForward(const TensorView& tensor, unsigned sequenceAxis, int64_t first,

@@ -2,6 +2,7 @@
 #include "runtime/session/cache_state.h"
 
 #include "ir/onnx/model_files.h"
+#include "ir/rows/row_code.h"
 #include "runtime/cache/rotate_rows.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/session/cache_part.h"
@@ -64,7 +65,8 @@ llvm::Error CacheState::copyFrom(const CacheState& other) {
 
 std::optional<size_t> CacheState::scalesOf(size_t index) const {
   const ManifestCache& codes = info(index);
-  if ((codes.dtype != ElementType::Int8 && codes.codeColumns == 0) || isScale(codes.role))
+  const RowCode* code = rowCodeOf(codes.dtype);
+  if (!code || (code->isPacked() && codes.codeColumns == 0) || isScale(codes.role))
     return std::nullopt;
   for (size_t i = 0; i < size(); ++i)
     if (info(i).layer == codes.layer && info(i).role == scaleRole(codes.role))

@@ -1,37 +1,62 @@
 // Codes times scales.
 #include "runtime/session/dequantized_cache.h"
 
+#include "runtime/memory/coded_row.h"
 #include "runtime/memory/element_storage.h"
-#include "runtime/simd/four_bit_rows.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
+
+#include <cstring>
 
 namespace kvopt::runtime {
 using namespace ir;
 
 namespace {
 
-/// The products of four-bit codes and multipliers, contiguous, as int8.
-llvm::Expected<Tensor> unpackedCodes(const CacheState& caches, const TensorView& packed,
-                                     const ManifestCache& info) {
-  Extents shape = packed.shape;
+/// What codes stand for before they are multiplied by their scales: contiguous, as float.
+llvm::Expected<Tensor> decodedCodes(const CacheState& caches, const TensorView& codes,
+                                    const ManifestCache& info) {
+  const RowCode* code = rowCodeOf(info.dtype);
   const std::optional<CacheLayout> layout = info.layout();
-  if (!layout || layout->columnAxis() + 1 != packed.rank())
+  if (!code || !layout || layout->rank() != codes.rank() || codes.element != code->element)
+    return invalid("the rows of cache '{}' are no codes", info.past);
+  const unsigned columnAxis = layout->columnAxis();
+  if (code->isPacked() && columnAxis + 1 != codes.rank())
     return invalid("the columns of cache '{}' are not side by side", info.past);
-  shape.back() = info.codeColumns;
-  auto result = Tensor::create(caches.allocator(), ElementType::Int8, shape);
+  Extents shape = codes.shape;
+  const int64_t elements = shape[columnAxis];
+  if (code->isPacked())
+    shape[columnAxis] = info.codeColumns;
+  auto result = Tensor::create(caches.allocator(), ElementType::Float, shape);
   if (!result)
     return result;
-  Extents index(packed.rank(), 0);
-  auto* to = result->view.as<int8_t>();
-  const int64_t rows = result->view.elementCount() / info.codeColumns;
-  for (int64_t row = 0; row < rows; ++row, to += info.codeColumns) {
-    int64_t at = 0;
-    for (unsigned axis = 0; axis + 1 < packed.rank(); ++axis)
-      at += index[axis] * packed.strides[axis];
-    simd::unpackFourBitRows({packed.data + at, 0, info.codeColumns}, 1, to);
-    for (unsigned axis = packed.rank() - 1; axis-- > 0 && ++index[axis] == packed.shape[axis];)
+  const int64_t columns = shape[columnAxis];
+  const int64_t rows = columns == 0 ? 0 : result->view.elementCount() / columns;
+  const auto bytes = static_cast<int64_t>(*byteWidth(codes.element));
+  std::vector<std::byte> row(static_cast<size_t>(elements * bytes));
+  std::vector<float> numbers(static_cast<size_t>(columns));
+  Extents index(codes.rank(), 0);
+  for (int64_t i = 0; i < rows; ++i) {
+    int64_t from = 0, to = 0;
+    for (unsigned axis = 0; axis < codes.rank(); ++axis) {
+      from += index[axis] * codes.strides[axis];
+      to += index[axis] * result->view.strides[axis];
+    }
+    for (int64_t column = 0; column < elements; ++column)
+      std::memcpy(row.data() + column * bytes,
+                  codes.data + (from + column * codes.strides[columnAxis]) * bytes,
+                  static_cast<size_t>(bytes));
+    decodeRow(*code, row.data(), columns, numbers.data());
+    for (int64_t column = 0; column < columns; ++column)
+      result->view.as<float>()[to + column * result->view.strides[columnAxis]] =
+          numbers[static_cast<size_t>(column)];
+    for (unsigned axis = codes.rank(); axis-- > 0;) {
+      if (axis == columnAxis)
+        continue;
+      if (++index[axis] != codes.shape[axis])
+        break;
       index[axis] = 0;
+    }
   }
   return result;
 }
@@ -52,15 +77,10 @@ llvm::Expected<Tensor> dequantizedCache(const CacheState& caches, size_t cache, 
 llvm::Expected<Tensor> dequantizedRows(const CacheState& caches, size_t cache,
                                        const TensorView& rows, const TensorView& scales,
                                        ElementType element) {
-  TensorView codes = rows;
-  Tensor unpacked;
-  if (caches.info(cache).codeColumns != 0) {
-    auto products = unpackedCodes(caches, codes, caches.info(cache));
-    if (!products)
-      return products.takeError();
-    unpacked = std::move(*products);
-    codes = unpacked.view;
-  }
+  auto decoded = decodedCodes(caches, rows, caches.info(cache));
+  if (!decoded)
+    return decoded;
+  const TensorView& codes = decoded->view;
   TensorView factors = scales;
   if (!storageOf(element) || factors.element != ElementType::Float ||
       factors.rank() != codes.rank())
@@ -83,8 +103,7 @@ llvm::Expected<Tensor> dequantizedRows(const CacheState& caches, size_t cache,
       codeAt += index[axis] * codes.strides[axis];
       factorAt += index[axis] * factors.strides[axis];
     }
-    const float value =
-        static_cast<float>(codes.as<int8_t>()[codeAt]) * factors.as<float>()[factorAt];
+    const float value = codes.as<float>()[codeAt] * factors.as<float>()[factorAt];
     if (element == ElementType::Float)
       result->view.as<float>()[i] = value;
     else

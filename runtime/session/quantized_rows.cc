@@ -1,9 +1,8 @@
 // Quantization of rows outside of a model.
 #include "runtime/session/quantized_rows.h"
 
+#include "runtime/memory/coded_row.h"
 #include "runtime/memory/element_storage.h"
-#include "runtime/simd/four_bit_rows.h"
-#include "runtime/simd/quantize_row.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -35,7 +34,8 @@ llvm::Expected<QuantizedRows> quantizedRows(const CacheState& caches, size_t cac
   auto scales = Tensor::create(caches.allocator(), ElementType::Float, shape);
   if (!scales)
     return scales.takeError();
-  shape.back() = info.codeColumns != 0 ? FourBitRow{width}.bytes() : width;
+  const RowCode& code = *rowCodeOf(info.dtype); // the cache has scales
+  shape.back() = code.elementsOf(width);
   auto codes = Tensor::create(caches.allocator(), info.dtype, shape);
   if (!codes)
     return codes.takeError();
@@ -43,12 +43,8 @@ llvm::Expected<QuantizedRows> quantizedRows(const CacheState& caches, size_t cac
       packed->view.byteSize() / std::max<int64_t>(1, scales->view.elementCount());
   for (int64_t row = 0; row < scales->view.elementCount(); ++row) {
     const std::byte* from = packed->view.data + row * rowBytes;
-    std::byte* to = codes->view.data + row * shape.back();
-    scales->view.as<float>()[row] =
-        info.codeColumns != 0
-            ? simd::quantizeFourBitRow(from, *storage, width, reinterpret_cast<uint8_t*>(to))
-            : simd::quantizeRow(from, *storage, static_cast<size_t>(width),
-                                reinterpret_cast<int8_t*>(to));
+    std::byte* to = codes->view.data + row * shape.back() * int64_t{*byteWidth(info.dtype)};
+    scales->view.as<float>()[row] = encodeRow(code, from, *storage, width, to);
   }
   return QuantizedRows{std::move(*codes), std::move(*scales)};
 }

@@ -2,7 +2,6 @@
 #include "ir/ops/kvopt/attention_shapes.h"
 
 #include "ir/cache_layout.h"
-#include "support/four_bit_row.h"
 
 namespace kvopt::ir {
 namespace {
@@ -107,11 +106,11 @@ llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim&
 namespace {
 
 /// The width of cached rows, of which new ones have `columns`.
-Dim cachedWidth(const Dim& columns, ElementType held) {
-  if (held != ElementType::UInt8)
+Dim cachedWidth(const Dim& columns, const RowCode* code) {
+  if (!code || !code->isPacked())
     return columns;
   const std::optional<int64_t> count = columns.value();
-  return count ? Dim::fixed(FourBitRow{*count}.bytes()) : Dim::unknown();
+  return count ? Dim::fixed(code->elementsOf(*count)) : Dim::unknown();
 }
 
 } // namespace
@@ -140,18 +139,17 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
                                          "head counts of cache and new rows"))
       return error;
   if (llvm::Error error =
-          requireEqual(context, cachedWidth(added.dim(3), side.held),
+          requireEqual(context, cachedWidth(added.dim(3), side.code),
                        past.shape()[layout->columnAxis()], "widths of cache and new rows"))
     return error;
-  if (side.held == ElementType::UInt8 && layout->isTransposed())
-    return context.error("rows of four-bit codes must have their columns side by side");
-  const ElementType wanted = side.held == ElementType::Undefined ? added.elementType() : side.held;
+  if (side.code && side.code->isPacked() && layout->isTransposed())
+    return context.error(fmt::format("{} must have their columns side by side", side.code->rows));
+  const ElementType wanted = side.code ? side.code->element : added.elementType();
   if (past.elementType() != ElementType::Undefined && wanted != ElementType::Undefined &&
       past.elementType() != wanted)
     return context.error(
-        side.held == ElementType::Undefined
-            ? fmt::format("the cache is {}, its new rows are {}", past.str(), added.str())
-            : fmt::format("the cache is {}, it should be {}", past.str(), onnxName(wanted)));
+        side.code ? fmt::format("the cache is {}, it should be {}", past.str(), onnxName(wanted))
+                  : fmt::format("the cache is {}, its new rows are {}", past.str(), added.str()));
   const Dim& capacity = past.shape()[layout->sequenceAxis()];
   if (!side.isRing && capacity.isKnownLess(added.dim(2)))
     return context.error(

@@ -1,6 +1,7 @@
 // Shape checks shared by kvopt's attention operators.
 #pragma once
 
+#include "ir/rows/row_code.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
@@ -32,9 +33,8 @@ struct CacheSide {
   unsigned added; ///< operand: [B,G,S,W]
   unsigned past;  ///< operand: laid out as ir/cache_layout.h says
   const char* axisName;
-  /// What the cache holds; Undefined: what the new rows are of. UInt8: rows of four-bit codes
-  /// (support/four_bit_row.h).
-  ElementType held = ElementType::Undefined;
+  /// The codes that the new rows are stored as; null: they are stored as they are.
+  const RowCode* code = nullptr;
   /// More new rows than the cache has place for are taken: the last ones stay.
   bool isRing = false;
 };

@@ -18,7 +18,6 @@ class CacheText {
 public:
   CacheText(const CacheOperator& written, const BodyForm& bodyForm, const CacheBody& caches)
       : op(written), form(bodyForm), blocks(caches.blocks) {
-    form.fourBitCodes = op.rows == CacheRows::Int4;
     for (unsigned side = 0; side < op.sides(); ++side) {
       sides.emplace_back(CacheOperator::sideName(side));
       const CacheLayout* layout = side == 0 ? &caches.key : &caches.value;
@@ -71,13 +70,13 @@ private:
   std::string inPlace() const {
     std::string text = "\n" + toNumbers() + std::string(extentsText);
     if (op.hasCodes())
-      text += codeRangeText(form);
+      text += op.code->constantsText;
     for (const std::string& side : sides)
       text += newExtentsText(side);
     text += groupsOfNewRowsText;
     if (op.hasCodes())
       for (const std::string& side : sides)
-        text += writtenCodesText(side, form) + pastCodesText(side);
+        text += writtenCodesText(side, *op.code, form.opset) + pastCodesText(side);
     for (const CachePart& part : parts)
       text +=
           (op.hasCodes() ? newExtentsText(part.name) : "") + pastRowsText(part.name, *part.layout);
@@ -86,7 +85,7 @@ private:
     text += op.isRing() ? readAndWrittenRing() : slotsText + updates();
     if (op.hasCodes())
       for (const std::string& side : sides)
-        text += readCodesText(side, form) + presentCodesText(side, form);
+        text += readCodesText(side, *op.code) + presentCodesText(side, *op.code);
     if (op.isLatent())
       text += latentValuesText;
     return text + attentionText(form, op.isRing() ? "mask_of_keys" : "mask") + toCodes();

@@ -17,7 +17,7 @@ struct CacheBody {
 /// The text of a function (ONNX's textual syntax) for the operator. Attributes scale, causal,
 /// window, softcap and mask_boolean and, of latent rows, v_offset and v_width must be written on
 /// the node; the mask operand must be present (a neutral one is a single additive zero), key_axis
-/// and value_axis be those of the caches. `op` says how many bits codes have, whatever `form` says.
+/// and value_axis be those of the caches. `op` says which codes rows are, whatever `form` says.
 /// Codes are handled as floats, which hold them exactly: engines select and gather floats, but not
 /// all of them int8.
 std::string cacheFunctionText(const CacheOperator& op, const BodyForm& form,

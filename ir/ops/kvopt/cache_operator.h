@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ir/op_name.h"
+#include "ir/rows/row_code.h"
 
 #include "llvm/ADT/ArrayRef.h"
 
@@ -22,13 +23,6 @@ enum class CachePlace {
   Blocks, ///< separate tensors, in order; new rows are returned, not written
 };
 
-/// What is stored of a row.
-enum class CacheRows {
-  Numbers, ///< its numbers, of the new rows' own element type
-  Int8,    ///< int8 codes, with a float scale for each row
-  Int4,    ///< four-bit codes (support/four_bit_row.h) in uint8, with a float scale for each row
-};
-
 /// Which caches an attention has.
 enum class CacheSharing {
   KeysAndValues, ///< one of keys and one of values
@@ -37,27 +31,28 @@ enum class CacheSharing {
 
 struct CacheOperator {
   CachePlace place = CachePlace::Buffer;
-  CacheRows rows = CacheRows::Numbers;
+  /// The codes that rows are stored as; null where they are numbers of the new rows' own type.
+  const RowCode* code = nullptr;
   CacheSharing sharing = CacheSharing::KeysAndValues;
 
   /// The one that the node is. nullopt for a node of another operator, and for one without a
-  /// definition, which has not been checked to have the operands that it needs. Of codes the
-  /// element type of the first past says how many bits they have; where that is not known, eight.
+  /// definition, which has not been checked to have the operands that it needs. The element type of
+  /// the first past says which codes rows are; where that is not known, int8Rows.
   static std::optional<CacheOperator> of(const Node& node);
-  /// The one with that name; rows of codes are Int8, since both kinds have one name.
+  /// The one with that name; codes are int8Rows, since all have one name.
   static std::optional<CacheOperator> named(OpName op);
-  /// One for each name; rows of codes are Int8.
+  /// One for each name; codes are int8Rows.
   static llvm::ArrayRef<CacheOperator> all();
 
   /// The operator's name, a static string.
   OpName name() const;
 
-  constexpr bool hasCodes() const { return rows != CacheRows::Numbers; }
+  constexpr bool hasCodes() const { return code != nullptr; }
   constexpr bool isLatent() const { return sharing == CacheSharing::Latent; }
   constexpr bool isRing() const { return place == CachePlace::Ring; }
   constexpr bool isInBlocks() const { return place == CachePlace::Blocks; }
   /// The same with rows as numbers.
-  CacheOperator unquantized() const { return {place, CacheRows::Numbers, sharing}; }
+  CacheOperator unquantized() const { return {place, nullptr, sharing}; }
 
   // Operands by role. Side 0 is keys or latent rows, side 1 is values.
 
@@ -107,7 +102,7 @@ struct CacheOperator {
   static constexpr const char* sideName(unsigned side) { return side == 0 ? "key" : "value"; }
 
   constexpr bool operator==(const CacheOperator& other) const {
-    return place == other.place && rows == other.rows && sharing == other.sharing;
+    return place == other.place && code == other.code && sharing == other.sharing;
   }
 };
 

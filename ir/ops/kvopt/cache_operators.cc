@@ -23,28 +23,16 @@
 // Latent: there is a single cache, whose rows are keys; values are their columns
 //   [v_offset, v_offset + v_width).
 //
-// Codes: a row x (the key or value of one token and head, in f32) is kept as codes q and a scale s:
-//
-//   s = max_d |x[d]| / 127,   q[d] = x[d] / s to the nearest integer, halves to the even one,
-//                                    at most 127 and at least -127;   it stands for s q[d]
-//
-// Quotients are those of f32, rounded once each, so that every engine writes the same bytes.
-//   A row of zeros has the scale 0 and codes 0, as has one that is so small that s is 0.
-//   A row with a NaN or an infinity has the scale NaN and codes 0: all of it stands for NaN.
-// |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 * 2^-149.
-//
-// Where pasts are uint8, not int8, codes have four bits, and equal groups of at most 32 columns
-// have a multiplier m, a whole number, each:
-//
-//   s = max_d |x[d]| / 126,   m = max_group |x[d]| / (7 s) rounded up, at most 18 and at least 1
-//   q[d] = x[d] / (s m) to the nearest integer, halves to the even one, at most 7 and at least -7;
-//          it stands for s m q[d]
-//
-// support/four_bit_row.h says how a row lies in bytes, which must be side by side. Rows of zeros
-// and rows without a number are as above, with m = 1. m q fits a byte, so that attention over such
-// rows is attention over rows of int8. Scales are float, of the cache's extents with one column:
-// the scale of the row beside it. Values of a latent row have its scale; of four-bit codes their
-// columns must be whole groups. In blocks, new rows are codes as ai.kvopt::QuantizeRows makes them.
+// Codes: a row x (the key or value of one token and head, in f32) is kept as codes q and a scale s,
+//   as a RowCode says (ir/rows/row_code.h); the element type of the pasts tells which one.
+//   Quotients are those of f32, rounded once each, so that every engine writes the same bytes. A
+//   row of zeros has the scale 0, as has one that is so small that s is 0, and codes of zeros. A
+//   row with a NaN or an infinity has the scale NaN, and the same codes: all of it stands for NaN.
+//   Of int8, |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 *
+//   2^-149. Scales are float, of the cache's extents with one column: the scale of the row beside
+//   it. Where an element stands for several numbers, a row's must be side by side. Values of a
+//   latent row have its scale; of four-bit codes their columns must be whole groups. In blocks, new
+//   rows are codes as ai.kvopt::QuantizeRows makes them, which are int8.
 #include "ir/ops/kvopt/cache_operator.h"
 
 #include "ir/node.h"
@@ -63,27 +51,21 @@ struct NamedOperator {
 };
 
 constexpr NamedOperator namedOperators[] = {
-    {{CachePlace::Buffer, CacheRows::Numbers, CacheSharing::KeysAndValues},
-     "ai.kvopt::InPlaceKvSdpa"},
-    {{CachePlace::Buffer, CacheRows::Int8, CacheSharing::KeysAndValues},
+    {{CachePlace::Buffer, nullptr, CacheSharing::KeysAndValues}, "ai.kvopt::InPlaceKvSdpa"},
+    {{CachePlace::Buffer, &int8Rows, CacheSharing::KeysAndValues},
      "ai.kvopt::InPlaceQuantizedKvSdpa"},
-    {{CachePlace::Buffer, CacheRows::Numbers, CacheSharing::Latent},
-     "ai.kvopt::InPlaceLatentKvSdpa"},
-    {{CachePlace::Buffer, CacheRows::Int8, CacheSharing::Latent},
+    {{CachePlace::Buffer, nullptr, CacheSharing::Latent}, "ai.kvopt::InPlaceLatentKvSdpa"},
+    {{CachePlace::Buffer, &int8Rows, CacheSharing::Latent},
      "ai.kvopt::InPlaceQuantizedLatentKvSdpa"},
-    {{CachePlace::Ring, CacheRows::Numbers, CacheSharing::KeysAndValues}, "ai.kvopt::RingKvSdpa"},
-    {{CachePlace::Ring, CacheRows::Int8, CacheSharing::KeysAndValues},
-     "ai.kvopt::RingQuantizedKvSdpa"},
-    {{CachePlace::Ring, CacheRows::Numbers, CacheSharing::Latent}, "ai.kvopt::RingLatentKvSdpa"},
-    {{CachePlace::Ring, CacheRows::Int8, CacheSharing::Latent},
-     "ai.kvopt::RingQuantizedLatentKvSdpa"},
-    {{CachePlace::Blocks, CacheRows::Numbers, CacheSharing::KeysAndValues},
-     "ai.kvopt::BlockKvSdpa"},
-    {{CachePlace::Blocks, CacheRows::Int8, CacheSharing::KeysAndValues},
+    {{CachePlace::Ring, nullptr, CacheSharing::KeysAndValues}, "ai.kvopt::RingKvSdpa"},
+    {{CachePlace::Ring, &int8Rows, CacheSharing::KeysAndValues}, "ai.kvopt::RingQuantizedKvSdpa"},
+    {{CachePlace::Ring, nullptr, CacheSharing::Latent}, "ai.kvopt::RingLatentKvSdpa"},
+    {{CachePlace::Ring, &int8Rows, CacheSharing::Latent}, "ai.kvopt::RingQuantizedLatentKvSdpa"},
+    {{CachePlace::Blocks, nullptr, CacheSharing::KeysAndValues}, "ai.kvopt::BlockKvSdpa"},
+    {{CachePlace::Blocks, &int8Rows, CacheSharing::KeysAndValues},
      "ai.kvopt::BlockQuantizedKvSdpa"},
-    {{CachePlace::Blocks, CacheRows::Numbers, CacheSharing::Latent}, "ai.kvopt::BlockLatentKvSdpa"},
-    {{CachePlace::Blocks, CacheRows::Int8, CacheSharing::Latent},
-     "ai.kvopt::BlockQuantizedLatentKvSdpa"},
+    {{CachePlace::Blocks, nullptr, CacheSharing::Latent}, "ai.kvopt::BlockLatentKvSdpa"},
+    {{CachePlace::Blocks, &int8Rows, CacheSharing::Latent}, "ai.kvopt::BlockQuantizedLatentKvSdpa"},
 };
 
 constexpr auto cacheOperators = [] {
@@ -97,7 +79,7 @@ constexpr auto cacheOperators = [] {
 class CacheShapes {
 public:
   explicit CacheShapes(ShapeContext& nodeContext)
-      : context(nodeContext), op(*CacheOperator::named(nodeContext.node().op())) {}
+      : context(nodeContext), op(*CacheOperator::of(nodeContext.node())) {}
 
   llvm::Error infer() {
     if (llvm::Error error =
@@ -121,11 +103,9 @@ public:
 private:
   /// The cache of a side of which `past` is rows, or one block of them.
   CacheSide cacheSide(unsigned side, unsigned past) const {
-    ElementType held = ElementType::Undefined;
-    if (op.hasCodes() && !op.isInBlocks())
-      held = context.element(op.past(0)) == ElementType::UInt8 ? ElementType::UInt8
-                                                               : ElementType::Int8;
-    return {CacheOperator::fresh(side), past, CacheOperator::axisName(side), held, op.isRing()};
+    // In blocks, new rows are codes, too.
+    const RowCode* code = op.isInBlocks() ? nullptr : op.code;
+    return {CacheOperator::fresh(side), past, CacheOperator::axisName(side), code, op.isRing()};
   }
 
   llvm::Error checkCaches() {
@@ -231,7 +211,7 @@ void defineOperator(OpRegistry& registry, const CacheOperator& op) {
 llvm::ArrayRef<CacheOperator> CacheOperator::all() { return cacheOperators; }
 
 OpName CacheOperator::name() const {
-  const CacheOperator named{place, hasCodes() ? CacheRows::Int8 : CacheRows::Numbers, sharing};
+  const CacheOperator named{place, hasCodes() ? &int8Rows : nullptr, sharing};
   for (const NamedOperator& each : namedOperators)
     if (each.op == named)
       return each.name;
@@ -254,8 +234,8 @@ std::optional<CacheOperator> CacheOperator::of(const Node& node) {
     return op;
   const unsigned first = op->isInBlocks() ? op->firstBlock() : op->past(0);
   const Value* rows = first < node.operands().size() ? node.operand(first) : nullptr;
-  if (rows && rows->type().elementType() == ElementType::UInt8)
-    op->rows = CacheRows::Int4;
+  if (const RowCode* code = rows ? rowCodeOf(rows->type().elementType()) : nullptr)
+    op->code = code;
   return op;
 }
 

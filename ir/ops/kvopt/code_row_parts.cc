@@ -8,10 +8,13 @@ namespace kvopt::ir {
 
 namespace {
 
+std::string ofSide(const char* text, const std::string& side) {
+  return fmt::format(fmt::runtime(text), side);
+}
+
 /// The scales of new rows, and what to divide them by, of one side. Needs largest_product, what a
 /// row's largest element becomes.
-std::string scales(const std::string& side) {
-  return fmt::format(R"(
+constexpr const char* scales = R"(
     {0}_new_as_float = Cast <to = 1> ({0}_new)
     {0}_new_nan = IsNaN ({0}_new_as_float)
     {0}_new_infinite = IsInf ({0}_new_as_float)
@@ -26,121 +29,16 @@ std::string scales(const std::string& side) {
     {0}_scale_new = Where ({0}_row_has_no_number, not_a_number, {0}_finite_scale)
     {0}_scale_zero = Equal ({0}_finite_scale, zero)
     {0}_divisor = Where ({0}_scale_zero, one, {0}_finite_scale)
-)",
-                     side);
-}
-
-/// The codes of new rows of one side.
-std::string codes(const std::string& side) {
-  return fmt::format(R"(
-    {0}_quotients = Div ({0}_numbers, {0}_divisor)
-    {0}_rounded = Round ({0}_quotients)
-    {0}_not_above = Min ({0}_rounded, largest_code)
-    {0}_codes_in_range = Max ({0}_not_above, smallest_code)
-    {0}_code_new = Where ({0}_row_has_no_number, zero, {0}_codes_in_range)
-)",
-                     side);
-}
-
-/// The codes of new rows of one side, with their multipliers, as bytes.
-std::string fourBitCodes(const std::string& side) {
-  return fmt::format(R"(
-    {0}_row_numbers = Where ({0}_row_has_no_number, zero, {0}_numbers)
-    {0}_missing = Sub ({0}_padded_width, {0}_width)
-    {0}_pads = Concat <axis = 0> (i0, i0, i0, i0, i0, i0, i0, {0}_missing)
-    {0}_padded = Pad ({0}_row_numbers, {0}_pads)
-    {0}_grouped_shape = Concat <axis = 0> (batch, groups, rows, {0}_parts, {0}_group_width)
-    {0}_grouped = Reshape ({0}_padded, {0}_grouped_shape)
-    {0}_group_magnitudes = Abs ({0}_grouped)
-    {0}_group_largest = @reduce_max ({0}_group_magnitudes)
-    {0}_group_divisor = Unsqueeze ({0}_divisor, i3)
-    {0}_smallest_whole = Mul ({0}_group_divisor, largest_code)
-    {0}_ratio = Div ({0}_group_largest, {0}_smallest_whole)
-    {0}_ratio_up = Ceil ({0}_ratio)
-    {0}_not_below_one = Max ({0}_ratio_up, one)
-    {0}_multiplier = Min ({0}_not_below_one, largest_multiplier)
-    {0}_step = Mul ({0}_group_divisor, {0}_multiplier)
-    {0}_quotients = Div ({0}_grouped, {0}_step)
-    {0}_rounded = Round ({0}_quotients)
-    {0}_not_above = Min ({0}_rounded, largest_code)
-    {0}_codes_in_range = Max ({0}_not_above, smallest_code)
-    {0}_stored = Add ({0}_codes_in_range, code_offset)
-    {0}_lower = Slice ({0}_stored, i0, {0}_half, rest)
-    {0}_upper = Slice ({0}_stored, {0}_half, {0}_group_width, rest)
-    {0}_upper_bits = Mul ({0}_upper, sixteen)
-    {0}_bytes = Add ({0}_lower, {0}_upper_bits)
-    {0}_packed_groups = Concat <axis = -1> ({0}_bytes, {0}_multiplier)
-    {0}_packed_shape = Concat <axis = 0> (batch, groups, rows, rest)
-    {0}_code_new = Reshape ({0}_packed_groups, {0}_packed_shape)
-)",
-                     side);
-}
-
-/// The rows that four-bit codes and scales stand for, of one side.
-std::string fourBitRows(const std::string& side) {
-  return fmt::format(R"(
-    {0}_read_shape = Concat <axis = 0> (batch, groups, rest, {0}_parts, {0}_group_bytes)
-    {0}_read_groups = Reshape ({0}_codes, {0}_read_shape)
-    {0}_read_bytes = Slice ({0}_read_groups, i0, {0}_half, rest)
-    {0}_read_multipliers = Slice ({0}_read_groups, {0}_half, {0}_group_bytes, rest)
-    {0}_read_over_sixteen = Div ({0}_read_bytes, sixteen)
-    {0}_read_upper = Floor ({0}_read_over_sixteen)
-    {0}_read_upper_bits = Mul ({0}_read_upper, sixteen)
-    {0}_read_lower = Sub ({0}_read_bytes, {0}_read_upper_bits)
-    {0}_read_stored = Concat <axis = -1> ({0}_read_lower, {0}_read_upper)
-    {0}_read_codes = Sub ({0}_read_stored, code_offset)
-    {0}_group_products = Mul ({0}_read_codes, {0}_read_multipliers)
-    {0}_padded_shape = Concat <axis = 0> (batch, groups, rest, {0}_padded_width)
-    {0}_padded_products = Reshape ({0}_group_products, {0}_padded_shape)
-    {0}_products = Slice ({0}_padded_products, i0, {0}_width, rest)
-    {0}s = Mul ({0}_products, {0}_scales)
-)",
-                     side);
-}
-
-constexpr const char* fourBitRange = R"(
-    largest_product = Constant <value_float = 126.0> ()
-    largest_code = Constant <value_float = 7.0> ()
-    smallest_code = Constant <value_float = -7.0> ()
-    largest_multiplier = Constant <value_float = 18.0> ()
-    code_offset = Constant <value_float = 8.0> ()
-    sixteen = Constant <value_float = 16.0> ()
-    most_group_columns = Constant <value_ints = [32]> ()
-    not_a_number = Sub (infinity, infinity)
-)";
-
-constexpr const char* codeRange = R"(
-    largest_code = Constant <value_float = 127.0> ()
-    largest_product = Identity (largest_code)
-    smallest_code = Constant <value_float = -127.0> ()
-    not_a_number = Sub (infinity, infinity)
 )";
 
 } // namespace
-
-std::string codeRangeText(const BodyForm& form) {
-  return form.fourBitCodes ? fourBitRange : codeRange;
-}
 
 std::string pastCodesText(const std::string& side) {
   return fmt::format("    past_{0}_code = Cast <to = 1> (past_{0})\n", side);
 }
 
-std::string codeGroupsText(const std::string& side) {
-  return fmt::format(R"(
-    {0}_width_and_most = Add ({0}_width, most_group_columns)
-    {0}_width_up = Sub ({0}_width_and_most, i1)
-    {0}_parts = Div ({0}_width_up, most_group_columns)
-    {0}_width_and_parts = Add ({0}_width, {0}_parts)
-    {0}_share_up = Sub ({0}_width_and_parts, i1)
-    {0}_share = Div ({0}_share_up, {0}_parts)
-    {0}_share_and_one = Add ({0}_share, i1)
-    {0}_half = Div ({0}_share_and_one, i2)
-    {0}_group_width = Mul ({0}_half, i2)
-    {0}_group_bytes = Add ({0}_half, i1)
-    {0}_padded_width = Mul ({0}_group_width, {0}_parts)
-)",
-                     side);
+std::string codeColumnsText(const std::string& side, const RowCode& code) {
+  return ofSide(code.columnsText, side);
 }
 
 std::string codesByLengthText(const std::string& side) {
@@ -152,22 +50,18 @@ std::string codesByLengthText(const std::string& side) {
                      side);
 }
 
-std::string writtenCodesText(const std::string& side, const BodyForm& form) {
-  return reducingMaximum(form.fourBitCodes
-                             ? codeGroupsText(side) + scales(side) + fourBitCodes(side)
-                             : scales(side) + codes(side),
-                         form.opset);
+std::string writtenCodesText(const std::string& side, const RowCode& code, int64_t opset) {
+  return reducingMaximum(
+      codeColumnsText(side, code) + ofSide(scales, side) + ofSide(code.writtenText, side), opset);
 }
 
-std::string readCodesText(const std::string& side, const BodyForm& form) {
-  return form.fourBitCodes ? fourBitRows(side)
-                           : fmt::format("    {0}s = Mul ({0}_codes, {0}_scales)\n", side);
+std::string readCodesText(const std::string& side, const RowCode& code) {
+  return ofSide(code.readText, side);
 }
 
-std::string presentCodesText(const std::string& side, const BodyForm& form) {
-  const ElementType element = form.fourBitCodes ? ElementType::UInt8 : ElementType::Int8;
+std::string presentCodesText(const std::string& side, const RowCode& code) {
   return fmt::format("    present_{0} = Cast <to = {1}> (present_{0}_code)\n", side,
-                     static_cast<int32_t>(element));
+                     static_cast<int32_t>(code.element));
 }
 
 } // namespace kvopt::ir

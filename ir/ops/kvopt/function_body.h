@@ -3,7 +3,7 @@
 // slowly. Tests compare the kernels with the bodies.
 #pragma once
 
-#include "ir/element_type.h"
+#include "ir/rows/row_code.h"
 
 #include <cstdint>
 #include <string>
@@ -19,8 +19,8 @@ struct BodyForm {
   bool sinks = false;
   /// Whether the operand `past_length` of Sdpa is present.
   bool lengths = false;
-  /// Whether codes of quantized rows have four bits, not eight.
-  bool fourBitCodes = false;
+  /// The codes that rows are stored as, of a body that reads codes.
+  const RowCode* code = &int8Rows;
   /// Whether caches of InPlaceKvSdpa, and their new rows, are int8: engines select and gather
   /// floats, but not all of them int8.
   bool int8Caches = false;

@@ -42,7 +42,7 @@ struct OwnBody {
   /// caches are in blocks.
   unsigned pastKey = none;
   unsigned pastValue = none;
-  /// The operand that is uint8 where codes have four bits.
+  /// The operand whose element type tells which codes rows are.
   unsigned codes = none;
   /// Number of operands before the blocks, and number of lists of blocks.
   unsigned firstBlock = none;
@@ -54,8 +54,8 @@ struct OwnBody {
     if (!cache)
       return text(form);
     CacheOperator written = *cache;
-    if (form.body.fourBitCodes)
-      written.rows = CacheRows::Int4;
+    if (codes != none)
+      written.code = form.body.code;
     return cacheFunctionText(written, form.body, {form.key, form.value, form.blocks});
   }
 };
@@ -163,15 +163,20 @@ llvm::SmallVector<FullForm, 8> possibleForms(const Function& function, const Own
   constexpr unsigned pastLengthOfSdpa = 5;
   form.body.lengths = inputs > pastLengthOfSdpa;
   llvm::SmallVector<FullForm, 8> forms;
-  for (ElementType element : elementsIn(function))
-    for (bool hasVariant : {false, true}) {
-      if (hasVariant && own.codes == none && !own.hasInt8Form)
-        continue;
-      form.body.element = element;
-      form.body.fourBitCodes = hasVariant && own.codes != none;
-      form.body.int8Caches = hasVariant && own.hasInt8Form;
+  for (ElementType element : elementsIn(function)) {
+    form.body.element = element;
+    form.body.int8Caches = false;
+    if (own.codes == none)
       forms.push_back(form);
-    }
+    else
+      for (const RowCode* code : rowCodes()) {
+        form.body.code = code;
+        forms.push_back(form);
+      }
+    form.body.int8Caches = true;
+    if (own.hasInt8Form)
+      forms.push_back(form);
+  }
   return forms;
 }
 
@@ -227,8 +232,7 @@ std::string contradiction(const Node& call, const Function& function, const OwnB
                            dtypeName(element));
   if (own.codes != none)
     if (const ElementType element = elementOf(call.operand(own.codes));
-        element != ElementType::Undefined &&
-        (element == ElementType::UInt8) != form.body.fourBitCodes)
+        element != ElementType::Undefined && element != form.body.code->element)
       return fmt::format("the function is not written for codes of {}", dtypeName(element));
   if (own.hasInt8Form)
     if (const ElementType element = elementOf(call.operand(own.pastKey));

@@ -8,8 +8,6 @@
 namespace kvopt::ir {
 
 std::string quantizeRowsFunctionText(int64_t opset) {
-  BodyForm form;
-  form.opset = opset;
   constexpr const char* constants = R"(
     rest = Constant <value_ints = [-1]> ()
     zero = Constant <value_float = 0.0> ()
@@ -21,8 +19,8 @@ std::string quantizeRowsFunctionText(int64_t opset) {
     scales = Identity (row_scale_new)
 )";
   return functionText(opset, "QuantizeRows (row_new) => (codes, scales)",
-                      std::string(constants) + codeRangeText(form) + writtenCodesText("row", form) +
-                          results);
+                      std::string(constants) + int8Rows.constantsText +
+                          writtenCodesText("row", int8Rows, opset) + results);
 }
 
 std::string quantizedSdpaFunctionText(const BodyForm& form) {
@@ -37,11 +35,12 @@ std::string quantizedSdpaFunctionText(const BodyForm& form) {
     value_columns = Constant <value_int = @v_width> ()
     value_width = Reshape (value_columns, i1)
 )";
-  std::string body = std::string(extentsText) + (form.fourBitCodes ? codeRangeText(form) : "") +
-                     widths + rowsByLengthText;
+  // Codes of int8 are read without any constants.
+  const char* constants = form.code == &int8Rows ? "" : form.code->constantsText;
+  std::string body = std::string(extentsText) + constants + widths + rowsByLengthText;
   for (const char* side : {"key", "value"})
-    body += codesByLengthText(side) + (form.fourBitCodes ? codeGroupsText(side) : "") +
-            readCodesText(side, form);
+    body += codesByLengthText(side) + codeColumnsText(side, *form.code) +
+            readCodesText(side, *form.code);
   return functionText(form.opset, signature, body + attentionText(form, "mask_of_keys"));
 }
 

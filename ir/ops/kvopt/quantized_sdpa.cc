@@ -1,16 +1,14 @@
 // ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention appends to.
 //
 // key and value are [B,G,C,·], key_scale and value_scale float [B,G,C,1], as
-// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc) writes them: int8 codes, or
-// uint8 for rows of four-bit codes, of which `v_width` says how many numbers a row of values stands
-// for. Batch row b has past_length[b] + S keys, and query row i stands at position past_length[b] +
-// i; rows beyond are never read. Attention is that of ai.kvopt::Sdpa over the rows that codes and
-// scales stand for.
+// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc) writes them; their element type tells which
+// codes they are, and `v_width` says how many numbers a row of values stands for. Batch row b has
+// past_length[b] + S keys, and query row i stands at position past_length[b] + i; rows beyond are
+// never read. Attention is that of ai.kvopt::Sdpa over the rows that codes and scales stand for.
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "ir/ops/kvopt/own_body.h"
 
 #include "support/format.h"
-#include "support/four_bit_row.h"
 
 namespace kvopt::ir {
 namespace {
@@ -21,21 +19,20 @@ enum Operand : unsigned { Query, Key, KeyScale, Values, ValueScale, PastLength, 
 llvm::Error checkCodes(const ShapeContext& context, unsigned codes, unsigned scale,
                        const Dim& width) {
   const ElementType element = context.element(codes);
-  if (element != ElementType::Undefined && element != ElementType::Int8 &&
-      element != ElementType::UInt8)
-    return context.error(fmt::format("codes of {} are neither int8 nor uint8", dtypeName(element)));
+  const RowCode* code = rowCodeOf(element);
+  if (element != ElementType::Undefined && !code)
+    return context.error(fmt::format("rows of {} are no codes", dtypeName(element)));
   for (unsigned operand : {codes, scale})
     if (llvm::Error error = requireRank(context, operand, 4))
       return error;
   const ElementType scales = context.element(scale);
   if (scales != ElementType::Undefined && scales != ElementType::Float)
     return context.error(fmt::format("scales are {}, not float32", dtypeName(scales)));
-  const bool isPacked = element == ElementType::UInt8;
-  const Dim bytes = !isPacked       ? width
-                    : width.value() ? Dim::fixed(FourBitRow{*width.value()}.bytes())
-                                    : Dim::unknown();
+  const Dim elements = !code || !code->isPacked() ? width
+                       : width.value()            ? Dim::fixed(code->elementsOf(*width.value()))
+                                                  : Dim::unknown();
   if (llvm::Error error =
-          requireEqual(context, context.type(codes).dim(3), bytes, "bytes of a row of codes"))
+          requireEqual(context, context.type(codes).dim(3), elements, "bytes of a row of codes"))
     return error;
   for (int64_t axis = 0; axis < 3; ++axis)
     if (llvm::Error error = requireEqual(context, context.type(codes).dim(axis),

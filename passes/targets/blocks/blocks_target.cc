@@ -50,13 +50,13 @@ struct SideBlocks {
 class KvoptBlocks final : public BlockLowering {
 public:
   KvoptBlocks(Model& lowered, const LowerOptions& options, Journal& editJournal,
-              std::string targetName, CacheRows keptAs)
-      : BlockLowering(lowered, options, editJournal, std::move(targetName)), rowForm(keptAs) {}
+              std::string targetName, const RowCode* keptAs)
+      : BlockLowering(lowered, options, editJournal, std::move(targetName)), code(keptAs) {}
 
 private:
-  bool hasCodes() const { return rowForm != CacheRows::Numbers; }
+  bool hasCodes() const { return code != nullptr; }
   CacheOperator operatorOf(const AttentionSite& site) const {
-    return {CachePlace::Blocks, rowForm,
+    return {CachePlace::Blocks, code,
             site.isLatent() ? CacheSharing::Latent : CacheSharing::KeysAndValues};
   }
 
@@ -197,7 +197,7 @@ private:
     model.irVersion = std::max<int64_t>(model.irVersion, 8);
   }
 
-  CacheRows rowForm;
+  const RowCode* code; ///< null: rows are stored as they are
   /// Layouts that the function bodies are written for.
   std::optional<std::pair<CacheLayout, CacheLayout>> fusedLayouts;
   std::optional<std::pair<CacheLayout, CacheLayout>> latentLayouts;
@@ -228,7 +228,7 @@ std::optional<MatchFailure> codeBlocksObstacle(const AttentionSite& site) {
 
 class BlocksTarget final : public Target {
 public:
-  explicit BlocksTarget(CacheRows keptAs) : rowForm(keptAs) {}
+  explicit BlocksTarget(const RowCode* keptAs) : code(keptAs) {}
 
   llvm::StringRef name() const override { return quantizesCaches() ? "int8-blocks" : "blocks"; }
   llvm::StringRef summary() const override {
@@ -239,7 +239,7 @@ public:
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }
-  bool quantizesCaches() const override { return rowForm != CacheRows::Numbers; }
+  bool quantizesCaches() const override { return code != nullptr; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (site.failure)
@@ -261,18 +261,18 @@ public:
     if (quantizesCaches())
       if (llvm::Error error = checkKvoptSites(sites))
         return error;
-    return KvoptBlocks(model, options, journal, name().str(), rowForm).run(sites);
+    return KvoptBlocks(model, options, journal, name().str(), code).run(sites);
   }
 
 private:
-  CacheRows rowForm;
+  const RowCode* code; ///< null: rows are stored as they are
 };
 
 } // namespace
 
 void register_blocks(TargetRegistry& registry) {
-  for (CacheRows rows : {CacheRows::Numbers, CacheRows::Int8})
-    registry.add(std::make_unique<BlocksTarget>(rows));
+  for (const RowCode* code : {static_cast<const RowCode*>(nullptr), &int8Rows})
+    registry.add(std::make_unique<BlocksTarget>(code));
 }
 
 } // namespace kvopt::targets

@@ -12,7 +12,6 @@
 #include "passes/targets/support/read_rows.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
-#include "support/four_bit_row.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -129,7 +128,7 @@ int64_t KvoptLowering::slotsOf(const AttentionSite& site) const {
 }
 
 CacheOperator KvoptLowering::operatorOf(const AttentionSite& site) const {
-  return {slotsOf(site) != 0 ? CachePlace::Ring : CachePlace::Buffer, form.rows,
+  return {slotsOf(site) != 0 ? CachePlace::Ring : CachePlace::Buffer, form.code,
           site.isLatent() ? CacheSharing::Latent : CacheSharing::KeysAndValues};
 }
 
@@ -230,7 +229,7 @@ llvm::Error KvoptLowering::readCodes(AttentionSite& site, const ReadCodes& codes
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm bodyForm = operands.bodyForm(sdpa);
-  bodyForm.fourBitCodes = hasFourBitCodes();
+  bodyForm.code = form.code;
   Node& fused = rewriter.create("ai.kvopt::QuantizedSdpa", inputs, attributes, 1, "attention");
   rewriter.recordSources(fused, {&sdpa});
   if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
@@ -339,11 +338,11 @@ void KvoptLowering::makeShared(const SiteCache& update, Value& present, int64_t 
   Shape shape = bufferShape(update, slots);
   ElementType element = update.past->type().elementType();
   if (isQuantized())
-    element = hasFourBitCodes() ? ElementType::UInt8 : ElementType::Int8;
-  if (hasFourBitCodes()) {
+    element = form.code->element;
+  if (isQuantized() && form.code->isPacked()) {
     Dim& columns = shape[CacheLayout::bySequenceAxis(shape.size(), update.axis)->columnAxis()];
     codeColumns[update.past] = *columns.value();
-    columns = Dim::fixed(FourBitRow{*columns.value()}.bytes());
+    columns = Dim::fixed(form.code->elementsOf(*columns.value()));
   }
   const TensorType type(element, std::move(shape));
   update.past->setType(type);

@@ -16,13 +16,14 @@ class PaddedQuery;
 
 /// Form of the caches in a lowered model.
 struct CacheForm {
-  ir::CacheRows rows = ir::CacheRows::Numbers;
+  /// Codes that rows are stored as; null: rows are stored as they are.
+  const ir::RowCode* code = nullptr;
   /// Ring: the cache keeps only the rows that attention reads, if these are the last ones.
   ir::CachePlace place = ir::CachePlace::Buffer;
   /// Number of ring slots in addition to those that a step of one token reads.
   int64_t spareSlots = 0;
 
-  bool isQuantized() const { return rows != ir::CacheRows::Numbers; }
+  bool isQuantized() const { return code != nullptr; }
   bool asRings() const { return place == ir::CachePlace::Ring; }
 };
 
@@ -62,7 +63,6 @@ private:
                                     const analysis::SiteCache& update, ir::Value& present,
                                     pattern::Rewriter& rewriter);
   bool isQuantized() const { return form.isQuantized(); }
-  bool hasFourBitCodes() const { return form.rows == ir::CacheRows::Int4; }
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
   ir::CacheOperator operatorOf(const analysis::AttentionSite& site) const;
@@ -96,7 +96,7 @@ private:
   std::optional<LengthInput> length;
   bool usesCapacity = false;
   ir::Value* zeroLength = nullptr;
-  /// For pasts that hold four-bit codes: the number of values in a row.
+  /// Number of values in a row, for pasts whose elements hold several.
   llvm::DenseMap<const ir::Value*, int64_t> codeColumns;
   /// Pasts of caches that the manifest lists.
   llvm::DenseSet<const ir::Value*> described;

@@ -39,6 +39,9 @@
 #include "passes/targets/kvopt/quantized_support.h"
 #include "passes/targets/kvopt/window_sites.h"
 #include "passes/targets/target.h"
+#include "support/format.h"
+
+#include <algorithm>
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -49,47 +52,55 @@ using namespace pattern;
 namespace {
 
 struct KvoptWords {
-  const char* name;
-  const char* summary;
+  std::string name;
+  std::string summary;
   CacheForm form;
   bool compresses = false;
 };
 
-constexpr KvoptWords kvoptTargets[] = {
-    {"kvopt", "InPlaceKvSdpa with its function body: past and present in one buffer", {}},
-    {"latent",
-     "InPlaceLatentKvSdpa: compressed rows in the place of every head's keys and values",
-     {},
-     true},
-    {"int8",
-     "InPlaceQuantizedKvSdpa with its function body: int8 rows with a scale each, in one buffer",
-     {CacheRows::Int8}},
-    {"int4",
-     "InPlaceQuantizedKvSdpa with its function body: rows of four-bit codes with a scale each, in "
-     "one buffer",
-     {CacheRows::Int4}},
-    {"ring",
-     "RingKvSdpa with its function body: as many rows as the window, for any context",
-     {CacheRows::Numbers, CachePlace::Ring}},
-    {"int8-ring",
-     "RingQuantizedKvSdpa with its function body: as many int8 rows as the window, with a scale "
-     "each",
-     {CacheRows::Int8, CachePlace::Ring}},
-    {"int4-ring",
-     "RingQuantizedKvSdpa with its function body: as many rows of four-bit codes as the window, "
-     "with a scale each",
-     {CacheRows::Int4, CachePlace::Ring}},
-};
+/// The targets whose rows are stored as they are.
+std::vector<KvoptWords> targetsOfNumbers() {
+  return {
+      {"kvopt", "InPlaceKvSdpa with its function body: past and present in one buffer", {}},
+      {"latent",
+       "InPlaceLatentKvSdpa: compressed rows in the place of every head's keys and values",
+       {},
+       true},
+      {"ring",
+       "RingKvSdpa with its function body: as many rows as the window, for any context",
+       {nullptr, CachePlace::Ring}},
+  };
+}
+
+/// The targets whose rows are stored as the code.
+std::vector<KvoptWords> targetsOf(const RowCode& code) {
+  return {
+      {code.word,
+       fmt::format("InPlaceQuantizedKvSdpa with its function body: {} with a scale each, in one "
+                   "buffer",
+                   code.rows),
+       {&code}},
+      {fmt::format("{}-ring", code.word),
+       fmt::format("RingQuantizedKvSdpa with its function body: as many {} as the window, with a "
+                   "scale each",
+                   code.rows),
+       {&code, CachePlace::Ring}},
+  };
+}
 
 class KvoptTarget final : public Target {
 public:
-  explicit KvoptTarget(const KvoptWords& given) : words(given) {}
+  explicit KvoptTarget(KvoptWords given) : words(std::move(given)) {}
 
   llvm::StringRef name() const override { return words.name; }
   llvm::StringRef summary() const override { return words.summary; }
   bool takesSharedCaches() const override { return true; }
   bool compressesCaches() const override { return words.compresses; }
   bool quantizesCaches() const override { return words.form.isQuantized(); }
+  int64_t opset() const override {
+    return quantizesCaches() ? std::max(oldestTargetOpset, words.form.code->opset)
+                             : oldestTargetOpset;
+  }
   bool takesCodes() const override {
     return !quantizesCaches() && !words.compresses && !isForWindows();
   }
@@ -137,8 +148,11 @@ private:
 } // namespace
 
 void register_kvopt(TargetRegistry& registry) {
-  for (const KvoptWords& words : kvoptTargets)
-    registry.add(std::make_unique<KvoptTarget>(words));
+  for (KvoptWords& words : targetsOfNumbers())
+    registry.add(std::make_unique<KvoptTarget>(std::move(words)));
+  for (const RowCode* code : rowCodes())
+    for (KvoptWords& words : targetsOf(*code))
+      registry.add(std::make_unique<KvoptTarget>(std::move(words)));
 }
 
 } // namespace kvopt::targets

@@ -14,17 +14,18 @@ using namespace pattern;
 
 namespace {
 
-/// Reason why the rows of a cache cannot be four-bit codes.
-std::optional<MatchFailure> fourBitObstacle(const AttentionSite& site, const SiteCache& cache) {
-  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
-    return MatchFailure{code, cache.past->name().str(), std::move(expected), std::move(found),
+/// Reason why one element cannot hold several columns of a cache row.
+std::optional<MatchFailure> packingObstacle(const AttentionSite& site, const SiteCache& cache,
+                                            const RowCode& code) {
+  auto refuse = [&](ReasonCode reason, std::string expected, std::string found) {
+    return MatchFailure{reason, cache.past->name().str(), std::move(expected), std::move(found),
                         "--to int8 takes any layout and width"};
   };
   if (const auto layout = attendedLayout(cache.layout, true); layout && layout->isTransposed())
     return refuse(ReasonCode::LayoutUnsupported, "rows whose columns are side by side",
                   cache.layout.text());
   const Dim& width = site.node->operand(&cache == &*site.key ? 1 : 2)->type().dim(3);
-  if (!width.value() || FourBitRow{*width.value()}.bytes() >= *width.value())
+  if (!width.value() || code.elementsOf(*width.value()) >= *width.value())
     return refuse(ReasonCode::ShapeMismatch, "a fixed width that four-bit codes make shorter",
                   width.str());
   return std::nullopt;
@@ -50,7 +51,7 @@ std::optional<MatchFailure> supportsQuantizedSite(const AttentionSite& site,
     return failure;
   const bool isRing = form.asRings() && ringSlots(site) != 0;
   if (site.isOverwritten() && !site.sharesCaches()) {
-    if (form.rows == CacheRows::Int8)
+    if (form.code == &int8Rows)
       return overwrittenCodesObstacle(site);
     return MatchFailure{ReasonCode::TargetLacksFeature, site.key->past->name().str(),
                         "a cache that grows by the new rows",
@@ -75,11 +76,11 @@ std::optional<MatchFailure> supportsQuantizedSite(const AttentionSite& site,
   if (site.owner && !site.node->result().type().dim(3).value())
     return refuse(ReasonCode::ShapeMismatch, "values of a fixed width",
                   site.node->result().type().str());
-  if (form.rows == CacheRows::Int4 && appends)
+  if (form.code->isPacked() && appends)
     for (const auto* cache : {&site.key, &site.value})
-      if (std::optional<MatchFailure> failure = fourBitObstacle(site, **cache))
+      if (std::optional<MatchFailure> failure = packingObstacle(site, **cache, *form.code))
         return failure;
-  if (form.rows == CacheRows::Int4 && appends && site.isLatent() && !hasWholeValueGroups(site))
+  if (form.code == &fourBitRows && appends && site.isLatent() && !hasWholeValueGroups(site))
     return refuse(
         ReasonCode::LayoutUnsupported, "values in whole groups of columns of the latent rows",
         fmt::format("{} columns from {} on", site.value->columns.str(), site.value->firstColumn));

@@ -2,7 +2,8 @@
 // and the rounding of rows. Int8 rows without scales are plain numbers.
 //
 // Rows of codes are converted where they are used: scores are multiplied by the scale of the key's
-// row, weights by that of the value's. Four-bit codes become rows of int8 a tile at a time.
+// row, weights by that of the value's. Four-bit codes become rows of int8 a tile at a time. Codes
+// without kernels of their own become numbers first.
 // Everything is checked before the first byte is written: after an error the caches are what they
 // were.
 #include "runtime/attention/cache_stores.h"
@@ -19,8 +20,9 @@ namespace {
 llvm::Error attendToCaches(KernelContext& context, CacheOperator op) {
   if (op.isInBlocks())
     return attendInBlocks(context, op);
-  if (op.hasCodes() && context.in(op.past(0)).element == ElementType::UInt8)
-    op.rows = CacheRows::Int4;
+  if (op.hasCodes())
+    if (const RowCode* code = rowCodeOf(context.in(op.past(0)).element))
+      op.code = code;
   return op.isRing() ? attendInRing(context, op) : attendInBuffer(context, op);
 }
 
@@ -32,8 +34,7 @@ size_t indexOf(const CacheOperator& op) {
 }
 
 constexpr CacheOperator combination(size_t index) {
-  return {static_cast<CachePlace>(index / 4),
-          index / 2 % 2 == 0 ? CacheRows::Numbers : CacheRows::Int8,
+  return {static_cast<CachePlace>(index / 4), index / 2 % 2 == 0 ? nullptr : &int8Rows,
           index % 2 == 0 ? CacheSharing::KeysAndValues : CacheSharing::Latent};
 }
 

@@ -1,7 +1,10 @@
 // ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention has appended to.
 // The sums are those of ai.kvopt::InPlaceQuantizedKvSdpa over the same rows.
 #include "runtime/attention/attention_call.h"
+#include "runtime/attention/decoded_rows.h"
 #include "runtime/attention/past_lengths.h"
+
+#include <tuple>
 
 namespace kvopt::kernels {
 using namespace ir;
@@ -14,6 +17,34 @@ TensorView scalesOf(TensorView scales) {
   scales.shape.pop_back();
   scales.strides.pop_back();
   return scales;
+}
+
+/// Makes attention read the codes, or the numbers that they stand for.
+llvm::Error readCodes(KernelContext& context, AttentionOperands& operands) {
+  const RowCode* code = rowCodeOf(context.in(1).element);
+  const int64_t width = operands.fourBitColumns;
+  if (!code || context.in(3).element != code->element)
+    return context.error("keys and values must be codes of one kind");
+  if (context.in(3).shape[3] != code->elementsOf(width))
+    return context.error("values do not have v_width columns");
+  operands.key = context.in(1);
+  operands.value = context.in(3);
+  if (code->hasKernels()) {
+    operands.keyScales = scalesOf(context.in(2));
+    operands.valueScales = scalesOf(context.in(4));
+    return llvm::Error::success();
+  }
+  if (operands.key.shape[3] != code->elementsOf(operands.query.shape[3]))
+    return context.error("keys do not have the query's columns");
+  for (const auto& [rows, scales, columns] :
+       {std::tuple(&operands.key, context.in(2), operands.query.shape[3]),
+        std::tuple(&operands.value, context.in(4), width)}) {
+    auto numbers = decodedRows(context, *code, {*rows, scalesOf(scales)}, columns);
+    if (!numbers)
+      return numbers.takeError();
+    *rows = std::move(*numbers);
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error quantizedSdpa(KernelContext& context) {
@@ -39,14 +70,9 @@ llvm::Error quantizedSdpa(KernelContext& context) {
   operands->totalLengths = *lengths;
   if (operands->mask && operands->mask->rank() != 0 && operands->mask->shape.back() == capacity)
     operands->maskTokens = capacity;
-  operands->key = context.in(1);
-  operands->keyScales = scalesOf(context.in(2));
-  operands->value = context.in(3);
-  operands->valueScales = scalesOf(context.in(4));
   operands->fourBitColumns = context.node().intAttr("v_width", 0);
-  if (operands->value.element == ElementType::Int8 &&
-      operands->value.shape[3] != operands->fourBitColumns)
-    return context.error("values do not have v_width columns");
+  if (llvm::Error error = readCodes(context, *operands))
+    return error;
   if (llvm::Error error = checkAttention(context, *operands))
     return error;
   const TensorView& query = operands->query;

@@ -68,8 +68,7 @@ TEST(OptionTable, KnowsEveryWordOfForms) {
     EXPECT_TRUE(has("--cache", wordOf(row.cache)));
     EXPECT_TRUE(row.split == SplitKind::None || has("--split", wordOf(row.split)));
   }
-  for (RowKind rows :
-       {RowKind::Same, RowKind::Float16, RowKind::BFloat16, RowKind::Int8, RowKind::Int4})
+  for (RowKind rows : allRowKinds)
     EXPECT_TRUE(has("--rows", wordOf(rows)));
 }
 

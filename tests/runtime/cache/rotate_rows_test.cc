@@ -117,11 +117,11 @@ TEST(RotateRows, QuantizesAgain) {
                        double{scales[static_cast<size_t>(row)]});
       expected.push_back(turnedRow(std::move(held), rotation, -9));
     }
-    rotateQuantizedRows(TensorView::contiguous(ElementType::Int8, {1, rows, columns},
-                                               reinterpret_cast<std::byte*>(codes.data())),
-                        TensorView::contiguous(ElementType::Float, {1, rows, 1},
-                                               reinterpret_cast<std::byte*>(scales.data())),
-                        2, rotation, -9);
+    rotateCodedRows(TensorView::contiguous(ElementType::Int8, {1, rows, columns},
+                                           reinterpret_cast<std::byte*>(codes.data())),
+                    TensorView::contiguous(ElementType::Float, {1, rows, 1},
+                                           reinterpret_cast<std::byte*>(scales.data())),
+                    2, columns, rotation, -9);
     for (int64_t row = 0; row < rows; ++row) {
       const double scale = scales[static_cast<size_t>(row)];
       EXPECT_EQ(scale == 0, row == 3);
@@ -160,11 +160,11 @@ TEST(RotateRows, PacksFourBitsAgain) {
                                    &codes[static_cast<size_t>(row * bytes)]);
       expected.push_back(turnedRow(rowOf(row), rotation, -9));
     }
-    rotateFourBitRows(TensorView::contiguous(ElementType::UInt8, {1, rows, bytes},
-                                             reinterpret_cast<std::byte*>(codes.data())),
-                      TensorView::contiguous(ElementType::Float, {1, rows, 1},
-                                             reinterpret_cast<std::byte*>(scales.data())),
-                      columns, rotation, -9);
+    rotateCodedRows(TensorView::contiguous(ElementType::UInt8, {1, rows, bytes},
+                                           reinterpret_cast<std::byte*>(codes.data())),
+                    TensorView::contiguous(ElementType::Float, {1, rows, 1},
+                                           reinterpret_cast<std::byte*>(scales.data())),
+                    2, columns, rotation, -9);
     for (int64_t row = 0; row < rows; ++row) {
       const double step = FourBitRow::largestMultiplier * double{scales[static_cast<size_t>(row)]};
       EXPECT_EQ(step == 0, row == 3);

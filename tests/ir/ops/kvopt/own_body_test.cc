@@ -28,7 +28,8 @@ std::vector<std::string> bodies(int64_t opset, ElementType element) {
   for (bool sinks : {false, true}) {
     BodyForm form{opset, element, sinks};
     BodyForm lengths = form, four = form, int8 = form;
-    lengths.lengths = four.fourBitCodes = int8.int8Caches = true;
+    lengths.lengths = int8.int8Caches = true;
+    four.code = &fourBitRows;
     for (const BodyForm& each : {form, lengths})
       texts.push_back(sdpaFunctionText(each));
     for (const BodyForm& each : {form, four})
@@ -41,7 +42,7 @@ std::vector<std::string> bodies(int64_t opset, ElementType element) {
         const CacheBody caches{key, value, op.isInBlocks() ? size_t{3} : 0};
         texts.push_back(cacheFunctionText(op, form, caches));
         const bool mayHaveFourBits = op.hasCodes() && !op.isInBlocks();
-        op.rows = CacheRows::Int4;
+        op.code = &fourBitRows;
         if (mayHaveFourBits)
           texts.push_back(cacheFunctionText(op, form, caches));
       }

@@ -125,9 +125,9 @@ private:
   }
 
   void setPast(ElementType element) {
-    const TestTensor past = latent.rows == CacheRows::Int4 ? randomFourBitRows(latentSlots, 3)
-                                                           : randomRows(element, latentSlots, 3);
-    const bool isInt8 = latent.rows == CacheRows::Int8;
+    const TestTensor past = latent.code == &fourBitRows ? randomFourBitRows(latentSlots, 3)
+                                                        : randomRows(element, latentSlots, 3);
+    const bool isInt8 = latent.code == &int8Rows;
     setRows(latent.past(0), separate.past(0), separate.past(1),
             isInt8 ? randomRows(ElementType::Int8, latentSlots, 3) : past);
     if (latent.hasCodes())
@@ -163,7 +163,7 @@ TEST(CacheOperators, LatentRowsAreKeysWithValuesAmongTheirColumns) {
     ++count;
     std::vector<CacheOperator> forms{named};
     if (named.hasCodes() && !named.isInBlocks())
-      forms.push_back({named.place, CacheRows::Int4, named.sharing});
+      forms.push_back({named.place, &fourBitRows, named.sharing});
     for (const CacheOperator& op : forms)
       for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::Int8})
         for (int64_t rows : {1, 3}) {
@@ -171,7 +171,7 @@ TEST(CacheOperators, LatentRowsAreKeysWithValuesAmongTheirColumns) {
           if (element == ElementType::Int8 && (op.hasCodes() || op.isInBlocks()))
             continue;
           SCOPED_TRACE(fmt::format("{}{} of {}, {} rows", op.name().str(),
-                                   op.rows == CacheRows::Int4 ? " of four bits" : "",
+                                   op.code == &fourBitRows ? " of four bits" : "",
                                    onnxName(element).str(), rows));
           LatentStep(op, element, rows).expectSame();
         }
