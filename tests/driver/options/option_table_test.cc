@@ -2,6 +2,7 @@
 #include "driver/options/option_table.h"
 
 #include "driver/forms/form_table.h"
+#include "ir/rows/row_code.h"
 
 #include <algorithm>
 #include <fstream>
@@ -70,6 +71,8 @@ TEST(OptionTable, KnowsEveryWordOfForms) {
   }
   for (RowKind rows : allRowKinds)
     EXPECT_TRUE(has("--rows", wordOf(rows)));
+  for (const ir::RowCode* code : ir::rowCodes())
+    EXPECT_TRUE(has("--rows", code->word));
 }
 
 TEST(OptionTable, IsThatOfThePage) {

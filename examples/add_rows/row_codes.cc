@@ -1,0 +1,17 @@
+// The codes that this program has: those of kvopt and float8. In the tree this would be a line of
+// ir/rows/row_codes.cc, which is not linked into a program that has this function.
+#include "ir/rows/row_code.h"
+
+namespace kvopt::ir {
+
+extern const RowCode float8Rows;
+
+namespace {
+
+constexpr const RowCode* all[] = {&int8Rows, &fourBitRows, &float8Rows};
+
+} // namespace
+
+llvm::ArrayRef<const RowCode*> rowCodes() { return all; }
+
+} // namespace kvopt::ir
