@@ -89,7 +89,7 @@ CacheSet makeCaches(int64_t count, int64_t room, const std::shared_ptr<Allocator
   std::vector<ManifestCache> descriptions(static_cast<size_t>(count));
   for (ManifestCache& description : descriptions) {
     description.past = "past";
-    description.oneBuffer = true;
+    description.storage = BufferCache();
     description.shape = {std::string("batch"), heads, std::string("capacity"), width};
   }
   CacheSetOptions options;

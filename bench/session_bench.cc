@@ -40,7 +40,7 @@ CacheSet makeCaches(int64_t tokens) {
   for (int64_t i = 0; i < 2 * layers; ++i) {
     ManifestCache cache;
     cache.past = fmt::format("past_{}", i);
-    cache.oneBuffer = true;
+    cache.storage = BufferCache();
     cache.shape = {std::string("batch"), heads, std::string("capacity"), width};
     caches.push_back(std::move(cache));
   }

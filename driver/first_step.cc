@@ -48,7 +48,7 @@ llvm::Error checkOutputs(const Graph& firstStep, const Manifest& manifest) {
   llvm::StringSet<> known;
   bool isExact = true;
   for (const ManifestCache& cache : manifest.caches) {
-    if (cache.update != CacheUpdate::ReadOnly)
+    if (cache.update() != CacheUpdate::ReadOnly)
       continue;
     isExact &= isExactName(cache.past);
     known.insert(cache.past);

@@ -174,7 +174,7 @@ size_t blockOfLayer(std::vector<AttentionSubgraph>& blocks, std::map<int64_t, si
   if (isNew) {
     AttentionSubgraph& made = blocks.emplace_back();
     made.layer = static_cast<unsigned>(cache.layer);
-    made.kind = cache.update == CacheUpdate::ReadOnly ? "cross" : "self";
+    made.kind = cache.update() == CacheUpdate::ReadOnly ? "cross" : "self";
   }
   return entry->second;
 }
@@ -203,7 +203,7 @@ std::vector<AttentionSubgraph> writtenBlocks(const Model& model, const Manifest&
     block.pasts.push_back(cache.past);
     if (!cache.present.empty())
       block.presents.push_back(cache.present);
-    block.oneBuffer |= cache.oneBuffer;
+    block.oneBuffer |= cache.isOneBuffer();
   }
   BlockWalk walk(model.graph(), blocks);
   for (const ManifestCache& cache : caches) {
@@ -212,7 +212,7 @@ std::vector<AttentionSubgraph> writtenBlocks(const Model& model, const Manifest&
                            : cache.role == CacheRole::Latent ? CachePart::Both
                                                              : CachePart::Key;
     walk.addCache(byLayer.at(cache.layer), part, cache.past);
-    for (const std::string& block : cache.blocks)
+    for (const std::string& block : cache.blocks())
       walk.addCache(byLayer.at(cache.layer), part, block);
   }
   walk.run();

@@ -53,9 +53,10 @@ llvm::Error checkGoesBack(const Session& session, llvm::StringRef whose) {
     return usageError("{} has no caches: it computes all tokens anew at every step", whose);
   for (size_t i = 0; i < session.cacheCount(); ++i) {
     const ManifestCache& cache = session.cacheInfo(i);
-    if (cache.update == CacheUpdate::Ring || cache.update == CacheUpdate::State)
+    if (cache.update() == CacheUpdate::Ring || cache.update() == CacheUpdate::State)
       return usageError("{} cannot take tokens back: '{}' keeps {}", whose, cache.past,
-                        cache.update == CacheUpdate::Ring ? "the last rows only" : "a state only");
+                        cache.update() == CacheUpdate::Ring ? "the last rows only"
+                                                            : "a state only");
   }
   return llvm::Error::success();
 }

@@ -35,7 +35,7 @@ std::vector<UnmatchedCaches> unmatchedCaches(const Graph& graph,
         read.insert((*cache)->past->name());
   std::vector<UnmatchedCaches> groups;
   for (const ManifestCache& cache : exportedManifest(graph, sites, {}).caches) {
-    if (cache.update == CacheUpdate::State || read.contains(cache.past))
+    if (cache.update() == CacheUpdate::State || read.contains(cache.past))
       continue;
     const std::string extents = extentsOf(cache);
     auto group = llvm::find_if(groups, [&](const UnmatchedCaches& known) {

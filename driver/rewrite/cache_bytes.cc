@@ -14,7 +14,7 @@ namespace {
 
 /// Whether blocks are joined or converted before attention reads them.
 bool copiesBlocks(const ManifestCache& cache, const Graph& graph) {
-  return llvm::any_of(cache.blocks, [&](const std::string& name) {
+  return llvm::any_of(cache.blocks(), [&](const std::string& name) {
     const Value* block = graph.findValue(name);
     return block && llvm::any_of(block->uses(), [](const Use& use) {
              return !use.user().is("Shape") && movementKind(use.user()).has_value();
@@ -25,13 +25,13 @@ bool copiesBlocks(const ManifestCache& cache, const Graph& graph) {
 /// Earlier rows that a step copies, of `earlier` ones.
 int64_t copiedRows(const ManifestCache& cache, const Manifest& manifest, const Graph& graph,
                    int64_t earlier) {
-  if (cache.oneBuffer)
+  if (cache.isOneBuffer())
     return 0;
   // Each tile reads one block.
-  if (cache.update == CacheUpdate::Blocks)
+  if (cache.update() == CacheUpdate::Blocks)
     return !manifest.tiles && copiesBlocks(cache, graph) ? earlier : 0;
   // A static cache has room for all rows at least.
-  return cache.fixedRows().value_or(cache.update == CacheUpdate::Static ? earlier + 1 : earlier);
+  return cache.fixedRows().value_or(cache.update() == CacheUpdate::Static ? earlier + 1 : earlier);
 }
 
 /// Whether an input has the extents of an output.
@@ -50,7 +50,7 @@ std::optional<int64_t> cacheBytesPerToken(const Manifest& manifest, const Graph&
                                           int64_t context) {
   int64_t total = 0;
   for (const ManifestCache& cache : manifest.caches) {
-    if (cache.update == CacheUpdate::ReadOnly || cache.update == CacheUpdate::State)
+    if (cache.update() == CacheUpdate::ReadOnly || cache.update() == CacheUpdate::State)
       continue;
     const std::optional<int64_t> row = rowBytes(cache);
     int64_t bytes = 0;

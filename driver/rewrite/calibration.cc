@@ -99,7 +99,7 @@ private:
       if (!rows)
         return rows.takeError();
       const TensorView& view = rows->view;
-      if (!cache.oneBuffer || view.rank() != 4 || !storageOf(view.element))
+      if (!cache.isOneBuffer() || view.rank() != 4 || !storageOf(view.element))
         continue;
       std::vector<float>& magnitudes = largest[cache.past];
       widths[cache.past] = static_cast<size_t>(view.shape[3]);

@@ -52,12 +52,12 @@ llvm::Error addCache(const ManifestCache& cache, Caches& caches) {
   auto misfit = [&](llvm::StringRef what) {
     return unsupported("cache '{}' {}", cache.past, what).hint(hint);
   };
-  if (cache.update == CacheUpdate::ReadOnly ||
+  if (cache.update() == CacheUpdate::ReadOnly ||
       (cache.role != CacheRole::Key && cache.role != CacheRole::Value))
     return misfit("holds neither the keys nor the values of self-attention");
   if (cache.dtype == ElementType::Int8 || cache.dtype == ElementType::UInt8)
     return misfit("holds codes, which GenAI does not allocate on CPUs");
-  if (!cache.oneBuffer || cache.layout() != CacheLayout::ofAttention())
+  if (!cache.isOneBuffer() || cache.layout() != CacheLayout::ofAttention())
     return misfit("is not one buffer with the sequence on axis 2");
   const auto* heads = std::get_if<int64_t>(&cache.shape[1]);
   const auto* width = std::get_if<int64_t>(&cache.shape[3]);

@@ -58,10 +58,10 @@ bool isUpdatedInPlace(const Value* past, const Value* present) {
 
 llvm::Error proveOwned(const Graph& graph, const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches) {
-    for (const std::string& block : cache.blocks)
+    for (const std::string& block : cache.blocks())
       if (const Value* input = graph.findValue(block); !input || input->isUnused())
         return unproved(manifest, block, "this block is not read");
-    if (cache.oneBuffer &&
+    if (cache.isOneBuffer() &&
         !isUpdatedInPlace(graph.findValue(cache.past), graph.findValue(cache.present)))
       return unproved(manifest, cache.past, "this cache is not updated in place");
   }

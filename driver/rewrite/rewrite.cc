@@ -224,7 +224,7 @@ private:
       return false;
     const bool areAllUpdated =
         llvm::all_of(passes->exported->caches, [&](const ManifestCache& cache) {
-          return cache.update == CacheUpdate::ReadOnly || updates.byPast.count(cache.past) != 0;
+          return cache.update() == CacheUpdate::ReadOnly || updates.byPast.count(cache.past) != 0;
         });
     return areAllUpdated && inPlaceUpdates(model->graph()).operators == updates.operators &&
            (target.target->isForCaches() || fusedAttention() == fused);
@@ -238,7 +238,8 @@ private:
     UnchangedModel result{std::move(*again), *passes->exported, size, ""};
     result.manifest.contract = CacheUpdate::InPlace;
     for (ManifestCache& cache : result.manifest.caches)
-      cache.oneBuffer |= updates.byPast.count(cache.past) != 0;
+      if (updates.byPast.count(cache.past) != 0)
+        cache.storage = inOneBuffer(cache.storage);
     for (const auto& [op, count] : updates.operators)
       result.updatedBy += (result.updatedBy.empty() ? "" : ", ") + op;
     return result;

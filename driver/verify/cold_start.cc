@@ -18,7 +18,7 @@ namespace {
 int64_t keptRows(const Manifest& manifest) {
   int64_t most = 0;
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Ring && !cache.oneBuffer)
+    if (cache.update() == CacheUpdate::Ring && !cache.isOneBuffer())
       most = std::max(most, cache.fixedRows().value_or(0));
   return most;
 }

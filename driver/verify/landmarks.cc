@@ -45,11 +45,11 @@ private:
     const std::optional<int64_t> rows = cache.fixedRows();
     if (!rows)
       return;
-    if (cache.update == CacheUpdate::Ring) {
+    if (cache.update() == CacheUpdate::Ring) {
       add(*rows, LandmarkKind::Ring);
       if (*rows < mostTokens)
         add(2 * *rows, LandmarkKind::Ring);
-    } else if (cache.update == CacheUpdate::Static) {
+    } else if (cache.update() == CacheUpdate::Static) {
       add(*rows, LandmarkKind::Capacity);
     }
   }

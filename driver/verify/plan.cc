@@ -94,11 +94,11 @@ bool limitsByMetadata(const Graph& graph, const Manifest& manifest) {
     return false;
   bool isOfGraph = false;
   for (const ManifestCache& cache : manifest.caches) {
-    if (!cache.blocks.empty() || cache.isPool) {
+    if (!cache.blocks().empty() || cache.isPool()) {
       isOfGraph = true;
       continue;
     }
-    const Value* input = cache.oneBuffer ? graph.findValue(cache.past) : nullptr;
+    const Value* input = cache.isOneBuffer() ? graph.findValue(cache.past) : nullptr;
     const auto axis = static_cast<unsigned>(cache.sequenceAxis);
     if (!input || !input->type().hasRank() || axis >= input->type().rank())
       continue;
@@ -179,7 +179,7 @@ void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
 /// The rows that the caches have, whatever they hold, where they grow all the same.
 int64_t fixedPastRows(const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Grows && !cache.oneBuffer)
+    if (cache.update() == CacheUpdate::Grows && !cache.isOneBuffer())
       if (const auto fixed = cache.fixedRows())
         return *fixed;
   return 0;
@@ -228,7 +228,7 @@ void fitTokenInputs(const Graph& graph, const Manifest& manifest, EquivalencePla
 int64_t capacityOf(const Manifest& manifest) {
   int64_t capacity = manifest.capacityValue.value_or(INT64_MAX);
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Static)
+    if (cache.update() == CacheUpdate::Static)
       capacity = std::min(capacity, cache.fixedRows().value_or(INT64_MAX));
   return capacity;
 }
@@ -242,7 +242,7 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
     limitSteps(*manifest.stepLimit, plan);
   // A ring that an operator scatters into takes no more tokens at a time than it has rows.
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Ring && !isReadBeforeWritten(cache, graph))
+    if (cache.update() == CacheUpdate::Ring && !isReadBeforeWritten(cache, graph))
       if (const auto rows = cache.fixedRows()) {
         plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, *rows));
         for (int64_t& chunk : plan.chunks)

@@ -290,8 +290,8 @@ private:
   /// All caches are in buffers whose capacity is the session's to choose.
   static bool sharesBuffers(const Manifest& manifest) {
     return !manifest.capacityValue && llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
-      return (cache.oneBuffer && cache.update == CacheUpdate::Grows) ||
-             cache.update == CacheUpdate::ReadOnly;
+      return (cache.isOneBuffer() && cache.update() == CacheUpdate::Grows) ||
+             cache.update() == CacheUpdate::ReadOnly;
     });
   }
 
@@ -349,7 +349,7 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
     settings.capacity = recordedPast(manifest, steps) + referenceLength(steps);
   // Presents of a static capacity were extent whole.
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Static)
+    if (cache.update() == CacheUpdate::Static)
       if (auto extent = referenceExtent(steps, cache.past, cache.sequenceAxis))
         settings.capacity = *extent;
   return settings;

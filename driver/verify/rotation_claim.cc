@@ -103,7 +103,7 @@ ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manif
 /// keeps all from being moved.
 bool staysInPlace(const Manifest& manifest) {
   return llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
-    return cache.update == CacheUpdate::Blocks || cache.update == CacheUpdate::Ring;
+    return cache.update() == CacheUpdate::Blocks || cache.update() == CacheUpdate::Ring;
   });
 }
 

@@ -46,18 +46,18 @@ Json partJson(const ManifestPart& part) {
 Json cacheJson(const ManifestCache& cache) {
   Json object = Json::object();
   object["layer"] = cache.layer;
-  object["kind"] = textOf(kindWords, cache.update == CacheUpdate::ReadOnly);
+  object["kind"] = textOf(kindWords, cache.update() == CacheUpdate::ReadOnly);
   object["role"] = textOf(roleWords, cache.role);
   object["past"] = cache.past;
   object["present"] = cache.present;
-  object["one_buffer"] = cache.oneBuffer;
-  if (cache.givesNewRows)
+  object["one_buffer"] = cache.isOneBuffer();
+  if (cache.givesNewRows())
     object["present_rows"] = "new";
   if (cache.holdsAttendedRows)
     object["rows"] = "attended";
   for (const ManifestReplacement& replaced : cache.replaces)
     object["replaces"].push_back({{"past", replaced.past}, {"present", replaced.present}});
-  if (cache.isPool)
+  if (cache.isPool())
     object["form"] = "pool";
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
@@ -66,7 +66,7 @@ Json cacheJson(const ManifestCache& cache) {
     object["exported_dtype"] = dtypeName(cache.exportedDtype).str();
   if (cache.codeColumns != 0)
     object["code_columns"] = cache.codeColumns;
-  object["policy"] = textOf(policyWords, cache.update);
+  object["policy"] = textOf(policyWords, cache.update());
   object["window"] = cache.window;
   if (cache.rotation)
     object["rotation"] = *cache.rotation;
@@ -76,8 +76,8 @@ Json cacheJson(const ManifestCache& cache) {
     object["part"] = partJson(*cache.part);
   if (!cache.permutation.empty())
     object["permutation"] = cache.permutation;
-  if (!cache.blocks.empty())
-    object["blocks"] = cache.blocks;
+  if (!cache.blocks().empty())
+    object["blocks"] = cache.blocks().vec();
   return object;
 }
 
@@ -164,22 +164,32 @@ std::string ManifestPart::text(llvm::StringRef cache) const {
   return fmt::format("{}[{}]", cache, places.empty() ? "0" : places);
 }
 
+bool ManifestCache::givesNewRows() const {
+  const auto* growing = std::get_if<GrowingCache>(&storage);
+  return growing && growing->givesNewRows;
+}
+
+llvm::ArrayRef<std::string> ManifestCache::blocks() const {
+  const auto* inBlocks = std::get_if<BlockCache>(&storage);
+  return inBlocks ? llvm::makeArrayRef(inBlocks->inputs) : llvm::ArrayRef<std::string>();
+}
+
 std::optional<int64_t> ManifestCache::fixedRows() const {
   const auto* rows = std::get_if<int64_t>(&shape[static_cast<size_t>(sequenceAxis)]);
   return rows ? std::optional<int64_t>(*rows) : std::nullopt;
 }
 
 bool Manifest::sharesBuffers() const {
-  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.oneBuffer; });
+  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.isOneBuffer(); });
 }
 
 bool Manifest::hasPools() const {
-  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.isPool; });
+  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.isPool(); });
 }
 
 bool Manifest::ownsCaches() const {
   return sharesBuffers() ||
-         llvm::any_of(caches, [](const ManifestCache& cache) { return !cache.blocks.empty(); });
+         llvm::any_of(caches, [](const ManifestCache& cache) { return !cache.blocks().empty(); });
 }
 
 std::string Manifest::json() const {

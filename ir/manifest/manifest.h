@@ -4,10 +4,11 @@
 
 #include "ir/cache_layout.h"
 #include "ir/cache_role.h"
-#include "ir/cache_update.h"
 #include "ir/element_type.h"
+#include "ir/manifest/cache_storage.h"
 #include "ir/manifest/tiles.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 
 #include <optional>
@@ -104,13 +105,7 @@ struct ManifestCache {
   CacheRole role = CacheRole::Key;
   std::string past;
   std::string present;
-  /// One of Grows, Ring, Static, Blocks, State and ReadOnly.
-  CacheUpdate update = CacheUpdate::Grows;
-  /// Past and present must be one buffer.
-  bool oneBuffer = false;
-  /// `present` gives the new rows only, which whoever drives the model puts behind the others. So
-  /// do caches in blocks, without saying it here.
-  bool givesNewRows = false;
+  CacheStorage storage;
   /// The rows are those that attention reads; in the model that was rewritten they are what these
   /// are computed of.
   bool holdsAttendedRows = false;
@@ -130,10 +125,6 @@ struct ManifestCache {
   /// The index in Manifest::rotations of what the position of a row does to it; nullopt where it
   /// does nothing.
   std::optional<size_t> rotation;
-  /// Past and present are a pool [blocks, Manifest::blockSize, heads, width]. The cache, whose
-  /// `shape` is [batch, capacity, heads, width], is in the blocks that LengthFeed::BlockTable lists
-  /// for each batch row.
-  bool isPool = false;
   /// Other layers that read this layer's cache.
   std::vector<int64_t> readers;
   /// Set where the model that was rewritten kept several caches in one.
@@ -141,10 +132,17 @@ struct ManifestCache {
   /// Axis i is axis permutation[i] of the cache, or of the part of one, of the model that was
   /// rewritten; empty where the axes are in that model's order.
   std::vector<int64_t> permutation;
-  /// Of a cache in blocks: the inputs that are its blocks, in the order of their tokens. `past` is
-  /// then what the cache was called, and `present` gives the new rows only; the sequence axis of
-  /// `shape` is a block's, which holds from 0 to Manifest::blockSize rows.
-  std::vector<std::string> blocks;
+
+  /// How the cache changes from step to step: one of Grows, Ring, Static, Blocks, State, ReadOnly.
+  CacheUpdate update() const { return updateOf(storage); }
+  /// Whether past and present must be one buffer.
+  bool isOneBuffer() const { return ir::isOneBuffer(storage); }
+  /// Whether past and present are a pool of blocks.
+  bool isPool() const { return std::holds_alternative<PoolCache>(storage); }
+  /// Whether `present` of a growing cache has the new rows only.
+  bool givesNewRows() const;
+  /// The inputs that are the blocks of a cache in blocks; empty for others.
+  llvm::ArrayRef<std::string> blocks() const;
 
   /// Rows along the sequence axis, where they are a number.
   std::optional<int64_t> fixedRows() const;

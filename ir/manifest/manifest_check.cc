@@ -74,8 +74,9 @@ private:
         return contradiction(cache.past, "it holds scales, but no cache of layer {} holds codes",
                              cache.layer);
       const ManifestCache& scaled = *found->second;
-      if (scaled.update != cache.update || scaled.oneBuffer != cache.oneBuffer ||
-          scaled.blocks.size() != cache.blocks.size() ||
+      if (scaled.storage.index() != cache.storage.index() ||
+          scaled.isOneBuffer() != cache.isOneBuffer() ||
+          scaled.blocks().size() != cache.blocks().size() ||
           scaled.sequenceAxis != cache.sequenceAxis || scaled.shape.size() != cache.shape.size())
         return contradiction(cache.past, "it holds the scales of '{}', but is not kept like it",
                              scaled.past);
@@ -130,12 +131,12 @@ private:
     if (llvm::Error error = checkSize(cache))
       return error;
     // The blocks of a cache differ in length, and it is not an input itself.
-    for (const std::string& block : cache.blocks)
+    for (const std::string& block : cache.blocks())
       if (llvm::Error error = checkInput(block, cache.dtype, cache.shape, axis))
         return error;
-    if (cache.isPool)
+    if (cache.isPool())
       return checkPool(cache);
-    if (cache.blocks.empty() && !cache.past.empty()) {
+    if (cache.blocks().empty() && !cache.past.empty()) {
       if (llvm::Error error = checkInput(cache.past, cache.dtype, cache.shape))
         return error;
       if (const Value* past = graph.findValue(cache.past))
@@ -169,7 +170,7 @@ private:
   /// All rows of a cache that is one buffer fit into it.
   llvm::Error checkCapacity(const ManifestCache& cache, const Value& past) const {
     const Dim rows = past.type().dim(cache.sequenceAxis);
-    const bool holdsAll = cache.oneBuffer && cache.update == CacheUpdate::Grows;
+    const bool holdsAll = std::holds_alternative<BufferCache>(cache.storage);
     if (holdsAll && rows.value() && manifest.capacityValue &&
         *rows.value() != *manifest.capacityValue)
       return contradiction(cache.past, "it has {} rows, but the capacity is {}", *rows.value(),

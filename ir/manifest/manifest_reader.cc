@@ -17,7 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Takes typed members out of one JSON object; remembers the first thing that is wrong.
+/// Takes typed members out of one JSON object; remembers the first thing that
+/// is wrong.
 class ObjectReader {
 public:
   ObjectReader(const Json& json, std::string where) : object(json), path(std::move(where)) {
@@ -149,7 +150,8 @@ public:
   /// Files are in the manifest's folder.
   void checkFileName(const char* key, const std::string& file) {
     if (file.find_first_of("/\\") != std::string::npos || file == "." || file == "..")
-      fail(fmt::format("'{}' is '{}', which is not the name of a file in the manifest's folder",
+      fail(fmt::format("'{}' is '{}', which is not the name of a file in the "
+                       "manifest's folder",
                        key, file));
   }
 
@@ -258,46 +260,86 @@ const char* codeProblem(const ManifestCache& cache) {
   const int64_t* width =
       layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()]) : nullptr;
   if (!width || layout->isTransposed() || *width != FourBitRow{cache.codeColumns}.bytes())
-    return "has rows of another width than that of its 'code_columns' four-bit codes";
+    return "has rows of another width than that of its 'code_columns' four-bit "
+           "codes";
   return nullptr;
+}
+
+/// What the keys of a cache say about its storage.
+struct StorageKeys {
+  bool isCross = false;
+  CacheUpdate policy = CacheUpdate::Grows;
+  bool oneBuffer = false;
+  bool givesNewRows = false;
+  bool isPool = false;
+  std::vector<std::string> blocks;
+};
+
+/// The storage that the keys name. What only other storage has is dropped.
+CacheStorage namedStorage(const StorageKeys& keys) {
+  // What is only read does not change, whatever the policy says.
+  if (keys.isCross)
+    return ReadOnlyCache();
+  if (keys.isPool)
+    return PoolCache();
+  if (keys.policy == CacheUpdate::Blocks)
+    return BlockCache{keys.blocks};
+  if (keys.oneBuffer)
+    return inOneBuffer(storageOf(keys.policy));
+  return keys.givesNewRows ? GrowingCache{true} : storageOf(keys.policy);
+}
+
+/// Reads the keys of `cache.storage`, which exclude each other.
+void readStorage(ObjectReader& reader, ManifestCache& cache) {
+  StorageKeys keys;
+  reader.read("kind", kindWords, keys.isCross);
+  reader.read("one_buffer", keys.oneBuffer);
+  reader.read("policy", policyWords, keys.policy);
+  const auto readWord = [&](const char* key, const char* word, bool& out) {
+    std::string text;
+    if (!reader.has(key))
+      return;
+    reader.read(key, text);
+    if (text != word)
+      reader.fail(fmt::format("'{}' is not '{}'", key, word));
+    out = true;
+  };
+  readWord("present_rows", "new", keys.givesNewRows);
+  readWord("form", "pool", keys.isPool);
+  if (reader.has("blocks"))
+    reader.readNames("blocks", keys.blocks);
+  cache.storage = namedStorage(keys);
+  if (keys.givesNewRows && !cache.givesNewRows())
+    reader.fail("'present_rows' is 'new', but the cache does not grow, or is "
+                "one buffer");
+  if (!keys.blocks.empty() && cache.blocks().empty())
+    reader.fail("has 'blocks', but another policy");
+  if (keys.isPool && (keys.isCross || !keys.oneBuffer || keys.policy != CacheUpdate::Grows ||
+                      cache.shape.size() != 4 || cache.sequenceAxis != 1))
+    reader.fail("'form' is not 'pool', of a buffer [batch, capacity, heads, "
+                "width] that grows");
+  if (keys.oneBuffer && !cache.isOneBuffer())
+    reader.fail("is one buffer, but no row of it stays in place");
 }
 
 llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpdate contract) {
   ObjectReader reader(json, fmt::format("caches[{}]", index));
   ManifestCache cache;
   reader.read("layer", cache.layer);
-  bool isCross = false;
-  reader.read("kind", kindWords, isCross);
   reader.read("role", roleWords, cache.role);
   reader.read("past", cache.past);
   reader.read("present", cache.present);
-  reader.read("one_buffer", cache.oneBuffer);
   reader.read("shape", cache.shape);
   reader.read("sequence_axis", cache.sequenceAxis);
   reader.read("dtype", cache.dtype);
-  reader.read("policy", policyWords, cache.update);
   reader.read("window", cache.window);
-  if (reader.has("present_rows")) {
-    std::string word;
-    reader.read("present_rows", word);
-    if (word != "new" || cache.oneBuffer || cache.update != CacheUpdate::Grows)
-      reader.fail("'present_rows' is not 'new', of a cache that grows and is no buffer");
-    cache.givesNewRows = true;
-  }
+  readStorage(reader, cache);
   if (reader.has("rows")) {
     std::string word;
     reader.read("rows", word);
     if (word != "attended")
       reader.fail("'rows' is not 'attended'");
     cache.holdsAttendedRows = true;
-  }
-  if (reader.has("form")) {
-    std::string word;
-    reader.read("form", word);
-    if (word != "pool" || !cache.oneBuffer || cache.update != CacheUpdate::Grows ||
-        cache.shape.size() != 4 || cache.sequenceAxis != 1)
-      reader.fail("'form' is not 'pool', of a buffer [batch, capacity, heads, width] that grows");
-    cache.isPool = true;
   }
   if (reader.has("exported_dtype"))
     reader.read("exported_dtype", cache.exportedDtype);
@@ -329,22 +371,18 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
   }
   if (reader.has("permutation"))
     reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
-  if (reader.has("blocks"))
-    reader.readNames("blocks", cache.blocks);
-  if (!cache.blocks.empty() && cache.update != CacheUpdate::Blocks)
-    reader.fail("has 'blocks', but another policy");
-  // A stateful model has no cache at its edge; a static cache need not come back out.
+  // A stateful model has no cache at its edge; one that is static or only read
+  // need not come back out.
   bool stateful = contract == CacheUpdate::State;
   if (!stateful && cache.past.empty())
     reader.fail("has an empty 'past'");
-  if (!stateful && cache.update != CacheUpdate::Static && cache.present.empty())
+  const bool mayStay =
+      cache.update() == CacheUpdate::Static || cache.update() == CacheUpdate::ReadOnly;
+  if (!stateful && !mayStay && cache.present.empty())
     reader.fail("has an empty 'present'");
   if (cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
     reader.fail(fmt::format("'sequence_axis' is {}, but 'shape' has {} axes", cache.sequenceAxis,
                             cache.shape.size()));
-  // What is only read does not change, whatever the policy says.
-  if (isCross)
-    cache.update = CacheUpdate::ReadOnly;
   return reader.result(std::move(cache));
 }
 
@@ -442,7 +480,9 @@ llvm::Error checkRotations(const Manifest& manifest) {
                           : layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()])
                                    : nullptr;
     if (!columns || *columns % width != 0)
-      return invalid("manifest: its rows are not divided into rotated ones of {} columns", width)
+      return invalid("manifest: its rows are not divided into rotated ones of "
+                     "{} columns",
+                     width)
           .value(cache.past);
   }
   return llvm::Error::success();
@@ -461,14 +501,16 @@ llvm::Error checkVariants(const Manifest& manifest) {
     if (__builtin_mul_overflow(variant.pastBlocks, manifest.blockSize, &rows))
       rows = *manifest.capacityValue;
     if (variant.pastBlocks <= blocks || variant.pastRows != std::min(rows, *manifest.capacityValue))
-      return invalid("manifest: a variant with {} blocks does not have {} rows, or comes too late",
+      return invalid("manifest: a variant with {} blocks does not have {} "
+                     "rows, or comes too late",
                      variant.pastBlocks, variant.pastRows);
     blocks = variant.pastBlocks;
   }
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Blocks && static_cast<int64_t>(cache.blocks.size()) != blocks)
+    if (cache.update() == CacheUpdate::Blocks &&
+        static_cast<int64_t>(cache.blocks().size()) != blocks)
       return invalid("manifest: the last variant has {} blocks, but cache '{}' has {}", blocks,
-                     cache.past, cache.blocks.size());
+                     cache.past, cache.blocks().size());
   return llvm::Error::success();
 }
 
@@ -491,7 +533,8 @@ llvm::Error checkTiles(const Manifest& manifest) {
     };
     if (attention.afterPart < after ||
         attention.afterPart >= static_cast<int64_t>(tiles.parts.size()) - 1)
-      return invalid("manifest: attention after part {} comes too late, or no part follows it",
+      return invalid("manifest: attention after part {} comes too late, or no "
+                     "part follows it",
                      attention.afterPart)
           .value(attention.result);
     after = attention.afterPart;
@@ -505,9 +548,10 @@ llvm::Error checkTiles(const Manifest& manifest) {
           .value(attention.result);
     for (const std::string& past : {attention.keyCache, attention.valueCache})
       if (llvm::none_of(manifest.caches, [&](const ManifestCache& cache) {
-            return cache.past == past && !cache.blocks.empty();
+            return cache.past == past && !cache.blocks().empty();
           }))
-        return invalid("manifest: the named input is not the past of a cache in blocks")
+        return invalid("manifest: the named input is not the past of a cache "
+                       "in blocks")
             .value(past);
   }
   return llvm::Error::success();
@@ -627,7 +671,7 @@ llvm::Error checkNames(const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches) {
     if (!cache.past.empty() && !inputs.insert(cache.past).second)
       return invalid("manifest: the input is named twice").value(cache.past);
-    for (const std::string& block : cache.blocks)
+    for (const std::string& block : cache.blocks())
       if (!inputs.insert(block).second)
         return invalid("manifest: the input is named twice").value(block);
     if (!cache.present.empty() && !outputs.insert(cache.present).second)
@@ -636,8 +680,8 @@ llvm::Error checkNames(const Manifest& manifest) {
   for (const ManifestLength& length : manifest.lengths)
     if (!inputs.insert(length.input).second)
       return invalid("manifest: the input is named twice").value(length.input);
-  // What is said of a mask, and of the input that reorders rows, may be said beside what they are
-  // fed, but of no cache and of no length.
+  // What is said of a mask, and of the input that reorders rows, may be said
+  // beside what they are fed, but of no cache and of no length.
   llvm::StringSet<> masks;
   for (const std::string& mask : manifest.unpadded)
     if (inputs.contains(mask) || !masks.insert(mask).second)
@@ -653,7 +697,8 @@ llvm::Error checkNames(const Manifest& manifest) {
 } // namespace
 
 llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
-  Json root = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  Json root = Json::parse(json.begin(), json.end(), nullptr,
+                          /*allow_exceptions=*/false);
   if (root.is_discarded())
     return invalid("manifest: not valid JSON");
   ObjectReader reader(root, "the manifest");

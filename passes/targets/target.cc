@@ -234,10 +234,9 @@ ManifestCache describeCache(const SiteCache& cache, unsigned layer, CacheRole ro
     entry.present = cache.output->name().str();
   entry.sequenceAxis = cache.axis;
   entry.dtype = cache.past->type().elementType();
-  entry.update = cache.update;
-  if (cache.update == CacheUpdate::Static && cache.writer &&
-      wrapsAround(*cache.writer, cache.past->type().dim(cache.axis)))
-    entry.update = CacheUpdate::Ring;
+  const bool isRing = cache.update == CacheUpdate::Static && cache.writer &&
+                      wrapsAround(*cache.writer, cache.past->type().dim(cache.axis));
+  entry.storage = storageOf(isRing ? CacheUpdate::Ring : cache.update);
   entry.shape = manifestShape(cache.past->type(), cache.output, cache.axis);
   return entry;
 }

@@ -113,8 +113,8 @@ private:
 /// Every target under passes/targets (generated).
 void registerAll(TargetRegistry& registry);
 
-/// Manifest entry of a cache as its past input is declared at present. The name of the present and
-/// `oneBuffer` are those of an unrewritten model.
+/// The manifest's entry of a cache as its past input is declared now: present's name and
+/// storage are those of an unrewritten model.
 ir::ManifestCache describeCache(const analysis::SiteCache& cache, unsigned layer,
                                 ir::CacheRole role);
 

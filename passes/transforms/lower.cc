@@ -167,7 +167,7 @@ private:
     if (!*stored || !(*stored)->ownsCaches())
       return llvm::Error::success();
     const bool isInBlocks = llvm::any_of((*stored)->caches, [](const ManifestCache& cache) {
-      return cache.update == CacheUpdate::Blocks;
+      return cache.update() == CacheUpdate::Blocks;
     });
     return unsupported("the model was rewritten before, for '{}': {}", (*stored)->target,
                        isInBlocks ? "its caches are in blocks" : "the manifest drives its caches")
@@ -216,7 +216,7 @@ private:
     for (const ManifestCache& cache : exported) {
       const auto axis = static_cast<size_t>(cache.sequenceAxis);
       const auto* rows = std::get_if<std::string>(&cache.shape[axis]);
-      if (manifest.sharesBuffers() && rows && cache.update != CacheUpdate::ReadOnly)
+      if (manifest.sharesBuffers() && rows && cache.update() != CacheUpdate::ReadOnly)
         return model.setMetadata(pastExtentKey, *rows);
     }
   }

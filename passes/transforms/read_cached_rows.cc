@@ -92,7 +92,8 @@ private:
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
     for (const ManifestCache& cache : manifest.caches) {
       Value* past = graph.findValue(cache.past);
-      const bool hasRows = cache.update == CacheUpdate::Grows || cache.update == CacheUpdate::Ring;
+      const bool hasRows =
+          cache.update() == CacheUpdate::Grows || cache.update() == CacheUpdate::Ring;
       if (!past || !past->isGraphInput() || !hasRows)
         continue;
       Shape shape;

@@ -140,9 +140,9 @@ private:
     const std::string* before = model.findMetadata(pastExtentKey);
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
     for (const ManifestCache& cache : manifest.caches) {
-      // Only the storage of caches with fixed extents had changed.
-      keepsExtents |= cache.oneBuffer && cache.update != CacheUpdate::Grows;
-      if (!cache.oneBuffer || cache.update != CacheUpdate::Grows)
+      // Caches of fixed extents are as they were: only where they lie was said.
+      keepsExtents |= cache.isOneBuffer() && cache.update() != CacheUpdate::Grows;
+      if (!cache.isOneBuffer() || cache.update() != CacheUpdate::Grows)
         continue;
       Value* past = graph.findValue(cache.past);
       const bool isRead = past && past->isGraphInput() && !past->isGraphOutput() &&

@@ -87,9 +87,9 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
   CacheGeometry geometry;
   geometry.name = cache.past;
   geometry.element = cache.dtype;
-  geometry.update = cache.update;
-  geometry.isOverwritten = cache.oneBuffer;
-  geometry.isShared = cache.oneBuffer && geometry.hasRowPerToken();
+  geometry.update = cache.update();
+  geometry.isOverwritten = cache.isOneBuffer();
+  geometry.isShared = cache.isOneBuffer() && geometry.hasRowPerToken();
   geometry.holdsScales = isScale(cache.role);
   geometry.window = cache.window;
   geometry.batch = batch;

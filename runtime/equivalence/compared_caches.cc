@@ -63,7 +63,7 @@ namespace {
 /// equal.
 bool haveAllCounterparts(const Session& a, const Session& b, llvm::ArrayRef<CachePair> pairs) {
   const auto isAlone = [&](const Session& session, size_t index, auto side) {
-    return session.cacheInfo(index).update != CacheUpdate::State &&
+    return session.cacheInfo(index).update() != CacheUpdate::State &&
            llvm::none_of(pairs, [&](const CachePair& pair) { return pair.*side == index; });
   };
   for (size_t i = 0; i < a.cacheCount(); ++i)

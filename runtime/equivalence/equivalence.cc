@@ -446,7 +446,7 @@ private:
       const size_t index = isWhole ? second : first;
       const std::optional<unsigned> batch = narrow.exportedBatchAxis(index);
       std::optional<TokenAxes> axes;
-      if (batch && cacheA.update == CacheUpdate::Grows)
+      if (batch && cacheA.update() == CacheUpdate::Grows)
         axes = TokenAxes{*batch, narrow.exportedSequenceAxis(index), 0};
       // A ring and another cache have only some last rows in common.
       std::optional<int64_t> common;

@@ -80,7 +80,7 @@ llvm::Error keepExportedRows(Model& model, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches) {
     if (cache.exportedDtype == ElementType::Undefined)
       continue;
-    std::vector<std::string> names = cache.blocks;
+    std::vector<std::string> names = cache.blocks().vec();
     if (names.empty())
       names.push_back(cache.past);
     bool isFound = false;

@@ -54,7 +54,7 @@ Value* handedOut(const Value& rows) {
 
 const ManifestCache* cacheOf(const Manifest& manifest, const Value& firstBlock) {
   const auto found = llvm::find_if(manifest.caches, [&](const ManifestCache& cache) {
-    return !cache.blocks.empty() && cache.blocks.front() == firstBlock.name();
+    return !cache.blocks().empty() && cache.blocks().front() == firstBlock.name();
   });
   return found == manifest.caches.end() ? nullptr : &*found;
 }
@@ -68,10 +68,10 @@ bool areLaidOutAlike(const Value* codes, const Value* scales) {
 /// Whether the cache has exactly the blocks that `blockAt` returns, and the output is its new rows.
 bool isCache(const ManifestCache& cache, unsigned blocks, const Value* output,
              llvm::function_ref<const Value*(unsigned)> blockAt) {
-  if (cache.blocks.size() != blocks || !output || output->name() != cache.present)
+  if (cache.blocks().size() != blocks || !output || output->name() != cache.present)
     return false;
   for (unsigned i = 0; i < blocks; ++i)
-    if (cache.blocks[i] != blockAt(i)->name())
+    if (cache.blocks()[i] != blockAt(i)->name())
       return false;
   return true;
 }

@@ -354,7 +354,7 @@ llvm::Error unquantize(Model& model, Manifest& manifest, CodeForms forms) {
   for (const ManifestCache& cache : manifest.caches)
     if (isScale(cache.role)) {
       removed.note(graph.findValue(cache.past));
-      for (const std::string& block : cache.blocks)
+      for (const std::string& block : cache.blocks())
         removed.note(graph.findValue(block));
     }
   if (llvm::Error error = removed.remove())

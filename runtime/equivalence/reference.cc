@@ -56,7 +56,7 @@ std::optional<int64_t> recordedExtent(const ManifestCache& cache, size_t axis,
 int64_t recordedPast(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps) {
   int64_t rows = 0;
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Grows && !cache.part)
+    if (cache.update() == CacheUpdate::Grows && !cache.part)
       rows = std::max(
           rows, recordedExtent(cache, static_cast<size_t>(cache.sequenceAxis), steps).value_or(0));
   return rows;

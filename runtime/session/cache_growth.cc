@@ -49,7 +49,7 @@ llvm::Error CacheGrowth::take(llvm::MutableArrayRef<Tensor> outputs, int64_t new
       if (llvm::Error error = writeBlocks(i, outputs[presents[i]]))
         return error;
   for (size_t i = 0; i < caches.size(); ++i)
-    if (manifest.caches[i].givesNewRows)
+    if (manifest.caches[i].givesNewRows())
       if (llvm::Error error = joinNewRows(i, outputs[presents[i]]))
         return error;
   // Nothing can fail from here on.
@@ -68,14 +68,14 @@ llvm::Error CacheGrowth::checkPresent(size_t index, const TensorView& present,
   const CacheGeometry& geometry = caches.geometry(index);
   const ManifestCache& cache = manifest.caches[index];
   const unsigned axis = geometry.sequenceAxis();
-  const bool isNew = geometry.isInBlocks() || cache.givesNewRows;
+  const bool isNew = geometry.isInBlocks() || cache.givesNewRows();
   int64_t rows = isNew ? newTokens : caches.length() + newTokens;
   if (geometry.isShared || geometry.update == CacheUpdate::Static ||
       geometry.update == CacheUpdate::State)
     rows = caches.buffer(index).shape[axis];
   else if (geometry.update == CacheUpdate::Ring && axis < present.rank())
     rows = present.shape[axis]; // as many as the model keeps
-  const Extents expected = cache.isPool ? state.poolView(index).shape : geometry.shape(rows);
+  const Extents expected = cache.isPool() ? state.poolView(index).shape : geometry.shape(rows);
   if (present.shape != expected || present.element != geometry.element)
     return invalid("output '{}' has shape {}, but the manifest makes it {}", cache.present,
                    extentsText(present.shape), extentsText(expected));

@@ -16,7 +16,7 @@ const char CapacityError::ID = 0;
 
 bool CacheRoom::hasShared() const {
   return llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
-    return cache.oneBuffer && cache.update == CacheUpdate::Grows;
+    return cache.isOneBuffer() && cache.update() == CacheUpdate::Grows;
   });
 }
 

@@ -122,7 +122,7 @@ std::vector<CutDecoder::Slot> CutDecoder::blockSlots(const std::string& past) {
       llvm::find_if(manifest.caches, [&](const ManifestCache& each) { return each.past == past; });
   assert(cache != manifest.caches.end() && "the reader of manifests checks it");
   std::vector<Slot> blocks;
-  for (const std::string& block : cache->blocks)
+  for (const std::string& block : cache->blocks())
     blocks.push_back(slotOf(block));
   return blocks;
 }

@@ -21,7 +21,7 @@ public:
       return unsupported("sessions drive models only whose caches are inputs and outputs");
     for (const ManifestCache& cache : manifest.caches)
       if (llvm::Error error =
-              cache.update == CacheUpdate::Blocks ? checkBlocks(cache) : checkCache(cache))
+              cache.update() == CacheUpdate::Blocks ? checkBlocks(cache) : checkCache(cache))
         return error;
     for (const ManifestLength& length : manifest.lengths)
       if (llvm::Error error = checkLength(length))
@@ -36,17 +36,14 @@ private:
   }
 
   llvm::Error checkCache(const ManifestCache& cache) {
-    if (cache.oneBuffer && cache.update != CacheUpdate::Grows &&
-        cache.update != CacheUpdate::Static && cache.update != CacheUpdate::Ring)
-      return unsupported("cache '{}' is one buffer, but no row of it stays in place", cache.past);
     if (!hasInput(cache.past))
       return invalid("the manifest's cache '{}' is no input of the model", cache.past);
     if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
       return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
     // A model rewritten in part has caches of both kinds.
-    if (cache.oneBuffer && manifest.contract != CacheUpdate::InPlace)
+    if (cache.isOneBuffer() && manifest.contract != CacheUpdate::InPlace)
       return invalid("cache '{}' contradicts the manifest's contract", cache.past);
-    if (cache.isPool)
+    if (cache.isPool())
       if (llvm::Error error = checkPool(cache))
         return error;
     if (!names.insert(cache.past).second || !names.insert(cache.present).second)
@@ -68,17 +65,17 @@ private:
   }
 
   llvm::Error checkBlocks(const ManifestCache& cache) {
-    if (manifest.contract != CacheUpdate::Blocks || cache.oneBuffer)
+    if (manifest.contract != CacheUpdate::Blocks)
       return invalid("cache '{}' contradicts the manifest's contract", cache.past);
     if (manifest.blockSize < 1 || !manifest.capacityValue)
       return invalid("cache '{}' is in blocks, but the manifest does not tell their size, or the "
                      "capacity",
                      cache.past);
     const int64_t wanted = (*manifest.capacityValue - 1) / manifest.blockSize + 1;
-    if (static_cast<int64_t>(cache.blocks.size()) != wanted)
+    if (static_cast<int64_t>(cache.blocks().size()) != wanted)
       return invalid("cache '{}' has {} blocks, but {} tokens in blocks of {} need {}", cache.past,
-                     cache.blocks.size(), *manifest.capacityValue, manifest.blockSize, wanted);
-    for (const std::string& block : cache.blocks) {
+                     cache.blocks().size(), *manifest.capacityValue, manifest.blockSize, wanted);
+    for (const std::string& block : cache.blocks()) {
       if (!hasInput(block))
         return invalid("the block '{}' is no input of the model", block);
       if (!names.insert(block).second)

@@ -74,8 +74,8 @@ ModelRunner::createExecutor(const Model& executed, const Executor* constantsOf) 
 llvm::Error ModelRunner::checkVariant(const Graph& variant, int64_t blocks) const {
   llvm::StringSet<> missing;
   for (const ManifestCache& cache : manifest.caches)
-    for (size_t i = static_cast<size_t>(blocks); i < cache.blocks.size(); ++i)
-      missing.insert(cache.blocks[i]);
+    for (size_t i = static_cast<size_t>(blocks); i < cache.blocks().size(); ++i)
+      missing.insert(cache.blocks()[i]);
   llvm::StringSet<> wanted;
   for (const std::unique_ptr<Value>& input : graph().inputs())
     if (!missing.contains(input->name()))
@@ -133,7 +133,7 @@ llvm::Error ModelRunner::chooseVariant(int64_t past) {
 }
 
 size_t ModelRunner::blockCount(const ManifestCache& cache) const {
-  return pyramid.empty() ? cache.blocks.size()
+  return pyramid.empty() ? cache.blocks().size()
                          : static_cast<size_t>(pyramid[runningVariant].pastBlocks);
 }
 

@@ -27,7 +27,7 @@ llvm::Error checkCaches(const CacheState& caches) {
     return usageError("prefixes are of single sequences, not of a batch of {}", caches.batch());
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = caches.info(i);
-    if (cache.update != CacheUpdate::Grows && cache.update != CacheUpdate::Blocks)
+    if (cache.update() != CacheUpdate::Grows && cache.update() != CacheUpdate::Blocks)
       return usageError("cache '{}' does not hold a row for each token", cache.past);
   }
   if (caches.size() == 0)

@@ -31,9 +31,9 @@ llvm::Expected<Pyramid> Pyramid::create(const Manifest& manifest) {
   if (!manifest.capacityValue || rows < *manifest.capacityValue)
     return invalid("the manifest's last variant has room for {} tokens only", rows);
   for (const ManifestCache& cache : manifest.caches)
-    if (!cache.blocks.empty() && static_cast<int64_t>(cache.blocks.size()) != blocks)
+    if (!cache.blocks().empty() && static_cast<int64_t>(cache.blocks().size()) != blocks)
       return invalid("the manifest's last variant has {} blocks, but cache '{}' has {}", blocks,
-                     cache.past, cache.blocks.size());
+                     cache.past, cache.blocks().size());
   return pyramid;
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 /// Caches that are only read are ordinary inputs: the caller provides them with every step.
 Manifest withoutReadOnlyCaches(Manifest manifest) {
-  llvm::erase_if(manifest.caches,
-                 [](const ManifestCache& cache) { return cache.update == CacheUpdate::ReadOnly; });
+  llvm::erase_if(manifest.caches, [](const ManifestCache& cache) {
+    return cache.update() == CacheUpdate::ReadOnly;
+  });
   return manifest;
 }
 

@@ -31,7 +31,7 @@ void StepRunner::listInputs() {
   llvm::StringSet<> ours;
   for (const ManifestCache& cache : manifest.caches) {
     ours.insert(cache.past);
-    for (const std::string& block : cache.blocks)
+    for (const std::string& block : cache.blocks())
       ours.insert(block);
   }
   for (const ManifestLength& length : manifest.lengths)
@@ -149,7 +149,7 @@ llvm::Error StepRunner::feedCaches() {
     const bool isOverwritten = caches.geometry(i).isOverwritten;
     if (isOverwritten)
       stepBindings.push_back({cache.past, cache.present});
-    stepInputs.push_back({cache.past, cache.isPool    ? state.poolView(i)
+    stepInputs.push_back({cache.past, cache.isPool()  ? state.poolView(i)
                                       : isOverwritten ? caches.buffer(i)
                                                       : caches.view(i)});
   }
@@ -166,7 +166,7 @@ llvm::Error StepRunner::feedBlocks(size_t index) {
         areWhole ? caches.wholeBlock(index, position) : caches.blockRows(index, position);
     if (!rows)
       return rows.takeError();
-    stepInputs.push_back({cache.blocks[position], std::move(*rows)});
+    stepInputs.push_back({cache.blocks()[position], std::move(*rows)});
   }
   return llvm::Error::success();
 }

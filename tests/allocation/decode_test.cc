@@ -153,7 +153,7 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
       ManifestCache cache;
       cache.past = fmt::format("past_{}_{}", role, layer);
       cache.present = fmt::format("present_{}_{}", role, layer);
-      cache.oneBuffer = true;
+      cache.storage = BufferCache();
       cache.shape = {std::string("B"), int64_t{2}, std::string("C"), int64_t{8}};
       cache.sequenceAxis = 2;
       driven.manifest.caches.push_back(cache);

@@ -63,7 +63,7 @@ public:
   bool agrees(const ir::Model& model, const ir::Manifest& manifest,
               const runtime::KernelRegistry& kernels, runtime::Tolerance tolerance) {
     for (const ir::ManifestCache& cache : manifest.caches) {
-      if (cache.update == ir::CacheUpdate::ReadOnly)
+      if (cache.update() == ir::CacheUpdate::ReadOnly)
         continue; // only read
       const auto axis = static_cast<size_t>(cache.sequenceAxis);
       past = given.at(cache.past).shape[axis];
@@ -96,10 +96,10 @@ private:
   runtime::TensorView inputFor(const ir::Value& input, const ir::Manifest& manifest) {
     const std::string name = input.name().str();
     for (const ir::ManifestCache& cache : manifest.caches) {
-      if (cache.past == name && cache.oneBuffer)
+      if (cache.past == name && cache.isOneBuffer())
         return keep(rowsOf(given.at(name), cache.sequenceAxis, 0, past, room));
-      for (size_t i = 0; i < cache.blocks.size(); ++i)
-        if (cache.blocks[i] == name) {
+      for (size_t i = 0; i < cache.blocks().size(); ++i)
+        if (cache.blocks()[i] == name) {
           const int64_t begin = std::min(past, static_cast<int64_t>(i) * manifest.blockSize);
           const int64_t end = std::min(past, begin + manifest.blockSize);
           return keep(rowsOf(given.at(cache.past), cache.sequenceAxis, begin, end, end - begin));
@@ -155,9 +155,9 @@ private:
     for (const ir::ManifestCache& cache : manifest.caches) {
       if (cache.present != name)
         continue;
-      if (cache.oneBuffer)
+      if (cache.isOneBuffer())
         found = keep(rowsOf(found, cache.sequenceAxis, 0, total, total));
-      else if (!cache.blocks.empty())
+      else if (!cache.blocks().empty())
         wanted = keep(rowsOf(wanted, cache.sequenceAxis, past, total, total - past));
     }
     return valueOrThrow(runtime::compareTensors(found, wanted, tolerance)).isWithin();

@@ -15,7 +15,7 @@ TEST_P(PartialTest, GrowingAndSharedCachesInOneSession) {
   DrivenModel partial = rewritten(path(), toolkit, "layers=0");
   ASSERT_EQ(partial.manifest.caches.size(), 2 * GetParam().sites);
   for (const ManifestCache& cache : partial.manifest.caches)
-    EXPECT_EQ(cache.oneBuffer, cache.layer == 0) << cache.past;
+    EXPECT_EQ(cache.isOneBuffer(), cache.layer == 0) << cache.past;
   EquivalencePlan plan = quickVerification();
   plan.batch = 2;
   plan.padding = Padding::Left;

@@ -215,7 +215,7 @@ void StructuralChange::changeCache() {
   case 3:
     return std::swap(cache.present, other.present);
   case 4:
-    return std::swap(cache.blocks, other.blocks);
+    return std::swap(cache.storage, other.storage);
   case 5:
     cache.role = choices.of(roles);
     return;
@@ -223,7 +223,7 @@ void StructuralChange::changeCache() {
     cache.layer = static_cast<int64_t>(choices.below(3));
     return;
   case 7:
-    cache.update = choices.of(updates);
+    cache.storage = storageOf(choices.of(updates));
     return;
   case 8:
     cache.dtype = choices.of(elements);
@@ -232,12 +232,13 @@ void StructuralChange::changeCache() {
     cache.exportedDtype = choices.of(elements);
     return;
   case 10:
-    cache.oneBuffer = !cache.oneBuffer;
+    cache.storage = cache.isOneBuffer() ? storageOf(cache.update()) : inOneBuffer(cache.storage);
     return;
   default:
-    if (!cache.blocks.empty())
-      cache.blocks[choices.below(cache.blocks.size())] =
-          cache.blocks[choices.below(cache.blocks.size())];
+    if (auto* inBlocks = std::get_if<BlockCache>(&cache.storage);
+        inBlocks && !inBlocks->inputs.empty())
+      inBlocks->inputs[choices.below(inBlocks->inputs.size())] =
+          inBlocks->inputs[choices.below(inBlocks->inputs.size())];
   }
 }
 

@@ -240,7 +240,7 @@ private:
 int64_t tokensOf(const Manifest& manifest) {
   int64_t tokens = manifest.capacityValue.value_or(openTokens);
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Static)
+    if (cache.update() == CacheUpdate::Static)
       tokens = std::min(tokens, cache.fixedRows().value_or(tokens));
   return tokens;
 }

@@ -83,7 +83,8 @@ void CacheHistory::undo(Manifest& manifest) const {
   restoreReplaced(manifest);
   joinParts(manifest);
   for (ManifestCache& cache : manifest.caches)
-    cache.givesNewRows = newRows.contains(cache.present);
+    if (auto* growing = std::get_if<GrowingCache>(&cache.storage))
+      growing->givesNewRows = newRows.contains(cache.present);
 }
 
 void CacheHistory::restoreReplaced(Manifest& manifest) const {

@@ -51,9 +51,12 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
     cache.sequenceAxis = longer.front();
   } else if (longer.empty() && (isScatter(update) || !anySymbol)) {
     cache.sequenceAxis = open.value_or(before.rank() == 4 ? 2 : 1);
-    cache.update = !isScatter(update)                                    ? CacheUpdate::State
-                   : wrapsAround(update, before.dim(cache.sequenceAxis)) ? CacheUpdate::Ring
-                                                                         : CacheUpdate::Static;
+    if (!isScatter(update))
+      cache.storage = StateCache();
+    else if (wrapsAround(update, before.dim(cache.sequenceAxis)))
+      cache.storage = RingCache();
+    else
+      cache.storage = StaticCache();
   } else {
     return std::nullopt;
   }
@@ -66,7 +69,7 @@ ManifestCache describeState(const StatePair& pair) {
   const TensorType& type = pair.past->type();
   ManifestCache cache;
   cache.role = CacheRole::State;
-  cache.update = CacheUpdate::State;
+  cache.storage = StateCache();
   cache.past = pair.past->name().str();
   cache.present = pair.present->name().str();
   cache.dtype = type.elementType();
@@ -138,8 +141,8 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
     if (!output || known.count(input.get()) || outputs.count(output))
       continue;
     auto cache = describePair(*input, *output, *origins.find(*output)->update);
-    // For states, distance matters instead of uniqueness.
-    if (!cache || cache->update == CacheUpdate::State)
+    // Of states, what is nearest counts, not what comes out once.
+    if (!cache || cache->update() == CacheUpdate::State)
       continue;
     caches.push_back(std::move(*cache));
     inputs.insert(input.get());

@@ -54,7 +54,7 @@ public:
   Shape ofCache(const Value& past, const ManifestCache& cache) const {
     Shape shape(past.type().shape().begin(), past.type().shape().end());
     set(shape, batchAxis(static_cast<unsigned>(shape.size())), exported.batch, freed.batch);
-    if (cache.update == CacheUpdate::Grows)
+    if (cache.update() == CacheUpdate::Grows)
       set(shape, static_cast<unsigned>(cache.sequenceAxis), exported.past, freed.past);
     return shape;
   }
@@ -127,7 +127,7 @@ std::variant<DecoderExtents, std::string> findDecoderExtents(const Graph& graph)
     const Value& past = *graph.findValue(cache.past);
     pasts.insert(&past);
     const Value* present = graph.findValue(cache.present);
-    if (cache.update != CacheUpdate::Grows || !present || !past.type().hasRank() ||
+    if (cache.update() != CacheUpdate::Grows || !present || !past.type().hasRank() ||
         past.type().rank() < 3)
       continue;
     const Dim before = past.type().dim(cache.sequenceAxis);

@@ -27,7 +27,7 @@ public:
       known.insert(cache.past);
       const ManifestExtent& rows = cache.shape[static_cast<size_t>(cache.sequenceAxis)];
       if (const auto* symbol = std::get_if<std::string>(&rows);
-          symbol && cache.update == CacheUpdate::Grows) {
+          symbol && cache.update() == CacheUpdate::Grows) {
         past = Dim::parse(*symbol).value_or(Dim::symbol(*symbol));
         noteAppended(cache);
       }

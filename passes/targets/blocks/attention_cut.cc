@@ -136,8 +136,8 @@ llvm::Expected<AttentionCut> AttentionCut::create(const Model& model, const Mani
   });
   BlockPlaces blocks;
   for (const ManifestCache& cache : manifest.caches)
-    for (size_t i = 0; i < cache.blocks.size(); ++i)
-      blocks.try_emplace(cache.blocks[i], &cache, i);
+    for (size_t i = 0; i < cache.blocks().size(); ++i)
+      blocks.try_emplace(cache.blocks()[i], &cache, i);
   for (const Chain& chain : cut.chains)
     if (llvm::Error error = cut.describeChain(chain, manifest, blocks))
       return error;
@@ -227,7 +227,7 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
         return broken();
       const auto& [cache, place] = found->second;
       if (place != i || (i != 0 && cache->past != *past) ||
-          cache->blocks.size() + 1 != chain.size())
+          cache->blocks().size() + 1 != chain.size())
         return broken();
       *past = cache->past;
     }

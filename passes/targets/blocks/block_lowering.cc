@@ -179,7 +179,7 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Site
   Rewriter rewriter(graph, ruleName, journal);
   length->rewireShapeReaders(*update.past, update.axis, rewriter);
   ManifestCache cache = describeCache(update, site.layer, role);
-  cache.update = CacheUpdate::Blocks;
+  BlockCache inBlocks;
   const TensorType whole = length->sharedType(update);
   const auto full = static_cast<size_t>(*capacity / size);
   Blocks blocks;
@@ -197,8 +197,9 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Site
     } else {
       blocks.push_back(&graph.addInput(name, std::move(type)));
     }
-    cache.blocks.push_back(name);
+    inBlocks.inputs.push_back(name);
   }
+  cache.storage = std::move(inBlocks);
   if (const auto fixed = blockRows.front().value())
     cache.shape[update.axis] = *fixed;
   else

@@ -19,7 +19,7 @@ namespace {
 llvm::StringSet<> blockNames(const Manifest& manifest) {
   llvm::StringSet<> names;
   for (const ManifestCache& cache : manifest.caches)
-    for (const std::string& block : cache.blocks)
+    for (const std::string& block : cache.blocks())
       names.insert(block);
   return names;
 }
@@ -182,8 +182,8 @@ llvm::Error keepPastBlocks(Model& model, const Manifest& manifest, int64_t block
     return usageError("the model has no variant with {} blocks", blocks);
   llvm::StringSet<> removed;
   for (const ManifestCache& cache : manifest.caches)
-    for (size_t i = static_cast<size_t>(blocks); i < cache.blocks.size(); ++i)
-      removed.insert(cache.blocks[i]);
+    for (size_t i = static_cast<size_t>(blocks); i < cache.blocks().size(); ++i)
+      removed.insert(cache.blocks()[i]);
   model.markEdited();
   if (llvm::Error error = BlockRemoval(model.graph(), std::move(removed)).run())
     return error;

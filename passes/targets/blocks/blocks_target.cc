@@ -158,7 +158,7 @@ private:
     scales.past += "_scale";
     scales.present = graph.freshName(codes.present + "_scale");
     scales.shape[layout.columnAxis()] = int64_t{1};
-    scales.blocks.clear();
+    BlockCache inBlocks;
     for (Value* block : made.rows) {
       Shape shape = shapeOf(block->type());
       block->setType(TensorType(ElementType::Int8, shape));
@@ -166,8 +166,9 @@ private:
       Value& scale = graph.addInput(graph.freshName(block->name().str() + "_scale"),
                                     TensorType(ElementType::Float, std::move(shape)));
       made.scales.push_back(&scale);
-      scales.blocks.push_back(scale.name().str());
+      inBlocks.inputs.push_back(scale.name().str());
     }
+    scales.storage = std::move(inBlocks);
     update.output = &outputRows(*made.newCodes, layout, rewriter);
     Value& scaleRows = outputRows(*made.newScales, layout, rewriter);
     for (unsigned slot = 0; slot < graph.outputs().size(); ++slot)

@@ -89,7 +89,7 @@ private:
   void takeExtentsFromInputs() {
     llvm::StringSet<> blocks;
     for (const ManifestCache& cache : manifest.caches)
-      for (const std::string& block : cache.blocks)
+      for (const std::string& block : cache.blocks())
         blocks.insert(block);
     const InputExtents inputs(graph, blocks);
     for (Node& node : llvm::make_early_inc_range(graph.nodes()))

@@ -381,10 +381,8 @@ const ManifestCache* KvoptLowering::describe(const SiteCache& update,
     return nullptr; // described for another branch
   ManifestCache cache = describeCache(update, layer, role);
   cache.present = presentName;
-  cache.oneBuffer = true;
+  cache.storage = slots != 0 ? RingCache{true} : inOneBuffer(cache.storage);
   cache.codeColumns = codeColumns.lookup(update.past);
-  if (slots != 0)
-    cache.update = CacheUpdate::Ring;
   manifest.caches.push_back(std::move(cache));
   return &manifest.caches.back();
 }

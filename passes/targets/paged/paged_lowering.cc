@@ -263,7 +263,7 @@ void PagedLowering::describePool(const Value& past, llvm::ArrayRef<int64_t> orde
     shape.push_back(cache->shape[static_cast<size_t>(axis)]);
   cache->shape = std::move(shape);
   cache->sequenceAxis = 1;
-  cache->isPool = true;
+  cache->storage = PoolCache();
   if (!llvm::is_sorted(order))
     cache->permutation.assign(order.begin(), order.end());
 }

@@ -30,7 +30,7 @@ protected:
         cache.role = role;
         cache.past = "past_key_values." + std::to_string(layer) + "." + word;
         cache.present = "present." + std::to_string(layer) + "." + word;
-        cache.oneBuffer = true;
+        cache.storage = BufferCache();
         cache.shape = {std::string("batch"), int64_t{2}, std::string("capacity"), int64_t{16}};
         manifest.caches.push_back(cache);
       }
@@ -94,7 +94,7 @@ TEST_F(GenaiConfig, RefusesCachesOfOtherForms) {
   manifest.caches[3].shape[3] = int64_t{24};
   EXPECT_THAT(text("", "logits"), HasSubstr("has other heads than the first layer's"));
   manifest.caches[3].shape[3] = int64_t{16};
-  manifest.caches[3].update = CacheUpdate::ReadOnly;
+  manifest.caches[3].storage = ReadOnlyCache();
   EXPECT_THAT(text("", "logits"), HasSubstr("neither the keys nor the values of self-attention"));
   manifest.caches.pop_back();
   EXPECT_THAT(text("", "logits"), HasSubstr("2 caches of keys and 1 of values"));

@@ -104,8 +104,8 @@ private:
   std::string forgeLength(std::mt19937_64& random, const ir::Manifest& manifest) {
     const bool countsTokens = llvm::any_of(caches, [&](const Cache& cache) {
       const ir::ManifestCache* described = describe(cache, manifest);
-      return described && (described->update == ir::CacheUpdate::Grows ||
-                           described->update == ir::CacheUpdate::Blocks);
+      return described && (described->update() == ir::CacheUpdate::Grows ||
+                           described->update() == ir::CacheUpdate::Blocks);
     });
     const int64_t others[] = {0, lengths.front() - 1, lengths.front() + 1, int64_t{1} << 40,
                               runtime::mostStoredTokens};
@@ -114,8 +114,8 @@ private:
     const int64_t length = countsTokens ? others[random() % 5] : others[3 + random() % 2];
     const bool onlyStates = llvm::all_of(caches, [&](const Cache& cache) {
       const ir::ManifestCache* described = describe(cache, manifest);
-      return described && (described->update == ir::CacheUpdate::State ||
-                           described->update == ir::CacheUpdate::Ring);
+      return described && (described->update() == ir::CacheUpdate::State ||
+                           described->update() == ir::CacheUpdate::Ring);
     });
     if (onlyStates || length == lengths.front())
       return "";
@@ -133,10 +133,10 @@ private:
     int64_t other = random() % 2 == 0 ? extent + 1 : std::max<int64_t>(0, extent - 1);
     if (axis == cache.entry.sequenceAxis && described) {
       // Rows of zeros at the end of a static cache may be stored or not.
-      if (described->update == ir::CacheUpdate::Static)
+      if (described->update() == ir::CacheUpdate::Static)
         other = 0;
       // Between its first row and its width a ring has any number of rows.
-      if (described->update == ir::CacheUpdate::Ring)
+      if (described->update() == ir::CacheUpdate::Ring)
         other = lengths.front() + 1000;
     }
     if (other == extent || cache.entry.batchAxis)

@@ -48,7 +48,7 @@ public:
 private:
   bool findExtents() {
     for (ir::ManifestCache& cache : analysis::cachesByDataFlow(graph, {}))
-      if (cache.update == ir::CacheUpdate::Grows) {
+      if (cache.update() == ir::CacheUpdate::Grows) {
         pasts.push_back(cache.past);
         caches.push_back(std::move(cache));
       }

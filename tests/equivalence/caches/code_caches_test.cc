@@ -203,7 +203,7 @@ TEST_F(RewrittenCodeCaches, StayCodesInPlace) {
         EXPECT_EQ(made->manifest.caches.size(), 4u);
         for (const ManifestCache& entry : made->manifest.caches) {
           EXPECT_EQ(entry.dtype, ElementType::Int8);
-          EXPECT_TRUE(entry.oneBuffer);
+          EXPECT_TRUE(entry.isOneBuffer());
         }
         EXPECT_EQ(count(*made->model, "DequantizeLinear"), 0u);
         EXPECT_EQ(count(*made->model, "QuantizeLinear"), 4u);

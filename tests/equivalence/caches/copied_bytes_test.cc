@@ -42,18 +42,18 @@ std::optional<Measured> measure(const Model& model, const Manifest& manifest,
   // What a Concat makes of new rows is part of a new tensor, and not counted.
   Manifest inPlace = manifest;
   for (ManifestCache& cache : inPlace.caches)
-    cache.oneBuffer |= cache.update != CacheUpdate::State;
+    cache.storage = inOneBuffer(cache.storage);
   const int64_t newRows = cacheBytesPerToken(inPlace, model.graph(), 1).value_or(0);
   const bool isAllCounted = llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
-    return cache.oneBuffer || cache.update == CacheUpdate::Blocks ||
-           cache.update == CacheUpdate::ReadOnly;
+    return cache.isOneBuffer() || cache.update() == CacheUpdate::Blocks ||
+           cache.update() == CacheUpdate::ReadOnly;
   });
   if (isAllCounted) {
     EXPECT_EQ(written / plan.batch, newRows);
   }
   Measured measured{copied / plan.batch + newRows, session->length()};
   for (size_t i = 0; i < session->cacheCount(); ++i)
-    if (session->cacheInfo(i).update == CacheUpdate::Static)
+    if (session->cacheInfo(i).update() == CacheUpdate::Static)
       measured.length =
           valueOrThrow(session->cacheRows(i)).view.shape[session->exportedSequenceAxis(i)];
   return measured;
@@ -63,7 +63,7 @@ std::optional<Measured> measure(const Model& model, const Manifest& manifest,
 bool joinsBlocks(const Manifest& manifest, const Graph& graph) {
   return cacheBytesPerToken(manifest, graph, 1) != cacheBytesPerToken(manifest, graph, 2) &&
          llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
-           return cache.update == CacheUpdate::Blocks;
+           return cache.update() == CacheUpdate::Blocks;
          });
 }
 
@@ -80,7 +80,7 @@ protected:
     const auto reported = cacheBytesPerToken(manifest, model.graph(), measured->length);
     // A scatter into a cache that is not one buffer may copy it more than once.
     const bool isScattered = llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
-      return cache.update == CacheUpdate::Static && !cache.oneBuffer;
+      return cache.update() == CacheUpdate::Static && !cache.isOneBuffer();
     });
     if (isScattered)
       EXPECT_LE(reported, measured->bytes);
@@ -157,7 +157,7 @@ TEST_F(CopiedBytesTest, AModelThatIsInPlaceAlreadyStaysAsItIs) {
   EXPECT_EQ(sizeOf(*unchanged->model).ops, unchanged->size.ops);
   ASSERT_EQ(unchanged->manifest.caches.size(), 2U);
   for (const ManifestCache& cache : unchanged->manifest.caches)
-    EXPECT_TRUE(cache.oneBuffer);
+    EXPECT_TRUE(cache.isOneBuffer());
   // Codes take less room than the rows.
   request.form = valueOrThrow(presetForm("int8"));
   const RewriteResult codes =

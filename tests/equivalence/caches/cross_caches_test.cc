@@ -188,7 +188,7 @@ TEST_F(CrossCaches, AreComputedOnce) {
       EXPECT_FALSE(takes(*model->firstStep, "input_ids"));
       size_t cross = 0;
       for (const ManifestCache& cache : model->manifest.caches)
-        cross += cache.update == CacheUpdate::ReadOnly ? 1 : 0;
+        cross += cache.update() == CacheUpdate::ReadOnly ? 1 : 0;
       EXPECT_EQ(cross, 2U);
       EXPECT_EQ(model->manifest.caches.size(), 4U);
     }

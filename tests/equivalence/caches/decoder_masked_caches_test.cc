@@ -69,7 +69,7 @@ TEST_P(DecoderMaskedCaches, AreOverwrittenInPlace) {
     const DrivenModel inPlace = rewritten(path, toolkit, "", target);
     EXPECT_EQ(inPlace.manifest.caches.size(), 2U);
     for (const ManifestCache& cache : inPlace.manifest.caches)
-      EXPECT_TRUE(cache.oneBuffer) << cache.past;
+      EXPECT_TRUE(cache.isOneBuffer()) << cache.past;
     for (const Node& node : inPlace.model->graph().nodes())
       EXPECT_FALSE(node.is("com.microsoft::DecoderMaskedMultiHeadAttention"));
     const VerificationReport report = valueOrThrow(verifyModels(

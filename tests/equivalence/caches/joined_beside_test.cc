@@ -58,7 +58,7 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
         EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
         EXPECT_EQ(model->after.ops.count("Concat"), 0U);
         for (const ManifestCache& cache : model->manifest.caches)
-          EXPECT_TRUE(cache.oneBuffer);
+          EXPECT_TRUE(cache.isOneBuffer());
       }
     }
 }

@@ -82,14 +82,14 @@ TEST_F(NewRowCaches, AreDrivenAndBecomeWholeCaches) {
     const DrivenModel exported = asExported(path, toolkit);
     ASSERT_EQ(exported.manifest.caches.size(), 2U);
     for (const ManifestCache& cache : exported.manifest.caches) {
-      EXPECT_TRUE(cache.givesNewRows);
-      EXPECT_EQ(cache.update, CacheUpdate::Grows);
+      EXPECT_TRUE(cache.givesNewRows());
+      EXPECT_EQ(cache.update(), CacheUpdate::Grows);
     }
     for (const char* target : spelling.targets) {
       SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
       const DrivenModel whole = rewritten(path, toolkit, "capacity=32", target);
       for (const ManifestCache& cache : whole.manifest.caches)
-        EXPECT_FALSE(cache.givesNewRows);
+        EXPECT_FALSE(cache.givesNewRows());
       EquivalencePlan plan = cachePlan(oneUlpOfLogits);
       if (target == std::string("int8"))
         plan.tolerance = {0.05, 0};
@@ -219,7 +219,7 @@ TEST(NewRowCorpus, DecodersComputeTheSame) {
     const DrivenModel before = asExported(path, toolkit);
     const DrivenModel after = asExported(file, toolkit);
     const auto found = llvm::count_if(
-        after.manifest.caches, [](const ManifestCache& cache) { return cache.givesNewRows; });
+        after.manifest.caches, [](const ManifestCache& cache) { return cache.givesNewRows(); });
     // A cache that no attention was recognized to read is not known to be one.
     if (static_cast<unsigned>(found) != outputs)
       continue;

@@ -79,7 +79,7 @@ TEST_P(RestoredCachesTest, AManifestThatDoesNotFitIsRefused) {
     EXPECT_THROW(rewritten(file, toolkit, "", "primitive"), std::runtime_error);
   };
   isRefused([](Manifest& manifest) { manifest.caches[0].sequenceAxis = 3; });
-  isRefused([](Manifest& manifest) { manifest.caches[1].oneBuffer = false; });
+  isRefused([](Manifest& manifest) { manifest.caches[1].storage = GrowingCache(); });
   isRefused([](Manifest& manifest) { manifest.caches.pop_back(); });
   isRefused([](Manifest& manifest) { manifest.caches[0].past = manifest.lengths[0].input; });
   isRefused([](Manifest& manifest) { manifest.lengths[0].input = manifest.caches[0].past; });

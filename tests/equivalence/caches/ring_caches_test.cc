@@ -141,8 +141,8 @@ protected:
     const DrivenModel ring = rewritten(path, toolkit, "", target);
     ASSERT_EQ(ring.manifest.caches.size(), 2U);
     for (const ManifestCache& cache : ring.manifest.caches) {
-      EXPECT_TRUE(cache.oneBuffer);
-      EXPECT_EQ(cache.update, CacheUpdate::Ring);
+      EXPECT_TRUE(cache.isOneBuffer());
+      EXPECT_EQ(cache.update(), CacheUpdate::Ring);
       EXPECT_EQ(cache.window, GetParam().window);
       EXPECT_EQ(std::get<int64_t>(cache.shape[static_cast<size_t>(cache.sequenceAxis)]),
                 GetParam().slots + spare);
@@ -194,7 +194,7 @@ TEST_P(SpelledRings, GiveItInCodes) {
     EXPECT_EQ(ring.manifest.target, target);
     ASSERT_EQ(ring.manifest.caches.size(), 4U);
     for (const ManifestCache& cache : ring.manifest.caches) {
-      EXPECT_EQ(cache.update, CacheUpdate::Ring);
+      EXPECT_EQ(cache.update(), CacheUpdate::Ring);
       EXPECT_EQ(std::get<int64_t>(cache.shape[static_cast<size_t>(cache.sequenceAxis)]),
                 GetParam().slots);
     }

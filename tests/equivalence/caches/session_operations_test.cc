@@ -63,18 +63,18 @@ public:
 
   bool hasCaches() const {
     return llvm::any_of(driven.manifest.caches, [](const ManifestCache& cache) {
-      return cache.update != CacheUpdate::ReadOnly;
+      return cache.update() != CacheUpdate::ReadOnly;
     });
   }
   bool has(CacheUpdate update) const {
     return llvm::any_of(driven.manifest.caches,
-                        [&](const ManifestCache& cache) { return cache.update == update; });
+                        [&](const ManifestCache& cache) { return cache.update() == update; });
   }
   bool isFedByEncoder() const {
     return llvm::any_of(driven.model->graph().inputs(), [&](const auto& input) {
       return isFloatingPoint(input->type().elementType()) &&
              llvm::none_of(driven.manifest.caches, [&](const ManifestCache& cache) {
-               return cache.update != CacheUpdate::ReadOnly && cache.past == input->name();
+               return cache.update() != CacheUpdate::ReadOnly && cache.past == input->name();
              });
     });
   }

@@ -159,7 +159,7 @@ TEST_P(SpelledStaticCaches, AreOverwrittenInPlace) {
     DrivenModel inPlace = rewritten(path, toolkit, "", target);
     ASSERT_EQ(inPlace.manifest.caches.size(), 2U);
     for (const ManifestCache& cache : inPlace.manifest.caches)
-      EXPECT_TRUE(cache.oneBuffer) << cache.past;
+      EXPECT_TRUE(cache.isOneBuffer()) << cache.past;
     VerificationReport report = valueOrThrow(verifyModels(
         *copied.model, copied.manifest, *inPlace.model, inPlace.manifest, plan, 1, toolkit));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
@@ -196,7 +196,7 @@ TEST_P(SpelledStaticCaches, AreOverwrittenWithCodes) {
   DrivenModel codes = rewritten(path, toolkit, "", "int8");
   ASSERT_EQ(codes.manifest.caches.size(), 4U);
   for (const ManifestCache& cache : codes.manifest.caches) {
-    EXPECT_TRUE(cache.oneBuffer);
+    EXPECT_TRUE(cache.isOneBuffer());
     EXPECT_EQ(cache.dtype, isScale(cache.role) ? ElementType::Float : ElementType::Int8);
   }
   VerificationReport report = valueOrThrow(verifyModels(

@@ -25,7 +25,7 @@ Manifest fitting() {
   ManifestCache cache;
   cache.past = "past";
   cache.present = "present";
-  cache.oneBuffer = true;
+  cache.storage = BufferCache();
   cache.shape = {std::string("batch"), int64_t{2}, std::string("capacity"), int64_t{16}};
   manifest.caches.push_back(cache);
   ManifestLength length;
@@ -115,10 +115,8 @@ TEST(ManifestCheckTest, BlocksAreInputs) {
   const auto inBlocks = [](Manifest& manifest, std::vector<std::string> blocks) {
     manifest.contract = CacheUpdate::Blocks;
     manifest.blockSize = 32;
-    manifest.caches[0].oneBuffer = false;
-    manifest.caches[0].update = CacheUpdate::Blocks;
     manifest.caches[0].past = "cache";
-    manifest.caches[0].blocks = std::move(blocks);
+    manifest.caches[0].storage = BlockCache{std::move(blocks)};
   };
   EXPECT_EQ(refusalAfter([&](Manifest& manifest) { inBlocks(manifest, {"past"}); }), "");
   EXPECT_NE(refusalAfter([&](Manifest& manifest) {
@@ -182,7 +180,7 @@ g (int8[B, 2, 32, 16] past, float[B, 2, 32, 1] scale) => (present, present_scale
         refusal([](Manifest& m) { m.caches.back().role = CacheRole::ValueScale; }),
         refusal([](Manifest& m) { m.caches.erase(m.caches.begin()); })})
     EXPECT_NE(said.find("no cache of layer"), std::string::npos) << said;
-  const std::string said = refusal([](Manifest& m) { m.caches.back().oneBuffer = false; });
+  const std::string said = refusal([](Manifest& m) { m.caches.back().storage = GrowingCache(); });
   EXPECT_NE(said.find("is not kept like it"), std::string::npos) << said;
 }
 

@@ -64,7 +64,7 @@ Manifest example() {
   ManifestCache cache;
   cache.past = "past_key_values.0.key";
   cache.present = "present.0.key";
-  cache.oneBuffer = true;
+  cache.storage = BufferCache();
   cache.shape = {std::string("batch"), int64_t{2}, std::string("capacity"), int64_t{16}};
   manifest.caches.push_back(cache);
   ManifestLength length;
@@ -72,6 +72,14 @@ Manifest example() {
   length.shape = {int64_t{1}};
   manifest.lengths.push_back(length);
   return manifest;
+}
+
+/// Every storage with a row per token, or without rows.
+std::vector<CacheStorage> everyStorage() {
+  return {GrowingCache(),    GrowingCache{true}, BufferCache(),
+          RingCache(),       RingCache{true},    StaticCache(),
+          StaticCache{true}, BlockCache(),       BlockCache{{"block_0", "block_tail"}},
+          StateCache(),      ReadOnlyCache()};
 }
 
 /// The example with one text replaced by another, as parseManifest sees it: "" when it is accepted.
@@ -103,8 +111,7 @@ TEST(Manifest, IsReadBack) {
 TEST(Manifest, EveryWordSurvives) {
   for (auto contract :
        {CacheUpdate::Grows, CacheUpdate::InPlace, CacheUpdate::State, CacheUpdate::Blocks})
-    for (auto update : {CacheUpdate::Grows, CacheUpdate::Ring, CacheUpdate::Blocks,
-                        CacheUpdate::Static, CacheUpdate::State, CacheUpdate::ReadOnly})
+    for (const CacheStorage& storage : everyStorage())
       for (auto role : {CacheRole::Key, CacheRole::Value, CacheRole::Latent, CacheRole::KeyScale,
                         CacheRole::ValueScale})
         for (auto feed :
@@ -114,7 +121,7 @@ TEST(Manifest, EveryWordSurvives) {
           Manifest manifest = example();
           manifest.contract = contract;
           manifest.capacityValue = 4096;
-          manifest.caches[0].update = update;
+          manifest.caches[0].storage = storage;
           manifest.caches[0].role = role;
           manifest.caches[0].window = 128;
           manifest.caches[0].dtype = ElementType::Float16;
@@ -123,7 +130,7 @@ TEST(Manifest, EveryWordSurvives) {
           ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
           EXPECT_EQ(again->json(), manifest.json());
           EXPECT_EQ(again->contract, contract);
-          EXPECT_EQ(again->caches[0].update, update);
+          EXPECT_EQ(again->caches[0].storage, storage);
           EXPECT_EQ(again->caches[0].role, role);
           EXPECT_EQ(again->caches[0].dtype, ElementType::Float16);
           EXPECT_EQ(again->lengths[0].feed, feed);
@@ -134,7 +141,7 @@ TEST(Manifest, EveryWordSurvives) {
 TEST(Manifest, WhatIsOnlyReadIsCrossAndStatic) {
   Manifest manifest = example();
   EXPECT_THAT(manifest.json(), HasSubstr("\"kind\": \"self\""));
-  manifest.caches[0].update = CacheUpdate::ReadOnly;
+  manifest.caches[0].storage = ReadOnlyCache();
   const std::string json = manifest.json();
   EXPECT_THAT(json, HasSubstr("\"kind\": \"cross\""));
   EXPECT_THAT(json, HasSubstr("\"policy\": \"static\""));
@@ -144,7 +151,7 @@ TEST(Manifest, WhatIsOnlyReadIsCrossAndStatic) {
     other.replace(other.find("\"static\""), 8, "\"" + std::string(policy) + "\"");
     auto read = parseManifest(other);
     ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
-    EXPECT_EQ(read->caches[0].update, CacheUpdate::ReadOnly) << policy;
+    EXPECT_EQ(read->caches[0].update(), CacheUpdate::ReadOnly) << policy;
     EXPECT_EQ(read->json(), json) << policy;
   }
 }
@@ -263,9 +270,9 @@ TEST(Manifest, NamesThatAreNoUtf8DoNotThrow) {
 TEST(Manifest, OneCacheInOneBufferIsEnoughToShareBuffers) {
   Manifest manifest = example();
   for (ManifestCache& cache : manifest.caches)
-    cache.oneBuffer = false;
+    cache.storage = GrowingCache();
   EXPECT_FALSE(manifest.sharesBuffers());
-  manifest.caches.back().oneBuffer = true;
+  manifest.caches.back().storage = RingCache{true};
   EXPECT_TRUE(manifest.sharesBuffers());
 }
 
@@ -326,20 +333,19 @@ TEST(Manifest, RefusesRotationsThatFitNoRows) {
 TEST(Manifest, BlocksSurvive) {
   Manifest manifest = example();
   for (ManifestCache& cache : manifest.caches)
-    cache.oneBuffer = false;
+    cache.storage = GrowingCache();
   EXPECT_FALSE(manifest.ownsCaches());
   manifest.contract = CacheUpdate::Blocks;
   manifest.capacityValue = 70;
   manifest.blockSize = 64;
-  manifest.caches[0].update = CacheUpdate::Blocks;
-  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  manifest.caches[0].storage = BlockCache{{"key_block_0", "key_block_tail"}};
   EXPECT_TRUE(manifest.ownsCaches());
   EXPECT_FALSE(manifest.sharesBuffers());
   auto again = parseManifest(manifest.json());
   ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
   EXPECT_EQ(again->json(), manifest.json());
   EXPECT_EQ(again->blockSize, 64);
-  EXPECT_EQ(again->caches[0].blocks, manifest.caches[0].blocks);
+  EXPECT_EQ(again->caches[0].storage, manifest.caches[0].storage);
 
   auto problemOf = [](const Manifest& wrong) {
     auto parsed = parseManifest(wrong.json());
@@ -349,13 +355,29 @@ TEST(Manifest, BlocksSurvive) {
   wrong.blockSize = -1;
   EXPECT_THAT(problemOf(wrong), HasSubstr("block_size"));
   wrong = manifest;
-  wrong.caches[0].blocks[1] = "";
+  wrong.caches[0].storage = BlockCache{{"key_block_0", ""}};
   EXPECT_THAT(problemOf(wrong), HasSubstr("not a name"));
-  wrong.caches[0].blocks[1] = "key_block_0";
+  wrong.caches[0].storage = BlockCache{{"key_block_0", "key_block_0"}};
   EXPECT_THAT(problemOf(wrong), HasSubstr("named twice"));
-  wrong = manifest;
-  wrong.caches[0].update = CacheUpdate::Grows;
-  EXPECT_THAT(problemOf(wrong), HasSubstr("another policy"));
+}
+
+TEST(Manifest, RefusesStorageThatIsNone) {
+  const auto refused = [](const std::string& keys) {
+    return refusal("\"one_buffer\": true", keys);
+  };
+  EXPECT_THAT(refusal("\"fixed\"", "\"fixed\", \"blocks\": [\"block\"]"),
+              HasSubstr("another policy"));
+  for (const char* word : {"block", "state"})
+    EXPECT_THAT(refusal("\"fixed\"", fmt::format("\"{}\"", word)),
+                HasSubstr("is one buffer, but no row of it stays in place"))
+        << word;
+  EXPECT_THAT(refusal("\"self\"", "\"cross\""), HasSubstr("no row of it stays in place"));
+  EXPECT_THAT(refusal("\"fixed\"", "\"fixed\", \"present_rows\": \"new\""),
+              HasSubstr("'present_rows' is 'new', but"));
+  EXPECT_EQ(refused("\"one_buffer\": false, \"present_rows\": \"new\""), "");
+  EXPECT_THAT(refused("\"one_buffer\": false, \"form\": \"pool\""), HasSubstr("'form' is"));
+  EXPECT_THAT(refused("\"one_buffer\": true, \"form\": \"pool\""), HasSubstr("'form' is"));
+  EXPECT_THAT(refused("\"one_buffer\": true, \"form\": \"row\""), HasSubstr("'form' is"));
 }
 
 /// A cache of 70 rows in blocks of 64.
@@ -364,9 +386,7 @@ Manifest exampleInBlocks() {
   manifest.contract = CacheUpdate::Blocks;
   manifest.capacityValue = 70;
   manifest.blockSize = 64;
-  manifest.caches[0].oneBuffer = false;
-  manifest.caches[0].update = CacheUpdate::Blocks;
-  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  manifest.caches[0].storage = BlockCache{{"key_block_0", "key_block_tail"}};
   return manifest;
 }
 

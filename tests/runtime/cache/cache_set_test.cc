@@ -29,7 +29,7 @@ struct Form {
 ManifestCache described(const Form& form) {
   ManifestCache cache;
   cache.past = "past";
-  cache.oneBuffer = true;
+  cache.storage = BufferCache();
   const ManifestExtent batch = std::string("B"), rows = std::string("C");
   switch (form.layout) {
   case Layout::HeadMajor:
@@ -353,10 +353,9 @@ TEST_F(CacheGrowth, RefusesRoomThatNobodyHas) {
 llvm::Expected<CacheSet> setInBlocks(const std::shared_ptr<Allocator>& allocator) {
   ManifestCache cache;
   cache.past = "past";
-  cache.update = CacheUpdate::Blocks;
   cache.shape = {std::string("B"), int64_t{2}, std::string("C"), int64_t{3}};
   cache.sequenceAxis = 2;
-  cache.blocks = {"past_0", "past_1"};
+  cache.storage = BlockCache{{"past_0", "past_1"}};
   CacheSetOptions options;
   options.blockTokens = 4;
   options.blockRoom = 8;

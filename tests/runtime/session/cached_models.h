@@ -218,7 +218,6 @@ private:
       cache.role = role[0] == 'k' ? ir::CacheRole::Key : ir::CacheRole::Value;
       cache.past = std::string("past_") + role;
       cache.present = std::string("present_") + role;
-      cache.oneBuffer = isShared();
       std::string batch = "B";
       if (form == CacheForm::SequenceFirst) {
         cache.shape = {std::string("C"), batch, int64_t{2}, int64_t{4}};
@@ -234,10 +233,11 @@ private:
           rows = int64_t{1};
         cache.shape = {batch, int64_t{2}, rows, int64_t{4}};
       }
-      cache.update = form == CacheForm::Static  ? ir::CacheUpdate::Static
-                     : form == CacheForm::Ring  ? ir::CacheUpdate::Ring
-                     : form == CacheForm::State ? ir::CacheUpdate::State
-                                                : ir::CacheUpdate::Grows;
+      cache.storage = ir::storageOf(form == CacheForm::Static  ? ir::CacheUpdate::Static
+                                    : form == CacheForm::Ring  ? ir::CacheUpdate::Ring
+                                    : form == CacheForm::State ? ir::CacheUpdate::State
+                                    : isShared()               ? ir::CacheUpdate::InPlace
+                                                               : ir::CacheUpdate::Grows);
       manifest.caches.push_back(std::move(cache));
     }
     if (form == CacheForm::PerRow)

@@ -26,7 +26,7 @@ Manifest inBlocks(int64_t size, int64_t capacity) {
     manifest.variants.push_back({"m.onnx", manifest.variants.back().pastBlocks + 1, rows});
   }
   ManifestCache cache;
-  cache.blocks.resize(manifest.variants.size() - 1);
+  cache.storage = BlockCache{std::vector<std::string>(manifest.variants.size() - 1)};
   manifest.caches.push_back(cache);
   return manifest;
 }
@@ -72,7 +72,7 @@ TEST(Pyramid, RefusesVariantsThatAreNoPyramid) {
   wrong.variants.pop_back();
   EXPECT_THAT(problemOf(wrong), HasSubstr("room for 16 tokens only"));
   wrong = inBlocks(4, 18);
-  wrong.caches[0].blocks.pop_back();
+  std::get<BlockCache>(wrong.caches[0].storage).inputs.pop_back();
   EXPECT_THAT(problemOf(wrong), HasSubstr("has 5 blocks"));
   wrong.capacityValue.reset();
   EXPECT_NE(problemOf(wrong), "");

@@ -26,7 +26,7 @@ protected:
     ManifestCache cache;
     cache.past = "past";
     cache.present = "present";
-    cache.oneBuffer = true;
+    cache.storage = BufferCache();
     cache.shape = {std::string("B"), std::string("C")};
     cache.sequenceAxis = 1;
     manifest.caches = {cache};
@@ -155,7 +155,7 @@ TEST_F(SessionTest, GrowingContractHandsPresentsOn) {
   Value& rows = graph.addInput("rows", test::floats({"B", "S"}));
   graph.addOutput(graph.create("t::Join", {&past, &rows}, {"present"}).result());
   manifest.contract = CacheUpdate::Grows;
-  manifest.caches[0].oneBuffer = false;
+  manifest.caches[0].storage = GrowingCache();
   manifest.lengths.clear();
   auto s = llvm::cantFail(Session::create(*joined, kernels, manifest, options));
   for (float value : {1.0f, 2.0f, 3.0f}) {

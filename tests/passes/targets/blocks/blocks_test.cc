@@ -79,7 +79,7 @@ TEST_P(BlocksTest, NothingIsJoinedOutsideOfFunctionBodies) {
   }
   EXPECT_EQ(fused, GetParam().sites);
   for (const ManifestCache& cache : blocks.manifest.caches)
-    EXPECT_EQ(cache.blocks.size(), 5u);
+    EXPECT_EQ(cache.blocks().size(), 5u);
 }
 
 TEST_P(BlocksTest, FunctionBodiesComputeTheSame) {

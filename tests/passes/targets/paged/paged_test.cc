@@ -85,7 +85,7 @@ TEST_P(PagedTarget, EqualsGrowingCaches) {
       const DrivenModel paged = rewritten(path, toolkit, options, target);
       ASSERT_EQ(paged.manifest.caches.size(), 2U);
       for (const ManifestCache& cache : paged.manifest.caches)
-        EXPECT_TRUE(cache.isPool && cache.oneBuffer) << cache.past;
+        EXPECT_TRUE(cache.isPool() && cache.isOneBuffer()) << cache.past;
       for (const Node& node : paged.model->graph().nodes())
         EXPECT_NE(node.op().domain(), "ai.kvopt") << node.describe();
       for (int64_t batch : {1, 3}) {

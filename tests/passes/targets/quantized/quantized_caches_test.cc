@@ -166,7 +166,7 @@ TEST_P(QuantizedCaches, AreDescribedByTheManifest) {
   Manifest again = valueOrThrow(parseManifest(int8.manifest.json()));
   EXPECT_EQ(again.json(), int8.manifest.json());
   for (const ManifestCache& cache : int8.manifest.caches) {
-    EXPECT_TRUE(cache.oneBuffer);
+    EXPECT_TRUE(cache.isOneBuffer());
     EXPECT_EQ(cache.dtype, isScale(cache.role) ? ElementType::Float : ElementType::Int8);
     const auto column = int8.model->graph().findValue(cache.past)->type().dim(3);
     EXPECT_EQ(column.value() == 1, isScale(cache.role));
