@@ -148,7 +148,7 @@ private:
 
   /// Both are [blocks, block_size, heads, width], whatever the number of blocks.
   llvm::Error checkPool(const ManifestCache& cache) const {
-    const std::vector<ManifestExtent> shape{std::string("blocks"), manifest.blockSize,
+    const std::vector<ManifestExtent> shape{std::string("pool_blocks"), manifest.blockSize,
                                             cache.shape[2], cache.shape[3]};
     if (llvm::Error error = checkInput(cache.past, cache.dtype, shape))
       return error;

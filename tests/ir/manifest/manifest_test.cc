@@ -224,8 +224,8 @@ TEST(Manifest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal("\"key\",", "\"keys\","), HasSubstr("'role'"));
   EXPECT_THAT(refusal("\"fixed\"", "\"free\""), HasSubstr("'policy'"));
   EXPECT_THAT(refusal("\"window\": 0", "\"window\": 0, \"rows\": \"exported\""),
-              HasSubstr("'rows' is not 'attended'"));
-  EXPECT_THAT(refusal("float32", "float31"), HasSubstr("no element type"));
+              HasSubstr("'rows' is 'exported', not 'attended'"));
+  EXPECT_THAT(refusal("float32", "float31"), HasSubstr("not an element type"));
   EXPECT_THAT(refusal("\"feed\": \"past_length\"", "\"feed\": \"length\""),
               HasSubstr("lengths[0] 'feed'"));
   EXPECT_EQ(refusal("\"window\": 0", "\"window\": 0, \"later\": 1"), "");
@@ -304,9 +304,9 @@ TEST(Manifest, RefusesRotationsThatFitNoRows) {
   EXPECT_EQ(refused(good), "");
   EXPECT_THAT(refused(good, "1"), HasSubstr("no rotation 1"));
   EXPECT_THAT(refused(good, "-1"), HasSubstr("integer"));
-  EXPECT_THAT(refused("{}"), HasSubstr("'rotations' is no list"));
+  EXPECT_THAT(refused("{}"), HasSubstr("'rotations' is not a list"));
   EXPECT_THAT(refused("[]"), HasSubstr("no rotation 0"));
-  EXPECT_THAT(refused("[1]"), HasSubstr("rotations[0] is no object"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("rotations[0] is not an object"));
   EXPECT_THAT(refused(R"([{"width": 16, "first": 0, "pairs": "thirds", "theta": [1]}])"),
               HasSubstr("'pairs' is 'thirds'"));
   EXPECT_THAT(refused(R"([{"width": 16, "first": 0, "pairs": "halves", "theta": ["1"]}])"),
@@ -369,9 +369,9 @@ TEST(Manifest, RefusesStorageThatIsNone) {
               HasSubstr("another policy"));
   for (const char* word : {"block", "state"})
     EXPECT_THAT(refusal("\"fixed\"", fmt::format("\"{}\"", word)),
-                HasSubstr("is one buffer, but no row of it stays in place"))
+                HasSubstr("do not stay in place"))
         << word;
-  EXPECT_THAT(refusal("\"self\"", "\"cross\""), HasSubstr("no row of it stays in place"));
+  EXPECT_THAT(refusal("\"self\"", "\"cross\""), HasSubstr("do not stay in place"));
   EXPECT_THAT(refusal("\"fixed\"", "\"fixed\", \"present_rows\": \"new\""),
               HasSubstr("'present_rows' is 'new', but"));
   EXPECT_EQ(refused("\"one_buffer\": false, \"present_rows\": \"new\""), "");
