@@ -1,9 +1,8 @@
-// kvopt list: passes, rules, targets, operators, kernels, reasons, commands, options.
-#include "cli/report/operator_page.h"
+// kvopt list: passes, rules, targets, operators, kernels, reasons, options, keys of manifests.
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/forms/form_table.h"
-#include "driver/options/command_table.h"
+#include "ir/manifest/manifest_reference.h"
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
 #include "support/format.h"
@@ -45,6 +44,9 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   if (what == "ops")
     for (const OpDef* definition : toolkit.ops.all())
       rows.push_back({definition->name.str(), fmt::format("since {}", definition->since)});
+  if (what == "manifest")
+    for (const ManifestKey& key : manifestKeys())
+      rows.push_back({key.path, key.field->sentence});
   if (what == "kernels") {
     for (const Kernel* kernel : toolkit.kernels.all())
       rows.push_back({kernel->op.str(), kernelVersions(*kernel)});
@@ -152,44 +154,56 @@ OrderedJson optionsJson() {
   return json;
 }
 
-OrderedJson commandsJson() {
+OrderedJson manifestJson() {
   OrderedJson json = OrderedJson::array();
-  for (unsigned i = 0; i < commandCount; ++i) {
-    const CommandInfo& info = commandInfo(static_cast<Command>(i));
-    OrderedJson examples = OrderedJson::array();
-    for (const CommandExample& example : info.examples)
-      examples.push_back({{"line", example.line}, {"purpose", example.purpose}});
-    json.push_back({{"name", info.word},
-                    {"text", info.summary},
-                    {"description", info.description},
-                    {"usages", std::vector<std::string>(info.usages.begin(), info.usages.end())},
-                    {"examples", examples}});
-  }
+  for (const ManifestKey& key : manifestKeys())
+    json.push_back({{"name", key.path},
+                    {"type", typeText(*key.field, "")},
+                    {"when", key.field->when ? OrderedJson(key.field->when) : OrderedJson(nullptr)},
+                    {"default", key.field->byDefault ? OrderedJson::parse(key.field->byDefault)
+                                                     : OrderedJson(nullptr)},
+                    {"text", key.field->sentence}});
   return json;
 }
 
 struct ListOptions {
   std::string what;
   bool markdown = false;
+  bool schema = false;
 };
+
+/// Prints a generated part of the pages of docs/.
+llvm::Expected<ExitCode> printMarkdown(const std::string& what, const CommandContext& context) {
+  if (context.common.json())
+    return usageError("--markdown and --format json exclude each other");
+  if (what == "reasons")
+    printOut(reasonsMarkdown());
+  else if (what == "targets")
+    printOut(formsMarkdown(context.toolkit.targets));
+  else if (what == "options")
+    printOut(optionsMarkdown());
+  else if (what == "manifest")
+    printOut(manifestMarkdown());
+  else
+    return usageError("--markdown is for: kvopt list reasons, targets, options, manifest");
+  return ExitCode::Done;
+}
+
+llvm::Expected<ExitCode> printSchema(const ListOptions& options, const CommandContext& context) {
+  if (options.markdown || context.common.json())
+    return usageError("--schema excludes --markdown and --format json");
+  if (options.what != "manifest")
+    return usageError("--schema is for: kvopt list manifest");
+  printOut(manifestJsonSchema());
+  return ExitCode::Done;
+}
 
 llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& context) {
   const std::string& what = options.what;
-  if (options.markdown) {
-    if (context.common.json())
-      return usageError("--markdown and --format json exclude each other");
-    if (what == "reasons")
-      printOut(reasonsMarkdown());
-    else if (what == "targets")
-      printOut(formsMarkdown(context.toolkit.targets));
-    else if (what == "options")
-      printOut(optionsMarkdown());
-    else if (what == "ops")
-      printOut(operatorsMarkdown(context.toolkit.ops));
-    else
-      return usageError("--markdown is for: kvopt list reasons, targets, options, ops");
-    return ExitCode::Done;
-  }
+  if (options.schema)
+    return printSchema(options, context);
+  if (options.markdown)
+    return printMarkdown(what, context);
   if (what == "targets") {
     printTargets(context);
     return ExitCode::Done;
@@ -204,8 +218,8 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
   if (context.common.json()) {
     OrderedJson json;
     json["schema"] = "kvopt/list/1";
-    if (what == "options" || what == "commands") {
-      json[what] = what == "options" ? optionsJson() : commandsJson();
+    if (what == "options" || what == "manifest") {
+      json[what] = what == "options" ? optionsJson() : manifestJson();
       printJson(json);
       return ExitCode::Done;
     }
@@ -228,6 +242,7 @@ void addListCommand(CLI::App& app, CommandContext& context) {
   CommandOptions add(*command, context, Command::List);
   add.add("what", options->what);
   add.add("--markdown", options->markdown);
+  add.add("--schema", options->schema);
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return list(*options, context); };

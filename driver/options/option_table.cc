@@ -54,7 +54,7 @@ constexpr OptionInfo argumentsOptions[] = {
     OptionInfo{gen, "kind", Word,
                "llama|mha|mqa|window|mla|mla-latent|encoder-decoder|hybrid|packed-qkv", "",
                "Kind of decoder."},
-    OptionInfo{list, "what", Word, "passes|rules|targets|ops|kernels|reasons|commands|options", "",
+    OptionInfo{list, "what", Word, "passes|rules|targets|ops|kernels|reasons|options|manifest", "",
                "What to list."},
     OptionInfo{completion, "shell", Word, "bash|zsh|fish", "", "Shell."},
     OptionInfo{help, "command", Word, commandWords, "",
@@ -333,7 +333,9 @@ constexpr OptionInfo developmentOptions[] = {
                "A rule or pass to leave out. May be given again."},
     OptionInfo{explain | rewriting | opt, "--step-budget", Whole, "N", "100000",
                "Places that the matcher tries at one root before it gives up.", 0, UINT32_MAX},
-};
+    OptionInfo{list, "--markdown", Flag, "", "",
+               "Print reasons, targets, options or manifest as the pages of docs have them."},
+    OptionInfo{list, "--schema", Flag, "", "", "Print the JSON Schema of a manifest."},
 
 constexpr OptionInfo commonOptions[] = {
     OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,

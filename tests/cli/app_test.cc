@@ -149,7 +149,8 @@ TEST(AppTest, BadInputIsOneLineAndExitsWithThree) {
 }
 
 TEST(AppTest, ListKnowsEveryKind) {
-  for (const char* what : {"passes", "rules", "targets", "ops", "kernels", "reasons", "options"}) {
+  for (const char* what :
+       {"passes", "rules", "targets", "ops", "kernels", "reasons", "options", "manifest"}) {
     ProgramResult result = runProgram({"list", what});
     EXPECT_EQ(result.code, 0);
     EXPECT_NE(result.out, "") << what;
