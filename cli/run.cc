@@ -33,10 +33,7 @@ struct RunOptions {
   std::vector<int64_t> stopTokens;
   int64_t steps = 32;
   int64_t chunk = 0;
-  std::optional<double> temperature;
-  std::optional<int64_t> topK;
-  std::optional<double> topP;
-  std::optional<uint64_t> seed;
+  SamplingWords sampling;
   SessionOptions::Mode mode = SessionOptions::Mode::AsManifest;
   int64_t capacity = 0;
   unsigned threads = 0;
@@ -74,12 +71,6 @@ struct RunOptions {
     its.load = load;
     its.crop = crop;
     return its;
-  }
-  /// Whoever asks for anything random gets the model's own distribution.
-  SamplingOptions sampling() const {
-    bool isRandom = topK || topP || seed;
-    return {temperature.value_or(isRandom ? 1 : 0), topK.value_or(0), topP.value_or(1),
-            seed.value_or(0)};
   }
 };
 
@@ -135,7 +126,7 @@ llvm::Error check(const RunOptions& options) {
     return usageError("--context-shift: '{}' is not a number of tokens", options.contextShift);
   if (drops && !options.draft.empty())
     return usageError("--context-shift and --draft exclude each other");
-  return checkSampling(options.sampling());
+  return checkSampling(options.sampling.options());
 }
 
 llvm::Expected<GenerateRequest> requestOf(const RunOptions& options) {
@@ -150,7 +141,7 @@ llvm::Expected<GenerateRequest> requestOf(const RunOptions& options) {
   GenerationOptions& settings = request.options;
   settings.steps = options.steps;
   settings.chunk = options.chunk;
-  settings.sampling = options.sampling();
+  settings.sampling = options.sampling.options();
   settings.shift.isOn = !options.contextShift.empty();
   settings.shift.kept = options.keptByShift().value_or(0);
   settings.shift.capacity = options.capacity;
@@ -233,8 +224,8 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   auto generated = generateWith(options, decoding, dump ? &*dump : nullptr, context);
   if (!generated)
     return generated.takeError();
-  RunReport report{options.model, decoding.request().prompts, options.isText(), options.sampling(),
-                   std::move(*generated)};
+  RunReport report{options.model, decoding.request().prompts, options.isText(),
+                   options.sampling.options(), std::move(*generated)};
   if (options.isText())
     if (llvm::Error error = checkBytes(report.result))
       return error;
@@ -269,10 +260,10 @@ void addPromptOptions(CommandOptions& add, RunOptions& options) {
 }
 
 void addSamplingOptions(CommandOptions& add, RunOptions& options) {
-  add.add("--temperature", options.temperature);
-  add.add("--top-k", options.topK);
-  add.add("--top-p", options.topP);
-  add.add("--seed", options.seed);
+  add.add("--temperature", options.sampling.temperature);
+  add.add("--top-k", options.sampling.topK);
+  add.add("--top-p", options.sampling.topP);
+  add.add("--seed", options.sampling.seed);
 }
 
 void addDraftOptions(CommandOptions& add, RunOptions& options) {

@@ -17,24 +17,47 @@ using namespace passes;
 using namespace pattern;
 using namespace targets;
 
-llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const Toolkit& toolkit) {
-  auto model = importModel(path, toolkit.ops, toolkit.limits);
-  if (!model) {
-    if (toolkit.files)
-      if (llvm::Error error = toolkit.files->readsLater([path] { return filesOfModelAt(path); })) {
-        llvm::consumeError(model.takeError());
-        return error;
-      }
-    return model.takeError();
+namespace {
+
+/// Reads the model. Of a file that cannot be imported, the files are registered all the same.
+llvm::Expected<std::unique_ptr<Model>> importSource(const ModelSource& source,
+                                                    const Toolkit& toolkit) {
+  if (source.bytes)
+    return importModelBytes(std::as_bytes(std::span(*source.bytes)),
+                            source.folder.value_or(ConfinedFolder()), toolkit.ops, toolkit.limits);
+  auto model = importModel(source.path, toolkit.ops, toolkit.limits);
+  if (model || !toolkit.files)
+    return model;
+  const std::string& path = source.path;
+  if (llvm::Error error = toolkit.files->readsLater([path] { return filesOfModelAt(path); })) {
+    llvm::consumeError(model.takeError());
+    return error;
   }
+  return model;
+}
+
+llvm::Error checkFiles(const Model& model, const ModelSource& source, const Toolkit& toolkit) {
+  if (source.bytes && !source.folder)
+    if (const std::vector<std::string> external = externalLocationsOf(model); !external.empty())
+      return invalid("has external data in '{}', and no folder is given", external.front());
   if (toolkit.files)
-    if (llvm::Error error = registerFiles(**model, *toolkit.files))
+    if (llvm::Error error = registerFiles(model, *toolkit.files))
       return error;
-  if (llvm::Error error = checkExternalData(**model))
-    return withFile(std::move(error), path);
+  return withFile(checkExternalData(model), source.path);
+}
+
+} // namespace
+
+llvm::Expected<std::unique_ptr<Model>> openModel(const ModelSource& source,
+                                                 const Toolkit& toolkit) {
+  auto model = importSource(source, toolkit);
+  if (!model)
+    return model;
+  if (llvm::Error error = checkFiles(**model, source, toolkit))
+    return error;
   // Refused by every command, whether it uses the manifest or not.
   if (auto manifest = manifestOf(**model); !manifest)
-    return withFile(manifest.takeError(), path);
+    return withFile(manifest.takeError(), source.path);
   (*model)->unequalExtents = extents::separateUnequalExtents(**model);
   return model;
 }
@@ -68,14 +91,14 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
 
 } // namespace
 
-llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolkit& toolkit,
+llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Toolkit& toolkit,
                                             const RecoveryOptions& options) {
-  auto model = openModel(path, toolkit);
+  auto model = openModel(source, toolkit);
   if (!model)
     return model.takeError();
   auto manifest = manifestOf(**model);
   if (!manifest)
-    return withFile(manifest.takeError(), path);
+    return withFile(manifest.takeError(), source.path);
   const std::string target = *manifest && (*manifest)->ownsCaches() ? (*manifest)->target : "";
   RecoveryOptions asAsked = options;
   asAsked.restoresCaches &= !target.empty();
@@ -86,7 +109,7 @@ llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolk
       return recovered;
     llvm::consumeError(recovered.takeError());
     asAsked.restoresCaches = false;
-    auto again = openModel(path, toolkit);
+    auto again = openModel(source, toolkit);
     if (!again)
       return again.takeError();
     recovered = recover(std::move(*again), toolkit, asAsked);

@@ -8,6 +8,8 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace kvopt::driver {
 
@@ -45,14 +47,29 @@ struct RecoveryOptions {
   std::function<void(passes::PassManager& manager)> addBefore;
 };
 
-/// Imports `path` and checks the manifest in its metadata, and that its external data is in the
+/// Where a model is read from: the file at `path`, or `bytes`.
+struct ModelSource {
+  std::string path;
+  /// A serialized ModelProto; null for a file.
+  std::shared_ptr<const std::string> bytes;
+  /// Folder of the external data that `bytes` name; nullopt: they must not name any.
+  std::optional<ConfinedFolder> folder;
+
+  ModelSource() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a file is its path
+  ModelSource(std::string filePath) : path(std::move(filePath)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): a file is its path
+  ModelSource(const char* filePath) : path(filePath) {}
+};
+
+/// Imports a model and checks the manifest in its metadata, and that its external data is in the
 /// model's folder, without reading any. Registers every file that the model consists of in
 /// `toolkit.files`, and fails where one is a declared output; a file that cannot be imported, too.
-llvm::Expected<std::unique_ptr<ir::Model>> openModel(const std::string& path,
+llvm::Expected<std::unique_ptr<ir::Model>> openModel(const ModelSource& source,
                                                      const Toolkit& toolkit);
 
-/// Opens `path` and runs the recovery.
-llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolkit& toolkit,
+/// Opens a model and runs the recovery.
+llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Toolkit& toolkit,
                                             const RecoveryOptions& options = {});
 
 /// Runs the recovery on a copy of the model.

@@ -75,7 +75,7 @@ namespace {
 
 /// Evaluates the first site of each group. What was written anew from evaluation would only show
 /// what evaluation found already: then the model is recovered without that once more.
-llvm::Error addFacts(const std::string& path, RecoveryOptions recovery, const Toolkit& toolkit,
+llvm::Error addFacts(const ModelSource& source, RecoveryOptions recovery, const Toolkit& toolkit,
                      Explanation& explanation) {
   const PassContext& context = *explanation.recovered.context;
   const auto counters = context.statistics.find("respell-caches");
@@ -86,7 +86,7 @@ llvm::Error addFacts(const std::string& path, RecoveryOptions recovery, const To
   if (isRespelled) {
     recovery.nearMisses = nullptr;
     recovery.disabled.emplace_back("respell-caches");
-    auto spelled = recoverModel(path, toolkit, recovery);
+    auto spelled = recoverModel(source, toolkit, recovery);
     if (!spelled)
       return spelled.takeError();
     explanation.spelled = std::make_unique<RecoveredModel>(std::move(*spelled));
@@ -109,7 +109,7 @@ llvm::Error addFacts(const std::string& path, RecoveryOptions recovery, const To
 
 } // namespace
 
-llvm::Expected<Explanation> explain(const std::string& path, const ExplainRequest& request,
+llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequest& request,
                                     const Toolkit& toolkit) {
   Explanation explanation;
   if (request.form) {
@@ -132,7 +132,7 @@ llvm::Expected<Explanation> explain(const std::string& path, const ExplainReques
   recovery.disabled = request.disabled;
   recovery.nearMisses = &explanation.misses;
   recovery.restoresCaches = true;
-  auto recovered = recoverModel(path, toolkit, recovery);
+  auto recovered = recoverModel(source, toolkit, recovery);
   if (!recovered)
     return recovered.takeError();
   explanation.recovered = std::move(*recovered);
@@ -143,7 +143,7 @@ llvm::Expected<Explanation> explain(const std::string& path, const ExplainReques
     return usageError("there is no layer {}: the model has {} attention sites", *request.layer,
                       sites);
   explanation.groups = groupSites(explanation.recovered, explanation.target, request.layer);
-  if (llvm::Error error = addFacts(path, recovery, toolkit, explanation))
+  if (llvm::Error error = addFacts(source, recovery, toolkit, explanation))
     return error;
   return explanation;
 }

@@ -52,9 +52,9 @@ public:
   pattern::NearMissList misses;
 };
 
-/// Recovers the model at `path` and collects what the request asks for. Fails for a file that
+/// Recovers the model and collects what the request asks for. Fails for a file that
 /// cannot be opened, and for a target, rule or layer that does not exist.
-llvm::Expected<Explanation> explain(const std::string& path, const ExplainRequest& request,
+llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequest& request,
                                     const Toolkit& toolkit);
 
 } // namespace kvopt::driver

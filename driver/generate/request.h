@@ -9,6 +9,22 @@
 
 namespace kvopt::driver {
 
+/// The sampling that a user asks for.
+struct SamplingWords {
+  std::optional<double> temperature;
+  std::optional<int64_t> topK;
+  std::optional<double> topP;
+  std::optional<uint64_t> seed;
+
+  /// Without a temperature, the most likely token is taken, or, where anything else is given, one is
+  /// drawn from the model's own distribution.
+  runtime::SamplingOptions options() const {
+    const bool isRandom = topK || topP || seed;
+    return {temperature.value_or(isRandom ? 1 : 0), topK.value_or(0), topP.value_or(1),
+            seed.value_or(0)};
+  }
+};
+
 /// A model that generates, or one that drafts for it.
 struct GeneratingModel {
   std::string path;

@@ -68,22 +68,31 @@ Tolerance toleranceBetween(const Graph& original, const Manifest& second) {
           std::max(usual.relative, halfTolerance.relative)};
 }
 
-llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolkit& toolkit) {
+namespace {
+
+/// Path that other files of the model are beside.
+std::string pathOf(const ModelSource& source) {
+  return source.folder ? source.folder->path + "/model.onnx" : source.path;
+}
+
+} // namespace
+
+llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit) {
   PreparedModel prepared;
-  auto model = openModel(path, toolkit);
+  auto model = openModel(source, toolkit);
   if (!model)
     return model.takeError();
   prepared.model = std::move(*model);
   if (llvm::Error error = inferShapes(prepared.model->graph()))
-    return withFile(std::move(error), path);
+    return withFile(std::move(error), source.path);
   // Inference tells types that decide whether a function fits its calls.
   if (llvm::Error error = checkFunctionBodies(*prepared.model))
-    return withFile(std::move(error), path);
+    return withFile(std::move(error), source.path);
   auto manifest = drivingManifest(*prepared.model, toolkit);
   if (!manifest)
-    return withFile(manifest.takeError(), path);
+    return withFile(manifest.takeError(), source.path);
   prepared.manifest = std::move(*manifest);
-  auto first = openFirstStep(path, prepared.manifest, toolkit);
+  auto first = openFirstStep(pathOf(source), prepared.manifest, toolkit);
   if (!first)
     return first.takeError();
   prepared.firstStep = std::move(*first);

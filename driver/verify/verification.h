@@ -1,6 +1,7 @@
 // Verification of models by execution.
 #pragma once
 
+#include "driver/recover.h"
 #include "driver/verify/landmarks.h"
 #include "driver/verify/likelihood.h"
 #include "driver/verify/plan.h"
@@ -107,9 +108,9 @@ struct PreparedModel {
   std::unique_ptr<ir::Model> firstStep;
 };
 
-/// Imports a file, with that of its first step, infers shapes, and takes its manifest or finds out
+/// Opens a model, with that of its first step, infers shapes, and takes its manifest or finds out
 /// what drives it.
-llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolkit& toolkit);
+llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit);
 
 /// What a computation of the model may be off by at most: 1e-4 for 32-bit models, 2e-2 where
 /// inputs, outputs or weights are float16 and 1e-1 where they are bfloat16, whose roundings are

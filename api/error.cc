@@ -1,0 +1,123 @@
+// Errors as objects.
+#include "api/error.h"
+
+#include "passes/pass.h"
+#include "runtime/session/cache_room.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+namespace kvopt::api {
+namespace {
+
+const char* textOf(kvopt_error_kind kind) {
+  switch (kind) {
+  case KVOPT_ERROR_USAGE:
+    return "usage";
+  case KVOPT_ERROR_INVALID:
+    return "invalid";
+  case KVOPT_ERROR_UNSUPPORTED:
+    return "unsupported";
+  case KVOPT_ERROR_IO:
+    return "io";
+  case KVOPT_ERROR_OUT_OF_MEMORY:
+    return "out_of_memory";
+  case KVOPT_ERROR_CANCELLED:
+    return "cancelled";
+  case KVOPT_ERROR_REFUSED:
+    return "refused";
+  case KVOPT_ERROR_CAPACITY:
+    return "capacity";
+  case KVOPT_ERROR_INTERNAL:
+    return "internal";
+  }
+  llvm_unreachable("all kinds have a word");
+}
+
+kvopt_error_kind kindOf(Diagnostic::Kind kind) {
+  switch (kind) {
+  case Diagnostic::Kind::Invalid:
+    return KVOPT_ERROR_INVALID;
+  case Diagnostic::Kind::Unsupported:
+    return KVOPT_ERROR_UNSUPPORTED;
+  case Diagnostic::Kind::Io:
+    return KVOPT_ERROR_IO;
+  case Diagnostic::Kind::Usage:
+    return KVOPT_ERROR_USAGE;
+  }
+  llvm_unreachable("all kinds are known");
+}
+
+} // namespace
+
+kvopt_error* outOfMemory() {
+  // Nothing of it is allocated when memory is short.
+  static kvopt_error exhausted{KVOPT_ERROR_OUT_OF_MEMORY, {}, {}};
+  return &exhausted;
+}
+
+kvopt_error* toError(llvm::Error error) {
+  if (!error)
+    return nullptr;
+  const bool isRefused = error.isA<passes::RefusedError>();
+  const bool isCapacity = error.isA<runtime::CapacityError>();
+  auto made = std::make_unique<kvopt_error>();
+  made->diagnostic = takeDiagnostic(std::move(error));
+  made->text = made->diagnostic.str();
+  made->kind = isRefused    ? KVOPT_ERROR_REFUSED
+               : isCapacity ? KVOPT_ERROR_CAPACITY
+                            : kindOf(made->diagnostic.kind);
+  return made.release();
+}
+
+kvopt_error* internalError(const char* what) {
+  auto made = std::make_unique<kvopt_error>();
+  made->diagnostic.message = what;
+  made->text = made->diagnostic.str();
+  return made.release();
+}
+
+llvm::Error checkArgument(const void* argument, const char* name) {
+  if (argument)
+    return llvm::Error::success();
+  return usageError("the argument '{}' is null", name);
+}
+
+} // namespace kvopt::api
+
+using kvopt::api::outOfMemory;
+
+kvopt_error_kind kvopt_error_get_kind(const kvopt_error* error) {
+  return error ? error->kind : KVOPT_ERROR_INTERNAL;
+}
+const char* kvopt_error_code(const kvopt_error* error) {
+  return kvopt::api::textOf(kvopt_error_get_kind(error));
+}
+const char* kvopt_error_message(const kvopt_error* error) {
+  if (error == outOfMemory())
+    return "memory is exhausted";
+  return error ? error->diagnostic.message.c_str() : "";
+}
+const char* kvopt_error_file(const kvopt_error* error) {
+  return error ? error->diagnostic.file.c_str() : "";
+}
+const char* kvopt_error_node(const kvopt_error* error) {
+  return error ? error->diagnostic.node.c_str() : "";
+}
+const char* kvopt_error_op(const kvopt_error* error) {
+  return error ? error->diagnostic.op.c_str() : "";
+}
+const char* kvopt_error_value(const kvopt_error* error) {
+  return error ? error->diagnostic.value.c_str() : "";
+}
+const char* kvopt_error_hint(const kvopt_error* error) {
+  return error ? error->diagnostic.hint.c_str() : "";
+}
+const char* kvopt_error_text(const kvopt_error* error) {
+  if (error == outOfMemory())
+    return kvopt_error_message(error);
+  return error ? error->text.c_str() : "";
+}
+void kvopt_error_free(kvopt_error* error) {
+  if (error != outOfMemory())
+    delete error;
+}

@@ -1,0 +1,50 @@
+// Errors of the C interface, and the boundary that no exception crosses.
+#pragma once
+
+#include "kvopt/kvopt.h"
+#include "support/diagnostic.h"
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+/// A failure with texts that live as long as it does.
+struct kvopt_error {
+  kvopt_error_kind kind = KVOPT_ERROR_INTERNAL;
+  kvopt::Diagnostic diagnostic;
+  std::string text;
+};
+
+namespace kvopt::api {
+
+/// The error for memory that is exhausted. It is static: kvopt_error_free leaves it alone.
+kvopt_error* outOfMemory();
+
+/// A failure of the library as an error of the interface; null for success.
+kvopt_error* toError(llvm::Error error);
+
+/// The error for a defect of kvopt.
+kvopt_error* internalError(const char* what);
+
+/// Runs `body`, which returns an llvm::Error, and returns what it or an exception says.
+template <class Body> kvopt_error* guarded(const Body& body) noexcept {
+  try {
+    return toError(body());
+  } catch (const std::bad_alloc&) {
+    return outOfMemory();
+  } catch (const std::exception& exception) {
+    try {
+      return internalError(exception.what());
+    } catch (...) {
+      return outOfMemory();
+    }
+  } catch (...) {
+    return outOfMemory();
+  }
+}
+
+/// A usage error for an argument that is null.
+llvm::Error checkArgument(const void* argument, const char* name);
+
+} // namespace kvopt::api

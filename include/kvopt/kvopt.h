@@ -1,0 +1,232 @@
+/* kvopt's C interface: open, inspect, rewrite and verify ONNX decoders, and decode with them.
+ *
+ * Errors. A function that can fail returns `kvopt_error*`: null on success, otherwise an error that
+ * the caller frees with kvopt_error_free. After an error, outputs are as they were before the call,
+ * and objects are unchanged unless the function says otherwise. No function aborts the process,
+ * prints, installs signal handlers or throws.
+ *
+ * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`, which
+ * accepts null. Objects do not depend on each other's lifetimes: a model may be freed while its
+ * sessions are in use. Arguments are borrowed for the duration of a call. Text that a `const char*`
+ * function returns belongs to the object and lives as long as it does.
+ *
+ * Threads. Functions that take a `const` object may run concurrently on that object. Functions that
+ * take a non-const object need it to themselves. Different objects are independent.
+ *
+ * Compatibility. Functions, enumerators and structs are only added. Structs that may grow start with
+ * their size. KVOPT_ABI_VERSION changes when a program must be recompiled.
+ */
+#ifndef KVOPT_KVOPT_H
+#define KVOPT_KVOPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define KVOPT_API __attribute__((visibility("default")))
+#else
+#define KVOPT_API
+#endif
+
+#define KVOPT_ABI_VERSION 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Version of the library, as "0.1.0". */
+KVOPT_API const char* kvopt_version(void);
+
+/** KVOPT_ABI_VERSION of the library that is loaded. A program compares it with its own. */
+KVOPT_API uint32_t kvopt_abi_version(void);
+
+/* ---- Errors ---- */
+
+/** Description of a failure. */
+typedef struct kvopt_error kvopt_error;
+
+/** What kind of failure an error describes. */
+typedef enum kvopt_error_kind {
+  KVOPT_ERROR_USAGE = 1,         /**< An argument or option is wrong. */
+  KVOPT_ERROR_INVALID = 2,       /**< A model or file breaks the rules of its format. */
+  KVOPT_ERROR_UNSUPPORTED = 3,   /**< Valid input that kvopt does not handle. */
+  KVOPT_ERROR_IO = 4,            /**< The operating system refused to read or write. */
+  KVOPT_ERROR_OUT_OF_MEMORY = 5, /**< Memory is exhausted. */
+  KVOPT_ERROR_CANCELLED = 6,     /**< A progress callback asked to stop. */
+  KVOPT_ERROR_CAPACITY = 7,      /**< The caches have no room for the tokens. */
+  KVOPT_ERROR_REFUSED = 8,       /**< A rewrite that kvopt cannot prove; the message starts with the
+                                    reason code. */
+  KVOPT_ERROR_INTERNAL = 9       /**< A defect of kvopt. */
+} kvopt_error_kind;
+
+KVOPT_API kvopt_error_kind kvopt_error_get_kind(const kvopt_error* error);
+/** Stable word for programs, as "usage" or "out_of_memory". */
+KVOPT_API const char* kvopt_error_code(const kvopt_error* error);
+/** One sentence, without the fields below. */
+KVOPT_API const char* kvopt_error_message(const kvopt_error* error);
+/** File, node, operator, value, and hint what to do; each is empty if it does not apply. */
+KVOPT_API const char* kvopt_error_file(const kvopt_error* error);
+KVOPT_API const char* kvopt_error_node(const kvopt_error* error);
+KVOPT_API const char* kvopt_error_op(const kvopt_error* error);
+KVOPT_API const char* kvopt_error_value(const kvopt_error* error);
+KVOPT_API const char* kvopt_error_hint(const kvopt_error* error);
+/** All of it on one line, escaped for a terminal. */
+KVOPT_API const char* kvopt_error_text(const kvopt_error* error);
+KVOPT_API void kvopt_error_free(kvopt_error* error);
+
+/* ---- Options, text, progress ---- */
+
+/** One option of a command, as `kvopt list options` prints it: {"--to", "ort"}. The leading dashes
+ * may be omitted. Flags have the text "true" or "false". */
+typedef struct kvopt_option {
+  const char* name;
+  const char* text;
+} kvopt_option;
+
+/** Bytes that kvopt allocated: JSON text, a serialized model. Null-terminated, without counting the
+ * terminator. */
+typedef struct kvopt_bytes kvopt_bytes;
+
+KVOPT_API const char* kvopt_bytes_data(const kvopt_bytes* bytes);
+KVOPT_API size_t kvopt_bytes_size(const kvopt_bytes* bytes);
+KVOPT_API void kvopt_bytes_free(kvopt_bytes* bytes);
+
+/** Receives progress of a call, and can cancel it. */
+typedef struct kvopt_progress {
+  /** sizeof(kvopt_progress). */
+  size_t size;
+  /** Called on the thread of the call, at most a few times a second. `what` names the work, and
+   * `done` of `total` units are complete; `total` is 0 if it is not known. A result other than 0
+   * cancels the call, which then fails with KVOPT_ERROR_CANCELLED and writes nothing. */
+  int (*report)(void* user, const char* what, uint64_t done, uint64_t total);
+  void* user;
+} kvopt_progress;
+
+/* ---- Models ---- */
+
+/** An ONNX model, as a file or as bytes. It never changes. */
+typedef struct kvopt_model kvopt_model;
+
+/** Opens the file at `path` and checks it. External data is opened when it is needed, and must be in
+ * the folder of the file. Options: --max-nodes. */
+KVOPT_API kvopt_error* kvopt_model_open(const char* path, const kvopt_option* options,
+                                        size_t option_count, kvopt_model** model);
+
+/** The same for a serialized ModelProto of `size` bytes, which are copied. External data is in
+ * `folder`; null: the model must not have any. */
+KVOPT_API kvopt_error* kvopt_model_from_bytes(const void* data, size_t size, const char* folder,
+                                              const kvopt_option* options, size_t option_count,
+                                              kvopt_model** model);
+KVOPT_API void kvopt_model_free(kvopt_model* model);
+
+/* ---- Tensors ---- */
+
+/** Borrowed tensor. */
+typedef struct kvopt_tensor {
+  void* data;
+  /** TensorProto.DataType of ONNX: 1 float32, 7 int64, 10 float16, 16 bfloat16. */
+  int32_t dtype;
+  int32_t rank;
+  /** `rank` extents. */
+  const int64_t* shape;
+  /** `rank` strides in elements, none negative; null: contiguous, the last axis densest. */
+  const int64_t* strides;
+} kvopt_tensor;
+
+/** A tensor of the DLPack protocol, version 0 (dlpack/dlpack.h). */
+struct DLManagedTensor;
+
+/* ---- Sessions ---- */
+
+/** A batch of sequences with their caches, decoded by kvopt's runtime. Calls need the session to
+ * themselves; sessions of one model may run on several threads. */
+typedef struct kvopt_session kvopt_session;
+
+/** Creates a session of `batch` sequences without tokens. Options, as of `kvopt run`: --capacity,
+ * --mode, --threads, --folded-constants-limit. */
+KVOPT_API kvopt_error* kvopt_session_create(const kvopt_model* model, int64_t batch,
+                                            const kvopt_option* options, size_t option_count,
+                                            kvopt_session** session);
+KVOPT_API void kvopt_session_free(kvopt_session* session);
+
+/** Appends `count` tokens to every sequence and computes the outputs. `tokens` is [batch, count],
+ * row-major. Masks, positions and lengths are fed as the model's manifest says. `count` may differ
+ * from call to call: a prompt, a chunk of it, or one token. */
+KVOPT_API kvopt_error* kvopt_session_feed(kvopt_session* session, const int64_t* tokens,
+                                          int64_t count);
+
+/** Appends `new_tokens` tokens to every sequence, with inputs that the caller makes: every input of
+ * the model that is neither a cache nor a length of the manifest. */
+KVOPT_API kvopt_error* kvopt_session_step(kvopt_session* session, const char* const* names,
+                                          const kvopt_tensor* inputs, size_t input_count,
+                                          int64_t new_tokens);
+
+/** The same with DLPack tensors in the CPU's memory, which stay the caller's. */
+KVOPT_API kvopt_error* kvopt_session_step_dlpack(kvopt_session* session, const char* const* names,
+                                                 struct DLManagedTensor* const* inputs,
+                                                 size_t input_count, int64_t new_tokens);
+
+/** Number of outputs of the latest step, without caches; 0 before the first step. */
+KVOPT_API size_t kvopt_session_output_count(const kvopt_session* session);
+/** Name of an output; null for an index out of range. */
+KVOPT_API const char* kvopt_session_output_name(const kvopt_session* session, size_t index);
+/** An output of the latest step, which lives until the next call that changes the session. */
+KVOPT_API kvopt_error* kvopt_session_output(const kvopt_session* session, size_t index,
+                                            kvopt_tensor* output);
+/** The same as a DLPack tensor that keeps the memory alive until its deleter is called, also after
+ * further steps and after the session is freed. Nothing is copied. */
+KVOPT_API kvopt_error* kvopt_session_output_dlpack(const kvopt_session* session, size_t index,
+                                                   struct DLManagedTensor** output);
+
+/** Chooses the next token of sequence `row` from the latest scores. Options, as of `kvopt run`:
+ * --temperature, --top-k, --top-p, --seed; without any, the most likely token. */
+KVOPT_API kvopt_error* kvopt_session_choose(const kvopt_session* session, int64_t row,
+                                            const kvopt_option* options, size_t option_count,
+                                            int64_t* token);
+
+/** Number of valid tokens of the longest sequence. */
+KVOPT_API int64_t kvopt_session_length(const kvopt_session* session);
+/** Number of tokens that the caches have room for; INT64_MAX if they grow with every step. */
+KVOPT_API int64_t kvopt_session_capacity(const kvopt_session* session);
+KVOPT_API int64_t kvopt_session_batch(const kvopt_session* session);
+
+/** Keeps the first `tokens` tokens of every sequence. */
+KVOPT_API kvopt_error* kvopt_session_crop(kvopt_session* session, int64_t tokens);
+/** Drops `dropped` tokens after the first `kept` and moves later ones forward, with the rotations of
+ * their new positions. */
+KVOPT_API kvopt_error* kvopt_session_shift(kvopt_session* session, int64_t kept, int64_t dropped);
+/** Drops all tokens. */
+KVOPT_API kvopt_error* kvopt_session_reset(kvopt_session* session);
+/** Creates a session that continues from the same tokens, independently. Without any outputs. */
+KVOPT_API kvopt_error* kvopt_session_fork(const kvopt_session* session, kvopt_session** fork);
+/** Sequence i becomes what sequence rows[i] was. Rows may be repeated or left out. */
+KVOPT_API kvopt_error* kvopt_session_reorder(kvopt_session* session, const int64_t* rows,
+                                             size_t row_count);
+/** Replaces the contents of the caches by `tokens` tokens. `names` are past inputs of the model as it
+ * was exported, and each tensor has a row for each token. */
+KVOPT_API kvopt_error* kvopt_session_seed(kvopt_session* session, const char* const* names,
+                                          const kvopt_tensor* caches, size_t cache_count,
+                                          int64_t tokens);
+/** Writes the valid rows of all caches to a file, which appears whole or not at all. */
+KVOPT_API kvopt_error* kvopt_session_save(const kvopt_session* session, const char* path);
+/** Continues from a saved file of the same model and batch size. */
+KVOPT_API kvopt_error* kvopt_session_load(kvopt_session* session, const char* path);
+
+/** Number of caches. */
+KVOPT_API size_t kvopt_session_cache_count(const kvopt_session* session);
+/** Name of the past input of a cache; null for an index out of range. */
+KVOPT_API const char* kvopt_session_cache_name(const kvopt_session* session, size_t index);
+/** Valid rows of a cache, with the axes of the model as it was exported, as a DLPack tensor. The
+ * memory is the session's: rows change with the next step. Rows in blocks are copied. */
+KVOPT_API kvopt_error* kvopt_session_cache_dlpack(const kvopt_session* session, size_t index,
+                                                  struct DLManagedTensor** rows);
+
+/** Counters of the session as JSON: steps, bytes of caches written, copied and moved, most temporary
+ * memory of a step. */
+KVOPT_API kvopt_error* kvopt_session_statistics(const kvopt_session* session, kvopt_bytes** json);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
