@@ -51,7 +51,7 @@ kvopt_error_kind kindOf(Diagnostic::Kind kind) {
 
 kvopt_error* outOfMemory() {
   // Nothing of it is allocated when memory is short.
-  static kvopt_error exhausted{KVOPT_ERROR_OUT_OF_MEMORY, {}, {}};
+  static kvopt_error exhausted{KVOPT_ERROR_OUT_OF_MEMORY, {}, {}, {}};
   return &exhausted;
 }
 
@@ -111,6 +111,9 @@ const char* kvopt_error_value(const kvopt_error* error) {
 }
 const char* kvopt_error_hint(const kvopt_error* error) {
   return error ? error->diagnostic.hint.c_str() : "";
+}
+const char* kvopt_error_report(const kvopt_error* error) {
+  return error ? error->report.c_str() : "";
 }
 const char* kvopt_error_text(const kvopt_error* error) {
   if (error == outOfMemory())

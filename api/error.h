@@ -14,6 +14,7 @@ struct kvopt_error {
   kvopt_error_kind kind = KVOPT_ERROR_INTERNAL;
   kvopt::Diagnostic diagnostic;
   std::string text;
+  std::string report; ///< JSON of a refusal; empty for other errors
 };
 
 namespace kvopt::api {

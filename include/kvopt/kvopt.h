@@ -70,6 +70,9 @@ KVOPT_API const char* kvopt_error_node(const kvopt_error* error);
 KVOPT_API const char* kvopt_error_op(const kvopt_error* error);
 KVOPT_API const char* kvopt_error_value(const kvopt_error* error);
 KVOPT_API const char* kvopt_error_hint(const kvopt_error* error);
+/** JSON of the refused rewrite or failed comparison, as `kvopt rewrite --format json` prints it; empty
+ * for other errors. */
+KVOPT_API const char* kvopt_error_report(const kvopt_error* error);
 /** All of it on one line, escaped for a terminal. */
 KVOPT_API const char* kvopt_error_text(const kvopt_error* error);
 KVOPT_API void kvopt_error_free(kvopt_error* error);
@@ -135,6 +138,69 @@ typedef struct kvopt_tensor {
 
 /** A tensor of the DLPack protocol, version 0 (dlpack/dlpack.h). */
 struct DLManagedTensor;
+
+/* ---- Inspect, rewrite, verify ---- */
+
+/** Facts about every attention layer and cache as JSON, kvopt/inspect/1. */
+KVOPT_API kvopt_error* kvopt_inspect(const kvopt_model* model, const kvopt_option* options,
+                                     size_t option_count, const kvopt_progress* progress,
+                                     kvopt_bytes** json);
+
+/** How each attention layer was matched, or why it was missed, as JSON, kvopt/explain/1. Options, as
+ * of `kvopt explain`: --to and the others that choose a form, --layer, --rule, --step-budget,
+ * --disable. */
+KVOPT_API kvopt_error* kvopt_explain(const kvopt_model* model, const kvopt_option* options,
+                                     size_t option_count, const kvopt_progress* progress,
+                                     kvopt_bytes** json);
+
+/** A model in another form, with its manifest. */
+typedef struct kvopt_result kvopt_result;
+
+/** Rewrites a model. Options, as of `kvopt rewrite`: those that choose the form, --capacity, --verify
+ * and others, without those that name files. A model that cannot be rewritten is an error of kind
+ * KVOPT_ERROR_REFUSED, and so is one that does not compute the same after the rewrite. */
+KVOPT_API kvopt_error* kvopt_rewrite(const kvopt_model* model, const kvopt_option* options,
+                                     size_t option_count, const kvopt_progress* progress,
+                                     kvopt_result** result);
+/** Gives caches to a decoder that was exported without them. Options as of `kvopt add-cache`. */
+KVOPT_API kvopt_error* kvopt_add_cache(const kvopt_model* model, const kvopt_option* options,
+                                       size_t option_count, const kvopt_progress* progress,
+                                       kvopt_result** result);
+/** Gives symbols to the extents that an export fixed. Options as of `kvopt make-dynamic`. */
+KVOPT_API kvopt_error* kvopt_make_dynamic(const kvopt_model* model, const kvopt_option* options,
+                                          size_t option_count, const kvopt_progress* progress,
+                                          kvopt_result** result);
+
+/** 1 if the model had the form already and is returned as it was; 0 otherwise. */
+KVOPT_API int kvopt_result_is_unchanged(const kvopt_result* result);
+/** What changed and how it was verified, as JSON, kvopt/rewrite/1. */
+KVOPT_API const char* kvopt_result_report(const kvopt_result* result);
+/** How to drive the model's caches, as JSON (docs/manifest.md). */
+KVOPT_API const char* kvopt_result_manifest(const kvopt_result* result);
+/** The model as a serialized ModelProto. External data of the model that was rewritten is named, not
+ * loaded; its names are relative to the same folder. Fails for a result of several files. */
+KVOPT_API kvopt_error* kvopt_result_serialize(const kvopt_result* result, kvopt_bytes** model);
+/** The same as a model, for sessions, verification and further rewrites. */
+KVOPT_API kvopt_error* kvopt_result_model(const kvopt_result* result, kvopt_model** model);
+/** Writes the model and the manifest beside it, together or not at all. No input is replaced.
+ * Options, as of `kvopt rewrite`: --manifest, --genai-config, --external-data. */
+KVOPT_API kvopt_error* kvopt_result_save(kvopt_result* result, const char* path,
+                                         const kvopt_option* options, size_t option_count,
+                                         const kvopt_progress* progress);
+KVOPT_API void kvopt_result_free(kvopt_result* result);
+
+/** Runs two models step by step and compares them. `equal` is 1 if no step differs, and `json` is the
+ * report, kvopt/verify/1. Options, as of `kvopt verify`: --prompt, --chunks, --steps, --batch, --pad,
+ * --depth, --atol, --rtol, --seed, --threads, --input. */
+KVOPT_API kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
+                                    const kvopt_option* options, size_t option_count,
+                                    const kvopt_progress* progress, int* equal,
+                                    kvopt_bytes** json);
+
+/** What changed between two models as JSON, kvopt/diff/1. */
+KVOPT_API kvopt_error* kvopt_diff(const kvopt_model* first, const kvopt_model* second,
+                                  const kvopt_option* options, size_t option_count,
+                                  const kvopt_progress* progress, kvopt_bytes** json);
 
 /* ---- Sessions ---- */
 

@@ -1,0 +1,230 @@
+// kvopt's interface for C++17: the objects of kvopt.h with destructors, and errors as exceptions.
+//
+// Every function that fails throws kvopt::Error and has the guarantees of the C function that it
+// calls. A moved-from object may only be assigned to or destroyed.
+#pragma once
+
+#include "kvopt/kvopt.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvopt {
+
+/// A failure, as kvopt_error describes it. `what()` is all of it on one line.
+class Error : public std::runtime_error {
+public:
+  explicit Error(const kvopt_error* error)
+      : std::runtime_error(kvopt_error_text(error)), errorKind(kvopt_error_get_kind(error)),
+        errorCode(kvopt_error_code(error)), text(kvopt_error_message(error)),
+        errorFile(kvopt_error_file(error)), errorNode(kvopt_error_node(error)),
+        errorHint(kvopt_error_hint(error)), errorReport(kvopt_error_report(error)) {}
+
+  kvopt_error_kind kind() const { return errorKind; }
+  const std::string& code() const { return errorCode; }
+  const std::string& message() const { return text; }
+  const std::string& file() const { return errorFile; }
+  const std::string& node() const { return errorNode; }
+  const std::string& hint() const { return errorHint; }
+  /// JSON of kvopt_error_report; empty for most errors.
+  const std::string& report() const { return errorReport; }
+
+private:
+  kvopt_error_kind errorKind;
+  std::string errorCode, text, errorFile, errorNode, errorHint, errorReport;
+};
+
+/// Options by name and text: {{"--to", "ort"}}.
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+/// Receives progress, as kvopt_progress::report does; returns true to cancel.
+using Progress = std::function<bool(const char* what, uint64_t done, uint64_t total)>;
+
+namespace detail {
+
+inline void check(kvopt_error* error) {
+  if (!error)
+    return;
+  const std::unique_ptr<kvopt_error, void (*)(kvopt_error*)> owner(error, kvopt_error_free);
+  throw Error(error);
+}
+
+inline std::vector<kvopt_option> view(const Options& options) {
+  std::vector<kvopt_option> texts;
+  for (const auto& option : options)
+    texts.push_back({option.first.c_str(), option.second.c_str()});
+  return texts;
+}
+
+/// The text of bytes that are freed.
+inline std::string take(kvopt_bytes* bytes) {
+  const std::unique_ptr<kvopt_bytes, void (*)(kvopt_bytes*)> owner(bytes, kvopt_bytes_free);
+  return std::string(kvopt_bytes_data(bytes), kvopt_bytes_size(bytes));
+}
+
+/// A callback for the duration of one call. What it throws is thrown again after the call.
+class ProgressCall {
+public:
+  explicit ProgressCall(const Progress& callback) : progress(callback) {}
+  const kvopt_progress* get() const { return progress ? &table : nullptr; }
+  void check(kvopt_error* error) const {
+    if (thrown) {
+      kvopt_error_free(error);
+      std::rethrow_exception(thrown);
+    }
+    detail::check(error);
+  }
+
+private:
+  static int report(void* user, const char* what, uint64_t done, uint64_t total) {
+    auto* self = static_cast<ProgressCall*>(user);
+    try {
+      return self->progress(what, done, total) ? 1 : 0;
+    } catch (...) {
+      self->thrown = std::current_exception();
+      return 1;
+    }
+  }
+
+  const Progress& progress;
+  std::exception_ptr thrown;
+  kvopt_progress table{sizeof(kvopt_progress), report, this};
+};
+
+} // namespace detail
+
+/// Version of the library, as "0.1.0".
+inline std::string version() { return kvopt_version(); }
+
+/// An ONNX model, as a file or as bytes. It never changes.
+class Model {
+public:
+  static Model open(const std::string& path, const Options& options = {}) {
+    const auto texts = detail::view(options);
+    kvopt_model* model = nullptr;
+    detail::check(kvopt_model_open(path.c_str(), texts.data(), texts.size(), &model));
+    return Model(model);
+  }
+  /// `folder` holds external data; empty: there must not be any.
+  static Model fromBytes(const void* data, size_t size, const std::string& folder = {},
+                         const Options& options = {}) {
+    const auto texts = detail::view(options);
+    kvopt_model* model = nullptr;
+    detail::check(kvopt_model_from_bytes(data, size, folder.empty() ? nullptr : folder.c_str(),
+                                         texts.data(), texts.size(), &model));
+    return Model(model);
+  }
+  /// Takes ownership.
+  explicit Model(kvopt_model* model) : handle(model, kvopt_model_free) {}
+
+  const kvopt_model* get() const { return handle.get(); }
+
+private:
+  std::unique_ptr<kvopt_model, void (*)(kvopt_model*)> handle;
+};
+
+/// A borrowed output or input.
+struct Tensor : kvopt_tensor {
+  template <class T> const T* as() const { return static_cast<const T*>(data); }
+  int64_t elements() const {
+    int64_t count = 1;
+    for (int32_t axis = 0; axis < rank; ++axis)
+      count *= shape[axis];
+    return count;
+  }
+};
+
+/// A batch of sequences with their caches; see kvopt_session.
+class Session {
+public:
+  explicit Session(const Model& model, int64_t batch = 1, const Options& options = {})
+      : handle(nullptr, kvopt_session_free) {
+    const auto texts = detail::view(options);
+    kvopt_session* session = nullptr;
+    detail::check(kvopt_session_create(model.get(), batch, texts.data(), texts.size(), &session));
+    handle.reset(session);
+  }
+
+  /// Appends the tokens, [batch, tokens.size() / batch].
+  void feed(const std::vector<int64_t>& tokens) {
+    const auto rows = static_cast<size_t>(batch());
+    if (tokens.size() % rows != 0)
+      throw std::invalid_argument("the number of tokens is no multiple of the batch size");
+    detail::check(
+        kvopt_session_feed(get(), tokens.data(), static_cast<int64_t>(tokens.size() / rows)));
+  }
+  /// Appends `newTokens` tokens with inputs that the caller makes.
+  void step(const std::vector<std::pair<std::string, kvopt_tensor>>& inputs, int64_t newTokens) {
+    std::vector<const char*> names;
+    std::vector<kvopt_tensor> tensors;
+    for (const auto& input : inputs) {
+      names.push_back(input.first.c_str());
+      tensors.push_back(input.second);
+    }
+    detail::check(
+        kvopt_session_step(get(), names.data(), tensors.data(), tensors.size(), newTokens));
+  }
+  /// The next token of a sequence: the most likely one, or one drawn as the options say.
+  int64_t choose(int64_t row = 0, const Options& options = {}) const {
+    const auto texts = detail::view(options);
+    int64_t token = 0;
+    detail::check(kvopt_session_choose(get(), row, texts.data(), texts.size(), &token));
+    return token;
+  }
+
+  size_t outputCount() const { return kvopt_session_output_count(get()); }
+  std::string outputName(size_t index) const {
+    const char* name = kvopt_session_output_name(get(), index);
+    return name ? name : "";
+  }
+  /// Lives until the next call that changes the session.
+  Tensor output(size_t index = 0) const {
+    Tensor tensor{};
+    detail::check(kvopt_session_output(get(), index, &tensor));
+    return tensor;
+  }
+
+  int64_t length() const { return kvopt_session_length(get()); }
+  int64_t capacity() const { return kvopt_session_capacity(get()); }
+  int64_t batch() const { return kvopt_session_batch(get()); }
+
+  void crop(int64_t tokens) { detail::check(kvopt_session_crop(get(), tokens)); }
+  void shift(int64_t kept, int64_t dropped) {
+    detail::check(kvopt_session_shift(get(), kept, dropped));
+  }
+  void reset() { detail::check(kvopt_session_reset(get())); }
+  Session fork() const {
+    kvopt_session* session = nullptr;
+    detail::check(kvopt_session_fork(get(), &session));
+    return Session(session);
+  }
+  void reorder(const std::vector<int64_t>& rows) {
+    detail::check(kvopt_session_reorder(get(), rows.data(), rows.size()));
+  }
+  void save(const std::string& path) const {
+    detail::check(kvopt_session_save(get(), path.c_str()));
+  }
+  void load(const std::string& path) { detail::check(kvopt_session_load(get(), path.c_str())); }
+  /// JSON of kvopt_session_statistics.
+  std::string statistics() const {
+    kvopt_bytes* json = nullptr;
+    detail::check(kvopt_session_statistics(get(), &json));
+    return detail::take(json);
+  }
+
+  kvopt_session* get() const { return handle.get(); }
+
+private:
+  explicit Session(kvopt_session* session) : handle(session, kvopt_session_free) {}
+
+  std::unique_ptr<kvopt_session, void (*)(kvopt_session*)> handle;
+};
+
+} // namespace kvopt

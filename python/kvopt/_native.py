@@ -1,0 +1,225 @@
+"""The C interface (kvopt/kvopt.h) through ctypes."""
+
+import ctypes as c
+import os
+import sys
+
+__all__ = ["KvoptError", "RefusedError", "CancelledError", "check", "library", "library_path", "options", "progress_table"]
+
+
+class KvoptError(Exception):
+    """A call failed.
+
+    Attributes:
+        code: A stable word: ``usage``, ``invalid``, ``unsupported``, ``io``, ``out_of_memory``,
+            ``cancelled``, ``capacity``, ``refused`` or ``internal``.
+        message: One sentence.
+        file, node, op, value, hint: Where the failure is and what to do; empty if unknown.
+        report: For a refused rewrite, the report of ``kvopt rewrite --format json`` as text; otherwise empty.
+    """
+
+    def __init__(self, text, **fields):
+        super().__init__(text)
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+class RefusedError(KvoptError):
+    """A rewrite that kvopt cannot prove. ``reason`` is the reason code, such as ``mask-unknown``."""
+
+    @property
+    def reason(self):
+        return self.message.split(":", 1)[0] if ":" in self.message else ""
+
+
+class CancelledError(KvoptError):
+    """A progress callback returned True."""
+
+
+class Tensor(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int32), ("rank", c.c_int32),
+                ("shape", c.POINTER(c.c_int64)), ("strides", c.POINTER(c.c_int64))]
+
+
+class Option(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("text", c.c_char_p)]
+
+
+Report = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p, c.c_uint64, c.c_uint64)
+
+
+class ProgressTable(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("report", Report), ("user", c.c_void_p)]
+
+
+_P, _OUT, _SIZE, _TEXT, _I64 = c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.c_char_p, c.c_int64
+_OPTIONS = [c.POINTER(Option), _SIZE]
+_PROGRESS = c.POINTER(ProgressTable)
+_TENSORS = [c.POINTER(_TEXT), c.POINTER(Tensor), _SIZE]
+
+# Result and arguments of every function that is used.
+_FUNCTIONS = {
+    "version": (_TEXT, []),
+    "abi_version": (c.c_uint32, []),
+    "error_get_kind": (c.c_int, [_P]),
+    **{f"error_{field}": (_TEXT, [_P])
+       for field in ("code", "message", "file", "node", "op", "value", "hint", "report", "text")},
+    "error_free": (None, [_P]),
+    "bytes_data": (_P, [_P]),
+    "bytes_size": (_SIZE, [_P]),
+    "bytes_free": (None, [_P]),
+    "model_open": (_P, [_TEXT, *_OPTIONS, _OUT]),
+    "model_from_bytes": (_P, [_P, _SIZE, _TEXT, *_OPTIONS, _OUT]),
+    "model_free": (None, [_P]),
+    **{name: (_P, [_P, *_OPTIONS, _PROGRESS, _OUT])
+       for name in ("inspect", "explain", "rewrite", "add_cache", "make_dynamic")},
+    "result_is_unchanged": (c.c_int, [_P]),
+    "result_report": (_TEXT, [_P]),
+    "result_manifest": (_TEXT, [_P]),
+    "result_serialize": (_P, [_P, _OUT]),
+    "result_model": (_P, [_P, _OUT]),
+    "result_save": (_P, [_P, _TEXT, *_OPTIONS, _PROGRESS]),
+    "result_free": (None, [_P]),
+    "verify": (_P, [_P, _P, *_OPTIONS, _PROGRESS, c.POINTER(c.c_int), _OUT]),
+    "diff": (_P, [_P, _P, *_OPTIONS, _PROGRESS, _OUT]),
+    "session_create": (_P, [_P, _I64, *_OPTIONS, _OUT]),
+    "session_free": (None, [_P]),
+    "session_feed": (_P, [_P, c.POINTER(_I64), _I64]),
+    "session_step": (_P, [_P, *_TENSORS, _I64]),
+    "session_output_count": (_SIZE, [_P]),
+    "session_output_name": (_TEXT, [_P, _SIZE]),
+    "session_output_dlpack": (_P, [_P, _SIZE, _OUT]),
+    "session_choose": (_P, [_P, _I64, *_OPTIONS, c.POINTER(_I64)]),
+    "session_length": (_I64, [_P]),
+    "session_capacity": (_I64, [_P]),
+    "session_batch": (_I64, [_P]),
+    "session_crop": (_P, [_P, _I64]),
+    "session_shift": (_P, [_P, _I64, _I64]),
+    "session_reset": (_P, [_P]),
+    "session_fork": (_P, [_P, _OUT]),
+    "session_reorder": (_P, [_P, c.POINTER(_I64), _SIZE]),
+    "session_seed": (_P, [_P, *_TENSORS, _I64]),
+    "session_save": (_P, [_P, _TEXT]),
+    "session_load": (_P, [_P, _TEXT]),
+    "session_cache_count": (_SIZE, [_P]),
+    "session_cache_name": (_TEXT, [_P, _SIZE]),
+    "session_cache_dlpack": (_P, [_P, _SIZE, _OUT]),
+    "session_statistics": (_P, [_P, _OUT]),
+}
+
+_ABI_VERSION = 0
+
+
+def library_path():
+    """Path of the shared library: ``$KVOPT_LIBRARY``, the one in this package, or the system's."""
+    if os.environ.get("KVOPT_LIBRARY"):
+        return os.environ["KVOPT_LIBRARY"]
+    carried = os.path.join(os.path.dirname(__file__), "lib", "libkvopt.so.0")
+    return carried if os.path.exists(carried) else "libkvopt.so.0"
+
+
+class _Library:
+    def __init__(self):
+        loaded = c.CDLL(library_path())
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(loaded, "kvopt_" + name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+        if self.abi_version() != _ABI_VERSION:
+            raise ImportError(f"{library_path()} has version {self.abi_version()} of the C interface, "
+                              f"and this package needs {_ABI_VERSION}")
+
+
+library = _Library()
+
+
+def check(error):
+    """Raises the error of a C function; None does nothing."""
+    if not error:
+        return
+    fields = {name: getattr(library, "error_" + name)(error).decode("utf-8", "replace")
+              for name in ("code", "message", "file", "node", "op", "value", "hint", "report")}
+    text = library.error_text(error).decode("utf-8", "replace")
+    library.error_free(error)
+    if fields["code"] == "out_of_memory":
+        raise MemoryError(text)
+    kinds = {"refused": RefusedError, "cancelled": CancelledError}
+    raise kinds.get(fields["code"], KvoptError)(text, **fields)
+
+
+def take_bytes(handle):
+    """The contents of a kvopt_bytes, which is freed."""
+    try:
+        return c.string_at(library.bytes_data(handle), library.bytes_size(handle))
+    finally:
+        library.bytes_free(handle)
+
+
+def _texts(value):
+    if value is True or value is False:
+        return ["true" if value else "false"]
+    if isinstance(value, (list, tuple)):
+        return [str(part) for part in value]
+    return [str(value)]
+
+
+def options(named):
+    """Options by their names in Python, ``cache_dtype=…`` for ``--cache-dtype``, as arguments of a C function.
+
+    None leaves an option out. A list gives an option several times.
+    """
+    pairs = [("--" + name.rstrip("_").replace("_", "-"), text)
+             for name, value in named.items() if value is not None for text in _texts(value)]
+    made = (Option * max(1, len(pairs)))(*[(name.encode(), text.encode()) for name, text in pairs])
+    return made, len(pairs)
+
+
+class progress_table:
+    """A progress callback ``f(what, done, total) -> cancel`` for one call.
+
+    ``True`` is a bar of tqdm where it is installed, and nothing otherwise. What the callback raises is raised by the
+    call: use it as a context manager around the call, and pass ``table`` to the C function.
+    """
+
+    def __init__(self, callback):
+        self.raised, self.bar = None, None
+        self.callback = self._bar_callback() if callback is True else callback
+        if self.callback:
+            self.report = Report(self._report)
+            self.table = c.byref(ProgressTable(c.sizeof(ProgressTable), self.report, None))
+        else:
+            self.table = None
+
+    def _bar_callback(self):
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return None
+
+        def show(what, done, total):
+            if self.bar is None or self.bar.desc != what:
+                self._close()
+                self.bar = tqdm(total=total or None, desc=what, file=sys.stderr)
+                self.bar.desc = what
+            self.bar.update(done - self.bar.n)
+            return False
+        return show
+
+    def _report(self, _user, what, done, total):
+        try:
+            return 1 if self.callback(what.decode("utf-8", "replace"), done, total) else 0
+        except BaseException as raised:  # ctypes cannot carry it through C
+            self.raised = raised
+            return 1
+
+    def _close(self):
+        if self.bar is not None:
+            self.bar.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._close()
+        if self.raised is not None and kind is CancelledError:
+            raise self.raised from None

@@ -1,0 +1,180 @@
+"""Decoding in kvopt's runtime."""
+
+import ctypes as c
+import json
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from ._arrays import from_kvopt, named_tensors
+from ._models import Handle
+from ._native import check, library, options, take_bytes
+from ._operations import _source
+
+__all__ = ["KVCache", "Session"]
+
+
+class KVCache(Mapping):
+    """The caches of a session: from the names of past inputs to arrays of their valid rows.
+
+    An array has the axes of the model as it was exported, and is a view of the session's memory: its contents change
+    with the next step. Caches in blocks are copied.
+    """
+
+    def __init__(self, session):
+        self._session = session
+        pointer = session._pointer
+        self._names = {library.session_cache_name(pointer, index).decode(): index
+                       for index in range(library.session_cache_count(pointer))}
+
+    def __getitem__(self, name):
+        made = c.c_void_p()
+        check(library.session_cache_dlpack(self._session._pointer, self._names[name], c.byref(made)))
+        return from_kvopt(made)
+
+    def __iter__(self):
+        return iter(self._names)
+
+    def __len__(self):
+        return len(self._names)
+
+
+class Session:
+    """A batch of sequences with their caches.
+
+    Args:
+        model: A path, bytes, ``onnx.ModelProto``, ``onnx_ir.Model`` or a `Result`.
+        batch: Number of sequences.
+        capacity: Number of tokens that the caches have room for; None: they grow.
+        threads: Number of threads; None: one for each core.
+
+    >>> session = Session("models/llama_gqa-ts14-eager/model.onnx")
+    >>> session.generate([1, 2, 3], 8)
+    [[96, 65, 84, 156, 149, 151, 94, 76]]
+    >>> session.length
+    10
+    """
+
+    def __init__(self, model, batch=1, *, folder=None, **named):
+        made = c.c_void_p()
+        texts, count = options(named)
+        check(library.session_create(_source(model, folder).pointer, batch, texts, count, c.byref(made)))
+        self._adopt(made)
+
+    def _adopt(self, pointer):
+        self._handle, self._pointer = Handle(pointer, library.session_free), pointer
+        self.caches = KVCache(self)
+
+    def _outputs(self):
+        arrays = {}
+        for index in range(library.session_output_count(self._pointer)):
+            made = c.c_void_p()
+            check(library.session_output_dlpack(self._pointer, index, c.byref(made)))
+            arrays[library.session_output_name(self._pointer, index).decode()] = from_kvopt(made)
+        return arrays
+
+    def feed(self, tokens):
+        """Appends tokens, [batch, count] or [count] for a batch of one, and returns the outputs by their names.
+
+        The arrays are views of the step's memory, which stays theirs.
+        """
+        self._append(tokens)
+        return self._outputs()
+
+    def _append(self, tokens):
+        array = np.ascontiguousarray(np.atleast_2d(np.asarray(tokens, np.int64)))
+        if array.ndim != 2 or array.shape[0] != self.batch:
+            raise ValueError(f"tokens are [{self.batch}, count], not {list(array.shape)}")
+        check(library.session_feed(self._pointer, array.ctypes.data_as(c.POINTER(c.c_int64)), array.shape[1]))
+
+    def step(self, inputs, new_tokens):
+        """Appends ``new_tokens`` tokens with inputs of the caller's own, a mapping from names to arrays.
+
+        Arrays are numpy's or any with ``__dlpack__`` in the CPU's memory. Nothing is copied.
+        """
+        arguments, kept = named_tensors(inputs)
+        check(library.session_step(self._pointer, *arguments, new_tokens))
+        del kept
+        return self._outputs()
+
+    def choose(self, row=0, **sampling):
+        """The next token of a sequence: the most likely one, or one drawn with ``temperature``, ``top_k``, ``top_p``
+        and ``seed``."""
+        token = c.c_int64()
+        texts, count = options(sampling)
+        check(library.session_choose(self._pointer, row, texts, count, c.byref(token)))
+        return token.value
+
+    def generate(self, prompt, steps, **sampling):
+        """Feeds a prompt, [batch, count] or [count], and generates ``steps`` tokens for each sequence, as lists."""
+        made = [[] for _ in range(self.batch)]
+        tokens = prompt
+        for _ in range(steps):
+            self._append(tokens)
+            tokens = [[self.choose(row, **sampling)] for row in range(self.batch)]
+            for row, token in zip(made, tokens):
+                row += token
+        return made
+
+    @property
+    def length(self):
+        """Number of valid tokens."""
+        return library.session_length(self._pointer)
+
+    @property
+    def capacity(self):
+        """Number of tokens that the caches have room for; None if they grow with every step."""
+        capacity = library.session_capacity(self._pointer)
+        return None if capacity == 2**63 - 1 else capacity
+
+    @property
+    def batch(self):
+        """Number of sequences."""
+        return library.session_batch(self._pointer)
+
+    def crop(self, tokens):
+        """Keeps the first ``tokens`` tokens of every sequence."""
+        check(library.session_crop(self._pointer, tokens))
+
+    def shift(self, kept, dropped):
+        """Drops ``dropped`` tokens after the first ``kept`` and moves later ones forward."""
+        check(library.session_shift(self._pointer, kept, dropped))
+
+    def reset(self):
+        """Drops all tokens."""
+        check(library.session_reset(self._pointer))
+
+    def fork(self):
+        """A session that continues from the same tokens, independently."""
+        made = c.c_void_p()
+        check(library.session_fork(self._pointer, c.byref(made)))
+        forked = object.__new__(Session)
+        forked._adopt(made)
+        return forked
+
+    def reorder(self, rows):
+        """Makes sequence i what sequence ``rows[i]`` was, as beam search needs it."""
+        rows = np.ascontiguousarray(rows, np.int64)
+        check(library.session_reorder(self._pointer, rows.ctypes.data_as(c.POINTER(c.c_int64)), rows.size))
+
+    def seed(self, caches, tokens):
+        """Replaces the contents of the caches by ``tokens`` tokens: arrays by the names of past inputs."""
+        arguments, kept = named_tensors(caches)
+        check(library.session_seed(self._pointer, *arguments, tokens))
+        del kept
+
+    def save(self, path):
+        """Writes the valid rows of all caches to a file."""
+        check(library.session_save(self._pointer, os.fsencode(path)))
+
+    def load(self, path):
+        """Continues from a file that `save` wrote for the same model."""
+        check(library.session_load(self._pointer, os.fsencode(path)))
+
+    @property
+    def statistics(self):
+        """Counters of the session, as a dict."""
+        made = c.c_void_p()
+        check(library.session_statistics(self._pointer, c.byref(made)))
+        return json.loads(take_bytes(made))
