@@ -6,6 +6,8 @@
 
 #include "llvm/Support/ErrorHandling.h"
 
+#include <mutex>
+
 namespace kvopt::api {
 namespace {
 
@@ -53,6 +55,14 @@ kvopt_error* outOfMemory() {
   // Nothing of it is allocated when memory is short.
   static kvopt_error exhausted{KVOPT_ERROR_OUT_OF_MEMORY, {}, {}, {}};
   return &exhausted;
+}
+
+void throwWhenOutOfMemory() {
+  static std::once_flag installed;
+  std::call_once(installed, [] {
+    llvm::install_bad_alloc_error_handler(
+        [](void*, const char*, bool) { throw std::bad_alloc(); });
+  });
 }
 
 kvopt_error* toError(llvm::Error error) {

@@ -28,9 +28,13 @@ kvopt_error* toError(llvm::Error error);
 /// The error for a defect of kvopt.
 kvopt_error* internalError(const char* what);
 
+/// Makes containers that run out of memory throw std::bad_alloc in place of ending the process.
+void throwWhenOutOfMemory();
+
 /// Runs `body`, which returns an llvm::Error, and returns what it or an exception says.
 template <class Body> kvopt_error* guarded(const Body& body) noexcept {
   try {
+    throwWhenOutOfMemory();
     return toError(body());
   } catch (const std::bad_alloc&) {
     return outOfMemory();

@@ -130,6 +130,120 @@ private:
   std::unique_ptr<kvopt_model, void (*)(kvopt_model*)> handle;
 };
 
+/// Facts about every attention layer and cache as JSON, kvopt/inspect/1.
+inline std::string inspect(const Model& model, const Options& options = {},
+                           const Progress& progress = {}) {
+  const auto texts = detail::view(options);
+  const detail::ProgressCall call(progress);
+  kvopt_bytes* json = nullptr;
+  call.check(kvopt_inspect(model.get(), texts.data(), texts.size(), call.get(), &json));
+  return detail::take(json);
+}
+
+/// How each attention layer was matched, or why it was missed, as JSON, kvopt/explain/1.
+inline std::string explain(const Model& model, const Options& options = {},
+                           const Progress& progress = {}) {
+  const auto texts = detail::view(options);
+  const detail::ProgressCall call(progress);
+  kvopt_bytes* json = nullptr;
+  call.check(kvopt_explain(model.get(), texts.data(), texts.size(), call.get(), &json));
+  return detail::take(json);
+}
+
+/// A model in another form, with its manifest.
+class Result {
+public:
+  /// Takes ownership.
+  explicit Result(kvopt_result* result) : handle(result, kvopt_result_free) {}
+
+  bool isUnchanged() const { return kvopt_result_is_unchanged(handle.get()) != 0; }
+  /// JSON, kvopt/rewrite/1.
+  std::string report() const { return kvopt_result_report(handle.get()); }
+  /// JSON, how to drive the model's caches.
+  std::string manifest() const { return kvopt_result_manifest(handle.get()); }
+  /// Bytes of a ModelProto, with external data named but not loaded.
+  std::string serialize() const {
+    kvopt_bytes* bytes = nullptr;
+    detail::check(kvopt_result_serialize(handle.get(), &bytes));
+    return detail::take(bytes);
+  }
+  Model model() const {
+    kvopt_model* made = nullptr;
+    detail::check(kvopt_result_model(handle.get(), &made));
+    return Model(made);
+  }
+  /// Writes the model and the manifest beside it.
+  void save(const std::string& path, const Options& options = {}, const Progress& progress = {}) {
+    const auto texts = detail::view(options);
+    const detail::ProgressCall call(progress);
+    call.check(
+        kvopt_result_save(handle.get(), path.c_str(), texts.data(), texts.size(), call.get()));
+  }
+
+private:
+  std::unique_ptr<kvopt_result, void (*)(kvopt_result*)> handle;
+};
+
+namespace detail {
+
+using Rewriting = kvopt_error* (*)(const kvopt_model*, const kvopt_option*, size_t,
+                                   const kvopt_progress*, kvopt_result**);
+
+inline Result rewritten(Rewriting function, const Model& model, const Options& options,
+                        const Progress& progress) {
+  const auto texts = view(options);
+  const ProgressCall call(progress);
+  kvopt_result* result = nullptr;
+  call.check(function(model.get(), texts.data(), texts.size(), call.get(), &result));
+  return Result(result);
+}
+
+} // namespace detail
+
+/// Rewrites a model; see kvopt_rewrite.
+inline Result rewrite(const Model& model, const Options& options = {},
+                      const Progress& progress = {}) {
+  return detail::rewritten(kvopt_rewrite, model, options, progress);
+}
+/// Gives caches to a decoder that was exported without them.
+inline Result addCache(const Model& model, const Options& options = {},
+                       const Progress& progress = {}) {
+  return detail::rewritten(kvopt_add_cache, model, options, progress);
+}
+/// Gives symbols to the extents that an export fixed.
+inline Result makeDynamic(const Model& model, const Options& options = {},
+                          const Progress& progress = {}) {
+  return detail::rewritten(kvopt_make_dynamic, model, options, progress);
+}
+
+/// What a comparison found: `report` is JSON, kvopt/verify/1.
+struct Verification {
+  bool isEqual = false;
+  std::string report;
+};
+
+/// Runs two models step by step and compares them.
+inline Verification verify(const Model& first, const Model& second, const Options& options = {},
+                           const Progress& progress = {}) {
+  const auto texts = detail::view(options);
+  const detail::ProgressCall call(progress);
+  int equal = 0;
+  kvopt_bytes* json = nullptr;
+  call.check(kvopt_verify(first.get(), second.get(), texts.data(), texts.size(), call.get(), &equal,
+                          &json));
+  return {equal != 0, detail::take(json)};
+}
+
+/// What changed between two models as JSON, kvopt/diff/1.
+inline std::string diff(const Model& first, const Model& second, const Options& options = {},
+                        const Progress& progress = {}) {
+  const auto texts = detail::view(options);
+  const detail::ProgressCall call(progress);
+  kvopt_bytes* json = nullptr;
+  call.check(kvopt_diff(first.get(), second.get(), texts.data(), texts.size(), call.get(), &json));
+  return detail::take(json);
+}
+
 /// A borrowed output or input.
 struct Tensor : kvopt_tensor {
   template <class T> const T* as() const { return static_cast<const T*>(data); }
