@@ -59,7 +59,8 @@ class Session:
     def __init__(self, model, batch=1, *, folder=None, **named):
         made = c.c_void_p()
         texts, count = options(named)
-        check(library.session_create(_source(model, folder).pointer, batch, texts, count, c.byref(made)))
+        source = _source(model, folder)  # alive until the session exists
+        check(library.session_create(source.pointer, batch, texts, count, c.byref(made)))
         self._adopt(made)
 
     def _adopt(self, pointer):

@@ -64,7 +64,7 @@ class Decoder:
         for cache in self._caches:
             if cache.get("pool") or cache["policy"] == "block":
                 raise ValueError("caches in blocks are driven by kvopt.Session")
-        self._binding = session.io_binding()
+        self._grows = any(not cache["one_buffer"] for cache in self._caches)
         self.batch = batch
         self.reset()
 
@@ -88,6 +88,7 @@ class Decoder:
         self._buffers = {cache["past"]: np.zeros(self._extents(cache), self._types[cache["past"]])
                          for cache in self._caches}
         self._grown = {}
+        self._binding = None
 
     @property
     def length(self):
@@ -123,6 +124,7 @@ class Decoder:
 
     def _replace(self, cache, rows):
         self._grown.pop(cache["past"], None)
+        self._binding = None
         self._buffers[cache["past"]] = np.ascontiguousarray(rows)
 
     # ---- Steps
@@ -150,6 +152,11 @@ class Decoder:
         return feeds, seen
 
     def _bind_caches(self):
+        """Binds the caches: buffers once, and what grows anew in each step."""
+        if self._binding and not self._grows:
+            return
+        # Outputs of a step are in the memory of its binding, which must stay until the next step is over.
+        self._former, self._binding = self._binding, self.session.io_binding()
         for cache in self._caches:
             name = cache["past"]
             if name in self._grown:
@@ -176,7 +183,6 @@ class Decoder:
         if in_place and self.length + tokens.shape[1] > self.capacity:
             raise ValueError(f"the caches have room for {self.capacity} tokens, not {self.length + tokens.shape[1]}")
         feeds, seen = self._feeds(tokens, mask)
-        self._binding.clear_binding_outputs()
         self._bind_caches()
         pasts = {cache["past"] for cache in self._caches}
         kept = []  # a binding does not keep its arrays alive
