@@ -9,6 +9,9 @@
 #include <mutex>
 
 namespace kvopt::api {
+
+const char ReportedError::ID = 0;
+
 namespace {
 
 const char* textOf(kvopt_error_kind kind) {
@@ -60,17 +63,20 @@ kvopt_error* outOfMemory() {
 void throwWhenOutOfMemory() {
   static std::once_flag installed;
   std::call_once(installed, [] {
-    llvm::install_bad_alloc_error_handler(
-        [](void*, const char*, bool) { throw std::bad_alloc(); });
+    llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
   });
 }
 
 kvopt_error* toError(llvm::Error error) {
   if (!error)
     return nullptr;
-  const bool isRefused = error.isA<passes::RefusedError>();
+  const bool isRefused = error.isA<passes::RefusedError>() || error.isA<ReportedError>();
   const bool isCapacity = error.isA<runtime::CapacityError>();
   auto made = std::make_unique<kvopt_error>();
+  error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<ReportedError> reported) {
+    made->report = reported->report();
+    return makeError(reported->diagnostic());
+  });
   made->diagnostic = takeDiagnostic(std::move(error));
   made->text = made->diagnostic.str();
   made->kind = isRefused    ? KVOPT_ERROR_REFUSED

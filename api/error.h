@@ -19,6 +19,21 @@ struct kvopt_error {
 
 namespace kvopt::api {
 
+/// A refused rewrite or a failed comparison, with its report as JSON.
+class ReportedError : public llvm::ErrorInfo<ReportedError, DiagnosticError> {
+public:
+  using Base = llvm::ErrorInfo<ReportedError, DiagnosticError>;
+  ReportedError(Diagnostic diagnostic, std::string json)
+      : Base(std::move(diagnostic)), reportText(std::move(json)) {}
+
+  const std::string& report() const { return reportText; }
+  /// LLVM identifies an error class by this address.
+  static const char ID;
+
+private:
+  std::string reportText;
+};
+
 /// The error for memory that is exhausted. It is static: kvopt_error_free leaves it alone.
 kvopt_error* outOfMemory();
 

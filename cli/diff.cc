@@ -3,6 +3,7 @@
 #include "cli/report/difference_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
+#include "driver/diff/difference_json.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"

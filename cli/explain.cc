@@ -3,7 +3,7 @@
 #include "cli/report/explanation_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/form_options.h"
+#include "driver/explain/explanation_json.h"
 
 #include <CLI/CLI.hpp>
 
@@ -17,12 +17,8 @@ struct ExplainOptions {
 };
 
 llvm::Expected<ExitCode> runExplain(ExplainOptions& options, const CommandContext& context) {
-  if (choosesForm(options.words)) {
-    auto forms = driver::chooseForms(options.words);
-    if (!forms)
-      return forms.takeError();
-    options.request.form = forms->front();
-  }
+  if (llvm::Error error = driver::readForm(options.words, options.request))
+    return error;
   auto explanation = driver::explain(options.model, options.request, context.toolkit);
   if (!explanation)
     return explanation.takeError();
@@ -42,11 +38,7 @@ void addExplainCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = addCommand(app, Command::Explain);
   CommandOptions add(*command, context, driver::Command::Explain);
   add.add("model", options->model);
-  addFormOptions(add, options->words);
-  add.add("--layer", options->request.layer);
-  add.add("--rule", options->request.rule);
-  add.add("--step-budget", options->request.matcher.stepBudget);
-  add.add("--disable", options->request.disabled);
+  addExplainOptions(add, options->request, options->words);
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return runExplain(*options, context); };

@@ -3,11 +3,10 @@
 #include "cli/report/rewrite_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/form_options.h"
-#include "cli/support/input_option.h"
-#include "cli/support/token_file.h"
 #include "driver/forms/form_table.h"
 #include "driver/recover.h"
+#include "driver/rewrite/rewrite_json.h"
+#include "driver/rewrite/rewrite_words.h"
 #include "driver/variants.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -23,16 +22,12 @@ using namespace ir;
 namespace {
 
 struct RewriteOptions {
+  explicit RewriteOptions(Command kind) : command(kind) { setCommand(words, kind); }
+
+  Command command;
   std::string model;
-  RewriteRequest request;
+  RewriteWords words;
   RewrittenPaths paths;
-  std::vector<std::string> inputs; ///< recipes for what the driver does not know
-  TokenFiles calibration;
-  FormWords words;
-  /// The engine of a command that does not choose one; null for others.
-  const char* defaultEngine = nullptr;
-  std::string capacity = "dynamic";
-  std::string layers; ///< as `0-3,7`; empty: all
   bool dryRun = false;
 
   /// Whether the form was chosen for the user.
@@ -40,7 +35,7 @@ struct RewriteOptions {
   /// Forms that were tried first, and why the model was refused.
   std::vector<std::pair<Form, std::string>> refused;
 
-  std::string target() const { return targetText(request.form); }
+  std::string target() const { return targetText(words.request.form); }
 
   /// The file that is written; empty for none.
   std::string written() const { return dryRun ? "" : paths.model; }
@@ -50,7 +45,7 @@ struct RewriteOptions {
 SafeText formLine(const RewriteOptions& options) {
   if (!options.isChosen)
     return {};
-  const std::string chosen = optionsOf(options.request.form);
+  const std::string chosen = optionsOf(options.words.request.form);
   if (options.refused.empty())
     return formatText("form    {}; see others: kvopt list targets\n", chosen);
   const auto& [form, why] = options.refused.front();
@@ -64,7 +59,7 @@ OrderedJson withForm(OrderedJson json, const RewriteOptions& options) {
   OrderedJson refused = OrderedJson::array();
   for (const auto& [form, why] : options.refused)
     refused.push_back({{"options", optionsOf(form)}, {"message", why}});
-  json["form"] = {{"options", optionsOf(options.request.form)}, {"refused", refused}};
+  json["form"] = {{"options", optionsOf(options.words.request.form)}, {"refused", refused}};
   return json;
 }
 
@@ -77,9 +72,10 @@ ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
   context.error(formatText("kvopt: {}", refused.message));
   for (const RefusedSite& site : refused.sites)
     context.remark(formatText("  {}  {}", site.id(), site.failure.str()));
-  if (!refused.sites.empty() && !options.request.addCaches && !options.request.freeExtents)
-    context.remark(
-        formatText("  see: kvopt explain {} {}", options.model, optionsOf(options.request.form)));
+  if (!refused.sites.empty() && !options.words.request.addCaches &&
+      !options.words.request.freeExtents)
+    context.remark(formatText("  see: kvopt explain {} {}", options.model,
+                              optionsOf(options.words.request.form)));
   if (context.common.json())
     printJson(withForm(refusedJson(options.target(), refused), options));
   return ExitCode::Different;
@@ -150,49 +146,6 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
   return context.finish(ExitCode::Done);
 }
 
-/// Reads what the options say in words or in files.
-llvm::Error readRequest(RewriteOptions& options) {
-  RewriteRequest& request = options.request;
-  auto capacity = targets::parseCapacity(options.capacity);
-  if (!capacity)
-    return capacity.takeError();
-  request.capacity = *capacity;
-  if (!options.layers.empty()) {
-    auto layers = targets::parseLayers(options.layers, ',');
-    if (!layers)
-      return layers.takeError();
-    request.layers = std::move(*layers);
-  }
-  auto recipes = recipesOf(options.inputs);
-  if (!recipes)
-    return recipes.takeError();
-  request.recipes = std::move(*recipes);
-  auto calibration = readTokens(options.calibration);
-  if (!calibration)
-    return calibration.takeError();
-  request.calibration = std::move(*calibration);
-  return llvm::Error::success();
-}
-
-/// The forms to try, in their order.
-llvm::Expected<std::vector<Form>> formsOf(const RewriteOptions& options) {
-  if (options.defaultEngine) {
-    auto form = chooseForm(options.words, options.defaultEngine);
-    if (!form)
-      return form.takeError();
-    return std::vector<Form>{*form};
-  }
-  auto forms = chooseForms(options.words);
-  if (!forms || options.paths.genaiConfig.empty())
-    return forms;
-  llvm::erase_if(*forms, [](const Form& form) {
-    return form.engine != Engine::Ort || form.cache != CacheKind::Buffer;
-  });
-  if (forms->empty())
-    return usageError("--genai-config is for --to ort, whose caches are buffers");
-  return forms;
-}
-
 llvm::Expected<ExitCode> write(RewriteResult& result, const RewriteOptions& options,
                                WeightFiles weights, const CommandContext& context) {
   if (const auto* refused = std::get_if<RefusedModel>(&result))
@@ -203,12 +156,14 @@ llvm::Expected<ExitCode> write(RewriteResult& result, const RewriteOptions& opti
 }
 
 llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& context) {
-  auto forms = formsOf(options);
+  auto forms = formsOf(options.words, options.command, !options.paths.genaiConfig.empty());
   if (!forms)
     return forms.takeError();
-  options.isChosen = options.words.to.empty() && !options.defaultEngine;
+  if (llvm::Error error = options.words.read())
+    return error;
+  options.isChosen = isFormChosen(options.words, options.command);
   for (const Form& form : *forms) {
-    options.request.form = form;
+    options.words.request.form = form;
     if (auto target = targetFor(form, context.toolkit.targets); !target)
       return target.takeError();
     auto model = openModel(options.model, context.toolkit);
@@ -218,9 +173,7 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
       if (llvm::Error error = checkOutputPaths(options.paths, **model, context.files()))
         return error;
     const WeightFiles weights = weightFilesFor(**model, options.paths, options.dryRun);
-    if (llvm::Error error = readRequest(options))
-      return error;
-    auto result = rewrite(std::move(*model), options.request, context.toolkit);
+    auto result = rewrite(std::move(*model), options.words.request, context.toolkit);
     if (!result)
       return result.takeError();
     const auto* refused = std::get_if<RefusedModel>(&*result);
@@ -231,52 +184,20 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
   llvm_unreachable("the last form returns");
 }
 
-/// The options that only `rewrite` has.
-void addRewriteOptions(CommandOptions& add, RewriteOptions& options) {
-  RewriteRequest& request = options.request;
-  add.add("--require", request.require,
-          {{"all", LayerRequirement::All}, {"any", LayerRequirement::Any}});
-  add.add("--layers", options.layers);
-  add.add("--hidden-rows", request.hiddenRows,
-          {{"exact", HiddenRows::Exact}, {"undefined", HiddenRows::Undefined}});
-  add.add("--padding", request.padding, {{"any", PaddedRows::Any}, {"none", PaddedRows::None}});
-  auto* text = add.addInput("--calibration-text", options.calibration.text, "the text");
-  add.addInput("--calibration-tokens", options.calibration.numbers, "the tokens")->excludes(text);
-  add.add("--calibration-context", request.calibrationContext);
-  add.add("--tile-state", request.tileState,
-          {{"float32", ElementType::Float}, {"float16", ElementType::Float16}});
-  add.add("--one-branch", request.oneBranch);
-}
-
-/// The options of commands that write a rewritten model.
-void addRewriting(CLI::App* command, Command kind, const std::shared_ptr<RewriteOptions>& options,
-                  CommandContext& context) {
-  RewriteRequest& request = options->request;
-  RewrittenPaths& paths = options->paths;
+/// A command that writes a rewritten model.
+void addRewriting(CLI::App& app, Command kind, CommandContext& context) {
+  auto options = std::make_shared<RewriteOptions>(kind);
+  RewriteRequest& request = options->words.request;
   request.print = [](const std::string& header, const std::string& text) {
     printErr(formatText("// ----- {} -----\n", header) + text);
   };
+  CLI::App* command = addCommand(app, kind);
   CommandOptions add(*command, context, kind);
   add.add("model", options->model);
-  auto* output = add.add("--output", paths.model);
-  addFormOptions(add, options->words);
-  add.add("--capacity", options->capacity);
-  if (kind == Command::Rewrite)
-    addRewriteOptions(add, *options);
-  add.add("--verify", request.verification,
-          {{"off", VerificationExtent::Off},
-           {"quick", VerificationExtent::Quick},
-           {"full", VerificationExtent::Full}});
-  addInputOption(add, options->inputs);
-  add.add("--manifest", paths.manifest);
-  add.add("--genai-config", paths.genaiConfig);
-  add.add("--external-data", paths.weights,
-          {{"keep", ExternalPlacement::Keep},
-           {"copy", ExternalPlacement::Copy},
-           {"inline", ExternalPlacement::Inline}});
+  auto* output = add.add("--output", options->paths.model);
+  addWritingOptions(add, kind, options->words);
+  addFileOptions(add, options->paths);
   add.add("--print-ir-after", request.printAfter);
-  add.add("--disable", request.disabled);
-  add.add("--step-budget", request.matcher.stepBudget);
   add.add("--dry-run", options->dryRun);
   add.addCommon();
   command->callback([options, output, &context] {
@@ -289,22 +210,15 @@ void addRewriting(CLI::App* command, Command kind, const std::shared_ptr<Rewrite
 } // namespace
 
 void addRewriteCommand(CLI::App& app, CommandContext& context) {
-  addRewriting(addCommand(app, Command::Rewrite), Command::Rewrite,
-               std::make_shared<RewriteOptions>(), context);
+  addRewriting(app, Command::Rewrite, context);
 }
 
 void addAddCacheCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<RewriteOptions>();
-  options->request.addCaches = true;
-  options->defaultEngine = "primitive";
-  addRewriting(addCommand(app, Command::AddCache), Command::AddCache, options, context);
+  addRewriting(app, Command::AddCache, context);
 }
 
 void addMakeDynamicCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<RewriteOptions>();
-  options->request.freeExtents = true;
-  options->defaultEngine = "primitive";
-  addRewriting(addCommand(app, Command::MakeDynamic), Command::MakeDynamic, options, context);
+  addRewriting(app, Command::MakeDynamic, context);
 }
 
 } // namespace kvopt::cli

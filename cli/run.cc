@@ -3,7 +3,6 @@
 #include "cli/report/step_dump.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/input_option.h"
 #include "cli/support/progress.h"
 #include "driver/generate/decoding.h"
 #include "support/format.h"
@@ -217,7 +216,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
       return created.takeError();
     dump.emplace(std::move(*created));
   }
-  auto recipes = recipesOf(options.inputs);
+  auto recipes = parseInputRecipes(options.inputs);
   if (!recipes)
     return recipes.takeError();
   decoding.request().recipes = std::move(*recipes);
@@ -294,7 +293,7 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
   addSamplingOptions(add, *options);
   addDraftOptions(add, *options);
   addCacheOptions(add, *options);
-  addInputOption(add, options->inputs);
+  add.add("--input", options->inputs);
   add.add("--dump", options->dump);
   add.add("--threads", options->threads);
   add.add("--folded-constants-limit", options->foldedConstantsLimit);

@@ -3,13 +3,13 @@
 #include "cli/report/reference_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/input_option.h"
 #include "cli/support/style.h"
-#include "cli/support/token_file.h"
 #include "driver/forms/form_table.h"
+#include "driver/options/token_file.h"
 #include "driver/verify/data_sets.h"
 #include "driver/verify/references.h"
 #include "driver/verify/report.h"
+#include "driver/verify/verify_words.h"
 #include "ir/onnx/model_files.h"
 #include "runtime/equivalence/data_sets.h"
 #include "runtime/equivalence/quantized_groups.h"
@@ -34,48 +34,11 @@ struct VerifyOptions {
   std::string reference;
   bool references = false;
   std::vector<std::string> forms = {"exported", "shared", "stateful"};
-  /// What the user asked for; std::nullopt where the defaults run.
-  std::optional<int64_t> prompt;
-  std::optional<std::vector<int64_t>> chunks;
-  std::optional<int64_t> steps;
-  std::optional<int64_t> batch;
-  std::optional<Padding> padding;
-  std::optional<int64_t> depth;
-  uint64_t seed = 1;
-  std::vector<std::string> inputs;
+  VerifyWords words;
   std::string textFile;
   std::string tokenFile;
   int64_t context = 512;
-  std::optional<double> atol;
-  std::optional<double> rtol;
-  unsigned threads = 0;
   std::string target = "kvopt";
-
-  bool isOneRun() const { return prompt || chunks || steps || batch || padding; }
-
-  /// The defaults, or one run as the user describes it.
-  VerificationPlan plan() const {
-    VerificationPlan defaults = fullVerification();
-    if (isOneRun()) {
-      EquivalencePlan run = defaults.runs.front();
-      run.prompt = prompt.value_or(run.prompt);
-      run.chunks = chunks.value_or(run.chunks);
-      run.decodeSteps = steps.value_or(run.decodeSteps);
-      run.batch = batch.value_or(run.batch);
-      run.padding = padding.value_or(Padding::None);
-      defaults = VerificationPlan(run);
-      defaults.requested = {prompt.has_value(), chunks.has_value(), steps.has_value()};
-    }
-    defaults.depth = depth.value_or(0);
-    for (EquivalencePlan& run : defaults.runs)
-      run.seed = seed;
-    return defaults;
-  }
-
-  Tolerance tolerance(const PreparedModel& first, const PreparedModel& second) const {
-    const Tolerance usual = toleranceBetween(first.model->graph(), second.manifest);
-    return {atol.value_or(usual.absolute), rtol.value_or(atol ? 0.0 : usual.relative)};
-  }
 };
 
 llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options,
@@ -87,18 +50,20 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
     return steps.takeError();
   VerificationReport report;
   // Recorded outputs are compared absolutely: that is how their tolerance is stated.
-  report.tolerance = {options.atol.value_or(toleranceFor(prepared.model->graph(), 1).absolute),
-                      options.rtol.value_or(0.0)};
+  report.tolerance = {
+      options.words.atol.value_or(toleranceFor(prepared.model->graph(), 1).absolute),
+      options.words.rtol.value_or(0.0)};
   if (isDrivenOtherwise(prepared.model->graph(), prepared.manifest, *steps)) {
     context.remark("kvopt: the recording has steps of its own: each is run with all that was "
                    "recorded for it, caches too");
-    auto compared = runAsRecorded(prepared, *steps, report.tolerance, options.threads, toolkit);
+    auto compared =
+        runAsRecorded(prepared, *steps, report.tolerance, options.words.threads, toolkit);
     if (!compared)
       return withFile(compared.takeError(), options.reference);
     report.comparison = std::move(*compared);
     return report;
   }
-  auto settings = referenceSession(prepared.manifest, *steps, options.threads);
+  auto settings = referenceSession(prepared.manifest, *steps, options.words.threads);
   if (!settings)
     return withFile(settings.takeError(), options.reference);
   auto session = Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
@@ -109,7 +74,7 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
     return withFile(comparison.takeError(), options.reference);
   const bool hasConstantScales =
       prepared.manifest.target == "ort-gqa" && groupCodeBits(*prepared.model) != 0;
-  if ((hasQuantizedCaches(prepared.manifest) || hasConstantScales) && !options.atol)
+  if ((hasQuantizedCaches(prepared.manifest) || hasConstantScales) && !options.words.atol)
     context.remark("kvopt: rows of the caches are rounded to codes, recordings are not: the usual "
                    "tolerance shows how far off that is; --atol says what may be");
   report.comparison = std::move(*comparison);
@@ -121,8 +86,9 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
 /// A model against data sets in ONNX's own form; it need not be a decoder.
 llvm::Expected<ExitCode> againstDataSets(const VerifyOptions& options,
                                          const CommandContext& context) {
-  auto report = verifyDataSets(options.models[0], options.reference, {options.atol, options.rtol},
-                               options.threads, context.toolkit);
+  auto report =
+      verifyDataSets(options.models[0], options.reference, {options.words.atol, options.words.rtol},
+                     options.words.threads, context.toolkit);
   if (!report)
     return report.takeError();
   if (context.common.json())
@@ -148,7 +114,7 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
   if (!form)
     return form.takeError();
   auto table =
-      compareWithReferences(options.models, forms, options.threads, context.toolkit, *form);
+      compareWithReferences(options.models, forms, options.words.threads, context.toolkit, *form);
   if (!table)
     return table.takeError();
   if (context.common.json())
@@ -173,12 +139,12 @@ llvm::Error measureText(const VerifyOptions& options, std::vector<int64_t> token
   TextPlan plan;
   plan.tokens = std::move(tokens);
   plan.context = options.context;
-  auto recipes = recipesOf(options.inputs);
+  auto recipes = parseInputRecipes(options.words.inputs);
   if (!recipes)
     return recipes.takeError();
   plan.recipes = std::move(*recipes);
   auto likelihood = compareLikelihoods(*a.model, a.manifest, *b.model, b.manifest, plan,
-                                       options.threads, context.toolkit);
+                                       options.words.threads, context.toolkit);
   if (!likelihood)
     return withFile(likelihood.takeError(),
                     options.textFile.empty() ? options.tokenFile : options.textFile);
@@ -205,16 +171,13 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
     auto second = prepareModel(options.models[1], context.toolkit);
     if (!second)
       return second.takeError();
-    VerificationPlan plan = options.plan();
-    plan.setTolerance(options.tolerance(*first, *second));
+    auto plan = options.words.planFor(*first, *second);
+    if (!plan)
+      return plan.takeError();
     auto tokens = readTokens({options.textFile, options.tokenFile});
     if (!tokens)
       return tokens.takeError();
-    auto recipes = recipesOf(options.inputs);
-    if (!recipes)
-      return recipes.takeError();
-    plan.setRecipes(*recipes);
-    report = verifyPrepared(*first, *second, plan, options.threads, context.toolkit);
+    report = verifyPrepared(*first, *second, *plan, options.words.threads, context.toolkit);
     if (report && !tokens->empty())
       if (llvm::Error error =
               measureText(options, std::move(*tokens), *first, *second, context, *report))
@@ -243,14 +206,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   auto* all = add.add("--references", options->references)->excludes(one);
   add.add("--forms", options->forms)->needs(all);
   add.add("--to", options->target)->needs(all);
-  add.add("--prompt", options->prompt);
-  add.add("--chunks", options->chunks);
-  add.add("--steps", options->steps);
-  add.add("--batch", options->batch);
-  add.add("--pad", options->padding,
-          {{"left", Padding::Left}, {"right", Padding::Right}, {"none", Padding::None}});
-  add.add("--depth", options->depth);
-  addInputOption(add, options->inputs);
+  addVerifyOptions(add, options->words);
   auto* text = add.addInput("--text-file", options->textFile, "the text");
   auto* tokens = add.addInput("--token-file", options->tokenFile, "the tokens")->excludes(text);
   add.add("--context", options->context);
@@ -260,10 +216,6 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   for (const char* name :
        {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input"})
     command->get_option(name)->excludes(one)->excludes(all);
-  add.add("--atol", options->atol);
-  add.add("--rtol", options->rtol);
-  add.add("--seed", options->seed);
-  add.add("--threads", options->threads);
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return verify(*options, context); };

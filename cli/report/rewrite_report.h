@@ -4,20 +4,8 @@
 #include "cli/support/style.h"
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
-#include "support/json.h"
 
 namespace kvopt::cli {
-
-/// kvopt/rewrite/1; `output` is empty where nothing is written.
-OrderedJson rewriteJson(const std::string& output, const std::string& target,
-                        const driver::RewrittenModel& rewritten,
-                        const driver::WeightFiles& weights);
-/// The same of a model that has the target's form already: it is written as it is.
-OrderedJson unchangedJson(const std::string& output, const std::string& target,
-                          const driver::UnchangedModel& unchanged,
-                          const driver::WeightFiles& weights);
-/// The same of a model that is not rewritten.
-OrderedJson refusedJson(const std::string& target, const driver::RefusedModel& refused);
 
 /// A table of what changed, and what verification found.
 SafeText rewriteTable(const driver::RewrittenModel& rewritten, const Style& style);

@@ -85,6 +85,8 @@ CLI::Option* CommandOptions::finished(CLI::Option* option, const OptionInfo& inf
     option->required();
   if (isList(info.type))
     option->delimiter(',');
+  if (info.type == OptionType::Texts)
+    option->allow_extra_args(false);
   context.options.push_back({command, &info, &app, option, "", std::move(initial)});
   return option;
 }

@@ -255,9 +255,9 @@ void findByRoots(Model& model, const PassContext& context, std::vector<Attention
   }
 }
 
-llvm::Expected<std::vector<AttentionSubgraph>> exportedBlocks(Model& model, const std::string& path,
-                                                              const Toolkit& toolkit) {
-  auto recovered = recoverModel(path, toolkit);
+llvm::Expected<std::vector<AttentionSubgraph>>
+exportedBlocks(Model& model, const ModelSource& source, const Toolkit& toolkit) {
+  auto recovered = recoverModel(source, toolkit);
   if (!recovered)
     return recovered.takeError();
   const SiteList& sites = recovered->context->sites;
@@ -307,21 +307,21 @@ OpCounts AttentionSubgraph::ops() const {
   return counts;
 }
 
-llvm::Expected<BlockedModel> readBlocks(const std::string& path, const Toolkit& toolkit) {
-  auto model = openModel(path, toolkit);
+llvm::Expected<BlockedModel> readBlocks(const ModelSource& source, const Toolkit& toolkit) {
+  auto model = openModel(source, toolkit);
   if (!model)
     return model.takeError();
   BlockedModel found;
   found.model = std::move(*model);
   if (llvm::Error error = inferShapes(found.model->graph()))
-    return withFile(std::move(error), path);
+    return withFile(std::move(error), source.path);
   auto manifest = manifestOf(*found.model);
   if (!manifest)
-    return withFile(manifest.takeError(), path);
+    return withFile(manifest.takeError(), source.path);
   if (*manifest)
     found.blocks = writtenBlocks(*found.model, **manifest);
   if (!*manifest || found.model->findMetadata(partialKey)) {
-    auto exported = exportedBlocks(*found.model, path, toolkit);
+    auto exported = exportedBlocks(*found.model, source, toolkit);
     if (!exported)
       return exported.takeError();
     if (*manifest)

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/op_counts.h"
-#include "driver/toolkit.h"
+#include "driver/recover.h"
 #include "passes/analysis/cache/site.h"
 
 namespace kvopt::driver {
@@ -32,6 +32,6 @@ struct BlockedModel {
 };
 
 /// Reads a model and finds its blocks. Linear in its nodes.
-llvm::Expected<BlockedModel> readBlocks(const std::string& path, const Toolkit& toolkit);
+llvm::Expected<BlockedModel> readBlocks(const ModelSource& source, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -109,6 +109,16 @@ llvm::Error addFacts(const ModelSource& source, RecoveryOptions recovery, const 
 
 } // namespace
 
+llvm::Error readForm(const FormWords& words, ExplainRequest& request) {
+  if (!words.chooseForm())
+    return llvm::Error::success();
+  auto forms = chooseForms(words);
+  if (!forms)
+    return forms.takeError();
+  request.form = forms->front();
+  return llvm::Error::success();
+}
+
 llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequest& request,
                                     const Toolkit& toolkit) {
   Explanation explanation;

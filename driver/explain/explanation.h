@@ -1,7 +1,7 @@
 // Explaining a model: for every attention site the rule that matched, or why it was missed.
 #pragma once
 
-#include "driver/forms/form.h"
+#include "driver/forms/form_words.h"
 #include "driver/inspect/site_groups.h"
 #include "driver/recover.h"
 #include "passes/rows/cache_facts.h"
@@ -25,6 +25,20 @@ struct ExplainRequest {
   /// Rules and passes to leave out.
   std::vector<std::string> disabled;
 };
+
+/// The form that the words choose, in `request`; none where no word is given.
+llvm::Error readForm(const FormWords& words, ExplainRequest& request);
+
+/// Adds the options that are in `request` and `words`. `Options` adds variables to the command
+/// line's parser or to an OptionReader.
+template <class Options>
+void addExplainOptions(Options& add, ExplainRequest& request, FormWords& words) {
+  addFormOptions(add, words);
+  add.add("--layer", request.layer);
+  add.add("--rule", request.rule);
+  add.add("--step-budget", request.matcher.stepBudget);
+  add.add("--disable", request.disabled);
+}
 
 /// What is known of one model's attention sites.
 class Explanation {

@@ -19,7 +19,25 @@ struct FormWords {
   std::string split;      ///< `tiles:16`
   bool latent = false;
   std::optional<int64_t> opset;
+
+  /// Whether any of them is given.
+  bool chooseForm() const {
+    return latent || opset || !to.empty() || !cache.empty() || !rows.empty() ||
+           !cacheDtype.empty() || !split.empty();
+  }
 };
+
+/// Adds `--to` and the other options that choose a form, and `--cache-dtype`, the older name of
+/// `--rows`. `Options` adds variables to the command line's parser or to an OptionReader.
+template <class Options> void addFormOptions(Options& add, FormWords& words) {
+  add.add("--to", words.to);
+  add.add("--cache", words.cache);
+  add.add("--rows", words.rows);
+  add.add("--cache-dtype", words.cacheDtype);
+  add.add("--latent", words.latent);
+  add.add("--split", words.split);
+  add.add("--opset", words.opset);
+}
 
 /// The forms that the words allow, in the order in which they are tried: one, or, where no engine
 /// is chosen, one for each engine that most users want and that has the rest: ONNX Runtime, then

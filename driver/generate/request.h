@@ -16,8 +16,8 @@ struct SamplingWords {
   std::optional<double> topP;
   std::optional<uint64_t> seed;
 
-  /// Without a temperature, the most likely token is taken, or, where anything else is given, one is
-  /// drawn from the model's own distribution.
+  /// Without a temperature, the most likely token is taken, or, where anything else is given, one
+  /// is drawn from the model's own distribution.
   runtime::SamplingOptions options() const {
     const bool isRandom = topK || topP || seed;
     return {temperature.value_or(isRandom ? 1 : 0), topK.value_or(0), topP.value_or(1),

@@ -44,6 +44,10 @@ public:
           value = word.second;
   }
 
+  /// Adds a variable for the path of a file that is read. `role` is for programs that register
+  /// files.
+  void addInput(const char* name, std::string& value, const char* /*role*/) { add(name, value); }
+
   /// A usage error where an option is unknown to the command, was added by no variable, or has an
   /// invalid value. Call it after all variables are added.
   llvm::Error finish();

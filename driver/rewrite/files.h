@@ -24,6 +24,17 @@ struct RewrittenPaths {
   std::string manifestPath() const;
 };
 
+/// Adds the options that name files next to the model, and say where weights go. `Options` adds
+/// variables to the command line's parser or to an OptionReader.
+template <class Options> void addFileOptions(Options& add, RewrittenPaths& paths) {
+  add.add("--manifest", paths.manifest);
+  add.add("--genai-config", paths.genaiConfig);
+  add.add("--external-data", paths.weights,
+          {{"keep", ir::ExternalPlacement::Keep},
+           {"copy", ir::ExternalPlacement::Copy},
+           {"inline", ir::ExternalPlacement::Inline}});
+}
+
 /// The file of a model's first step, next to it: OUT.first.onnx.
 std::string firstStepPath(const std::string& output);
 

@@ -5,16 +5,16 @@
  * and objects are unchanged unless the function says otherwise. No function aborts the process,
  * prints, installs signal handlers or throws.
  *
- * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`, which
- * accepts null. Objects do not depend on each other's lifetimes: a model may be freed while its
- * sessions are in use. Arguments are borrowed for the duration of a call. Text that a `const char*`
- * function returns belongs to the object and lives as long as it does.
+ * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`,
+ * which accepts null. Objects do not depend on each other's lifetimes: a model may be freed while
+ * its sessions are in use. Arguments are borrowed for the duration of a call. Text that a `const
+ * char*` function returns belongs to the object and lives as long as it does.
  *
  * Threads. Functions that take a `const` object may run concurrently on that object. Functions that
  * take a non-const object need it to themselves. Different objects are independent.
  *
- * Compatibility. Functions, enumerators and structs are only added. Structs that may grow start with
- * their size. KVOPT_ABI_VERSION changes when a program must be recompiled.
+ * Compatibility. Functions, enumerators and structs are only added. Structs that may grow start
+ * with their size. KVOPT_ABI_VERSION changes when a program must be recompiled.
  */
 #ifndef KVOPT_KVOPT_H
 #define KVOPT_KVOPT_H
@@ -70,8 +70,8 @@ KVOPT_API const char* kvopt_error_node(const kvopt_error* error);
 KVOPT_API const char* kvopt_error_op(const kvopt_error* error);
 KVOPT_API const char* kvopt_error_value(const kvopt_error* error);
 KVOPT_API const char* kvopt_error_hint(const kvopt_error* error);
-/** JSON of the refused rewrite or failed comparison, as `kvopt rewrite --format json` prints it; empty
- * for other errors. */
+/** JSON of the refused rewrite or failed comparison, as `kvopt rewrite --format json` prints it;
+ * empty for other errors. */
 KVOPT_API const char* kvopt_error_report(const kvopt_error* error);
 /** All of it on one line, escaped for a terminal. */
 KVOPT_API const char* kvopt_error_text(const kvopt_error* error);
@@ -110,8 +110,8 @@ typedef struct kvopt_progress {
 /** An ONNX model, as a file or as bytes. It never changes. */
 typedef struct kvopt_model kvopt_model;
 
-/** Opens the file at `path` and checks it. External data is opened when it is needed, and must be in
- * the folder of the file. Options: --max-nodes. */
+/** Opens the file at `path` and checks it. External data is opened when it is needed, and must be
+ * in the folder of the file. Options: --max-nodes. */
 KVOPT_API kvopt_error* kvopt_model_open(const char* path, const kvopt_option* options,
                                         size_t option_count, kvopt_model** model);
 
@@ -146,8 +146,8 @@ KVOPT_API kvopt_error* kvopt_inspect(const kvopt_model* model, const kvopt_optio
                                      size_t option_count, const kvopt_progress* progress,
                                      kvopt_bytes** json);
 
-/** How each attention layer was matched, or why it was missed, as JSON, kvopt/explain/1. Options, as
- * of `kvopt explain`: --to and the others that choose a form, --layer, --rule, --step-budget,
+/** How each attention layer was matched, or why it was missed, as JSON, kvopt/explain/1. Options,
+ * as of `kvopt explain`: --to and the others that choose a form, --layer, --rule, --step-budget,
  * --disable. */
 KVOPT_API kvopt_error* kvopt_explain(const kvopt_model* model, const kvopt_option* options,
                                      size_t option_count, const kvopt_progress* progress,
@@ -156,9 +156,9 @@ KVOPT_API kvopt_error* kvopt_explain(const kvopt_model* model, const kvopt_optio
 /** A model in another form, with its manifest. */
 typedef struct kvopt_result kvopt_result;
 
-/** Rewrites a model. Options, as of `kvopt rewrite`: those that choose the form, --capacity, --verify
- * and others, without those that name files. A model that cannot be rewritten is an error of kind
- * KVOPT_ERROR_REFUSED, and so is one that does not compute the same after the rewrite. */
+/** Rewrites a model. Options, as of `kvopt rewrite`: those that choose the form, --capacity,
+ * --verify and others, without those that name files. A model that cannot be rewritten is an error
+ * of kind KVOPT_ERROR_REFUSED, and so is one that does not compute the same after the rewrite. */
 KVOPT_API kvopt_error* kvopt_rewrite(const kvopt_model* model, const kvopt_option* options,
                                      size_t option_count, const kvopt_progress* progress,
                                      kvopt_result** result);
@@ -177,8 +177,8 @@ KVOPT_API int kvopt_result_is_unchanged(const kvopt_result* result);
 KVOPT_API const char* kvopt_result_report(const kvopt_result* result);
 /** How to drive the model's caches, as JSON (docs/manifest.md). */
 KVOPT_API const char* kvopt_result_manifest(const kvopt_result* result);
-/** The model as a serialized ModelProto. External data of the model that was rewritten is named, not
- * loaded; its names are relative to the same folder. Fails for a result of several files. */
+/** The model as a serialized ModelProto. External data of the model that was rewritten is named,
+ * not loaded; its names are relative to the same folder. Fails for a result of several files. */
 KVOPT_API kvopt_error* kvopt_result_serialize(const kvopt_result* result, kvopt_bytes** model);
 /** The same as a model, for sessions, verification and further rewrites. */
 KVOPT_API kvopt_error* kvopt_result_model(const kvopt_result* result, kvopt_model** model);
@@ -189,13 +189,13 @@ KVOPT_API kvopt_error* kvopt_result_save(kvopt_result* result, const char* path,
                                          const kvopt_progress* progress);
 KVOPT_API void kvopt_result_free(kvopt_result* result);
 
-/** Runs two models step by step and compares them. `equal` is 1 if no step differs, and `json` is the
- * report, kvopt/verify/1. Options, as of `kvopt verify`: --prompt, --chunks, --steps, --batch, --pad,
+/** Runs two models step by step and compares them. `equal` is 1 if no step differs, and `json` is
+ * the report, kvopt/verify/1. Options, as of `kvopt verify`: --prompt, --chunks, --steps, --batch,
+ * --pad,
  * --depth, --atol, --rtol, --seed, --threads, --input. */
 KVOPT_API kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
                                     const kvopt_option* options, size_t option_count,
-                                    const kvopt_progress* progress, int* equal,
-                                    kvopt_bytes** json);
+                                    const kvopt_progress* progress, int* equal, kvopt_bytes** json);
 
 /** What changed between two models as JSON, kvopt/diff/1. */
 KVOPT_API kvopt_error* kvopt_diff(const kvopt_model* first, const kvopt_model* second,
@@ -258,8 +258,8 @@ KVOPT_API int64_t kvopt_session_batch(const kvopt_session* session);
 
 /** Keeps the first `tokens` tokens of every sequence. */
 KVOPT_API kvopt_error* kvopt_session_crop(kvopt_session* session, int64_t tokens);
-/** Drops `dropped` tokens after the first `kept` and moves later ones forward, with the rotations of
- * their new positions. */
+/** Drops `dropped` tokens after the first `kept` and moves later ones forward, with the rotations
+ * of their new positions. */
 KVOPT_API kvopt_error* kvopt_session_shift(kvopt_session* session, int64_t kept, int64_t dropped);
 /** Drops all tokens. */
 KVOPT_API kvopt_error* kvopt_session_reset(kvopt_session* session);
@@ -268,8 +268,8 @@ KVOPT_API kvopt_error* kvopt_session_fork(const kvopt_session* session, kvopt_se
 /** Sequence i becomes what sequence rows[i] was. Rows may be repeated or left out. */
 KVOPT_API kvopt_error* kvopt_session_reorder(kvopt_session* session, const int64_t* rows,
                                              size_t row_count);
-/** Replaces the contents of the caches by `tokens` tokens. `names` are past inputs of the model as it
- * was exported, and each tensor has a row for each token. */
+/** Replaces the contents of the caches by `tokens` tokens. `names` are past inputs of the model as
+ * it was exported, and each tensor has a row for each token. */
 KVOPT_API kvopt_error* kvopt_session_seed(kvopt_session* session, const char* const* names,
                                           const kvopt_tensor* caches, size_t cache_count,
                                           int64_t tokens);
@@ -287,8 +287,8 @@ KVOPT_API const char* kvopt_session_cache_name(const kvopt_session* session, siz
 KVOPT_API kvopt_error* kvopt_session_cache_dlpack(const kvopt_session* session, size_t index,
                                                   struct DLManagedTensor** rows);
 
-/** Counters of the session as JSON: steps, bytes of caches written, copied and moved, most temporary
- * memory of a step. */
+/** Counters of the session as JSON: steps, bytes of caches written, copied and moved, most
+ * temporary memory of a step. */
 KVOPT_API kvopt_error* kvopt_session_statistics(const kvopt_session* session, kvopt_bytes** json);
 
 #ifdef __cplusplus

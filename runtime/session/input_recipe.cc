@@ -113,4 +113,18 @@ llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
   return recipe;
 }
 
+llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts) {
+  std::vector<InputRecipe> recipes;
+  for (const std::string& text : texts) {
+    auto recipe = parseInputRecipe(text);
+    if (!recipe)
+      return recipe.takeError();
+    for (const InputRecipe& other : recipes)
+      if (other.input == recipe->input)
+        return usageError("--input {} is given twice", other.input);
+    recipes.push_back(std::move(*recipe));
+  }
+  return recipes;
+}
+
 } // namespace kvopt::runtime

@@ -3,6 +3,8 @@
 
 #include "ir/manifest/manifest.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
 namespace kvopt::runtime {
 
 /// Text of the form `NAME=VALUE` or `NAME=VALUE@EXTENTS`, as in `--input`.
@@ -25,5 +27,7 @@ struct InputRecipe {
 
 /// Parses the text. A usage error describes what is wrong.
 llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text);
+/// The recipes of several texts. A usage error where two are for one input.
+llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts);
 
 } // namespace kvopt::runtime

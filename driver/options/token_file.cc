@@ -1,12 +1,12 @@
 // Texts and numbers as tokens.
-#include "cli/support/token_file.h"
+#include "driver/options/token_file.h"
 
 #include "support/diagnostic.h"
 #include "support/mapped_file.h"
 
 #include "llvm/ADT/StringRef.h"
 
-namespace kvopt::cli {
+namespace kvopt::driver {
 
 namespace {
 
@@ -47,4 +47,4 @@ llvm::Expected<std::vector<int64_t>> readTokens(const TokenFiles& files) {
   return tokens;
 }
 
-} // namespace kvopt::cli
+} // namespace kvopt::driver

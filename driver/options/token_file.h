@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt::cli {
+namespace kvopt::driver {
 
 /// At most one of the two.
 struct TokenFiles {
@@ -21,4 +21,4 @@ struct TokenFiles {
 /// holds something else, or fewer than two tokens.
 llvm::Expected<std::vector<int64_t>> readTokens(const TokenFiles& files);
 
-} // namespace kvopt::cli
+} // namespace kvopt::driver

@@ -1,0 +1,338 @@
+// Inspecting, rewriting and comparing models.
+#include "api/error.h"
+#include "api/objects.h"
+
+#include "driver/diff/difference_json.h"
+#include "driver/explain/explanation_json.h"
+#include "driver/forms/form_table.h"
+#include "driver/inspect/model_json.h"
+#include "driver/rewrite/files.h"
+#include "driver/rewrite/rewrite_json.h"
+#include "driver/rewrite/rewrite_words.h"
+#include "driver/verify/report.h"
+#include "driver/verify/verify_words.h"
+#include "ir/onnx/export.h"
+#include "support/file_access.h"
+
+using namespace kvopt;
+using namespace kvopt::api;
+using namespace kvopt::driver;
+
+/// A model that was rewritten, or that has the form already.
+struct kvopt_result {
+  std::shared_ptr<const Toolkit> toolkit;
+  /// The folder that external data is in.
+  ConfinedFolder folder;
+  std::unique_ptr<ir::Model> model;
+  std::unique_ptr<ir::Model> firstStep;
+  ir::Manifest manifest;
+  std::string manifestText;
+  std::string report;
+  bool isUnchanged = false;
+
+  /// Fails for a model of several files.
+  llvm::Expected<std::string> bytes() const;
+};
+
+llvm::Expected<std::string> kvopt_result::bytes() const {
+  if (!manifest.variants.empty() || manifest.tiles || firstStep)
+    return unsupported("the model consists of several files").hint("save it to a file");
+  return ir::exportModelBytes(*model);
+}
+
+namespace kvopt::api {
+namespace {
+
+llvm::Error refused(const std::string& message, const OrderedJson& report) {
+  return llvm::make_error<ReportedError>(unsupported("{}", message).take(), report.dump());
+}
+
+/// Calls `body` with the read options.
+template <class Body>
+kvopt_error* withModel(const kvopt_model* model, const kvopt_option* options, size_t count,
+                       const void* output, const Body& body) {
+  return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkArgument(model, "model"))
+      return error;
+    if (llvm::Error error = checkArgument(output, "output"))
+      return error;
+    auto texts = optionTexts(options, count);
+    if (!texts)
+      return texts.takeError();
+    return body(*texts);
+  });
+}
+
+void give(const OrderedJson& json, kvopt_bytes** output) { *output = new kvopt_bytes{json.dump()}; }
+
+ConfinedFolder folderOf(const ModelSource& source) {
+  return source.bytes ? source.folder.value_or(ConfinedFolder()) : ConfinedFolder::of(source.path);
+}
+
+/// What a form made of a model, as a result. Refused models are errors.
+llvm::Expected<std::unique_ptr<kvopt_result>> resultOf(RewriteResult rewritten, const Form& form) {
+  auto result = std::make_unique<kvopt_result>();
+  const std::string target = targetText(form);
+  if (auto* refusal = std::get_if<RefusedModel>(&rewritten))
+    return refused(refusal->message, refusedJson(target, *refusal));
+  if (auto* unchanged = std::get_if<UnchangedModel>(&rewritten)) {
+    result->report = unchangedJson("", target, *unchanged, WeightFiles()).dump();
+    result->model = std::move(unchanged->model);
+    result->manifest = std::move(unchanged->manifest);
+    result->isUnchanged = true;
+  } else {
+    auto& made = std::get<RewrittenModel>(rewritten);
+    const OrderedJson report = rewriteJson("", target, made, WeightFiles());
+    if (!made.notVerified.empty())
+      return refused("not verified: " + made.notVerified, report);
+    if (!made.mayBeWritten())
+      return refused(made.verification->isDifferent()
+                         ? "the rewritten model computes something else"
+                         : "the rewritten model could not be compared",
+                     report);
+    result->report = report.dump();
+    result->model = std::move(made.model);
+    result->firstStep = std::move(made.firstStep);
+    result->manifest = std::move(made.manifest);
+  }
+  result->manifestText = result->manifest.json();
+  return result;
+}
+
+/// Rewrites a model in the first of the command's forms that takes it.
+llvm::Expected<std::unique_ptr<kvopt_result>> rewritten(const kvopt_model& model, Command command,
+                                                        llvm::ArrayRef<OptionText> texts) {
+  RewriteWords words;
+  OptionReader reader(command, texts);
+  addWritingOptions(reader, command, words);
+  if (llvm::Error error = reader.finish())
+    return error;
+  setCommand(words, command);
+  if (llvm::Error error = words.read())
+    return error;
+  auto forms = formsOf(words, command, /*genai=*/false);
+  if (!forms)
+    return forms.takeError();
+  for (const Form& form : *forms) {
+    words.request.form = form;
+    auto opened = openModel(model.source, *model.toolkit);
+    if (!opened)
+      return opened.takeError();
+    auto made = rewrite(std::move(*opened), words.request, *model.toolkit);
+    if (!made)
+      return made.takeError();
+    if (std::holds_alternative<RefusedModel>(*made) && form != forms->back())
+      continue;
+    auto result = resultOf(std::move(*made), form);
+    if (!result)
+      return result.takeError();
+    (*result)->toolkit = model.toolkit;
+    (*result)->folder = folderOf(model.source);
+    return result;
+  }
+  return usageError("no form is possible");
+}
+
+kvopt_error* rewriteInto(const kvopt_model* model, Command command, const kvopt_option* options,
+                         size_t count, kvopt_result** result) {
+  return withModel(model, options, count, result,
+                   [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+                     auto made = rewritten(*model, command, texts);
+                     if (!made)
+                       return made.takeError();
+                     *result = made->release();
+                     return llvm::Error::success();
+                   });
+}
+
+} // namespace
+} // namespace kvopt::api
+
+kvopt_error* kvopt_inspect(const kvopt_model* model, const kvopt_option* options,
+                           size_t option_count, const kvopt_progress* progress,
+                           kvopt_bytes** json) {
+  (void)progress;
+  return withModel(model, options, option_count, json,
+                   [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+                     OptionReader reader(Command::Inspect, texts);
+                     if (llvm::Error error = reader.finish())
+                       return error;
+                     auto recovered = recoverForInspection(model->source, *model->toolkit);
+                     if (!recovered)
+                       return recovered.takeError();
+                     give(inspectionJson(model->source.path, *recovered, *model->toolkit), json);
+                     return llvm::Error::success();
+                   });
+}
+
+kvopt_error* kvopt_explain(const kvopt_model* model, const kvopt_option* options,
+                           size_t option_count, const kvopt_progress* progress,
+                           kvopt_bytes** json) {
+  (void)progress;
+  return withModel(model, options, option_count, json,
+                   [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+                     ExplainRequest request;
+                     FormWords words;
+                     OptionReader reader(Command::Explain, texts);
+                     addExplainOptions(reader, request, words);
+                     if (llvm::Error error = reader.finish())
+                       return error;
+                     if (llvm::Error error = readForm(words, request))
+                       return error;
+                     auto explained = explain(model->source, request, *model->toolkit);
+                     if (!explained)
+                       return explained.takeError();
+                     give(explanationJson(model->source.path, *explained), json);
+                     return llvm::Error::success();
+                   });
+}
+
+kvopt_error* kvopt_rewrite(const kvopt_model* model, const kvopt_option* options,
+                           size_t option_count, const kvopt_progress* progress,
+                           kvopt_result** result) {
+  (void)progress;
+  return rewriteInto(model, Command::Rewrite, options, option_count, result);
+}
+
+kvopt_error* kvopt_add_cache(const kvopt_model* model, const kvopt_option* options,
+                             size_t option_count, const kvopt_progress* progress,
+                             kvopt_result** result) {
+  (void)progress;
+  return rewriteInto(model, Command::AddCache, options, option_count, result);
+}
+
+kvopt_error* kvopt_make_dynamic(const kvopt_model* model, const kvopt_option* options,
+                                size_t option_count, const kvopt_progress* progress,
+                                kvopt_result** result) {
+  (void)progress;
+  return rewriteInto(model, Command::MakeDynamic, options, option_count, result);
+}
+
+int kvopt_result_is_unchanged(const kvopt_result* result) {
+  return result && result->isUnchanged ? 1 : 0;
+}
+const char* kvopt_result_report(const kvopt_result* result) {
+  return result ? result->report.c_str() : "";
+}
+const char* kvopt_result_manifest(const kvopt_result* result) {
+  return result ? result->manifestText.c_str() : "";
+}
+
+kvopt_error* kvopt_result_serialize(const kvopt_result* result, kvopt_bytes** model) {
+  return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkArgument(result, "result"))
+      return error;
+    if (llvm::Error error = checkArgument(model, "model"))
+      return error;
+    auto bytes = result->bytes();
+    if (!bytes)
+      return bytes.takeError();
+    *model = new kvopt_bytes{std::move(*bytes)};
+    return llvm::Error::success();
+  });
+}
+
+kvopt_error* kvopt_result_model(const kvopt_result* result, kvopt_model** model) {
+  return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkArgument(result, "result"))
+      return error;
+    if (llvm::Error error = checkArgument(model, "model"))
+      return error;
+    auto bytes = result->bytes();
+    if (!bytes)
+      return bytes.takeError();
+    auto made = std::make_unique<kvopt_model>();
+    made->toolkit = result->toolkit;
+    made->source.bytes = std::make_shared<const std::string>(std::move(*bytes));
+    made->source.folder = result->folder;
+    *model = made.release();
+    return llvm::Error::success();
+  });
+}
+
+kvopt_error* kvopt_result_save(kvopt_result* result, const char* path, const kvopt_option* options,
+                               size_t option_count, const kvopt_progress* progress) {
+  (void)progress;
+  return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkArgument(result, "result"))
+      return error;
+    if (llvm::Error error = checkArgument(path, "path"))
+      return error;
+    auto texts = optionTexts(options, option_count);
+    if (!texts)
+      return texts.takeError();
+    RewrittenPaths paths;
+    OptionReader reader(Command::Rewrite, *texts);
+    addFileOptions(reader, paths);
+    if (llvm::Error error = reader.finish())
+      return error;
+    paths.model = path;
+    FileAccess access;
+    ir::Manifest named = result->manifest;
+    nameFiles(named, paths, result->firstStep != nullptr);
+    if (!named.variants.empty() && paths.weights == ir::ExternalPlacement::Inline)
+      return usageError("the weights of a model in variants are written once, not in each of them")
+          .hint("--external-data keep or copy");
+    WeightFiles weights = weightFilesFor(*result->model, paths, /*dryRun=*/false);
+    return writeFiles(*result->model, named, paths, weights, access, result->firstStep.get());
+  });
+}
+
+void kvopt_result_free(kvopt_result* result) { delete result; }
+
+kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
+                          const kvopt_option* options, size_t option_count,
+                          const kvopt_progress* progress, int* equal, kvopt_bytes** json) {
+  (void)progress;
+  return withModel(first, options, option_count, json,
+                   [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+                     if (llvm::Error error = checkArgument(second, "second"))
+                       return error;
+                     if (llvm::Error error = checkArgument(equal, "equal"))
+                       return error;
+                     VerifyWords words;
+                     OptionReader reader(Command::Verify, texts);
+                     addVerifyOptions(reader, words);
+                     if (llvm::Error error = reader.finish())
+                       return error;
+                     auto one = first->runnable();
+                     if (!one)
+                       return one.takeError();
+                     auto other = second->runnable();
+                     if (!other)
+                       return other.takeError();
+                     auto plan = words.planFor((*one)->prepared, (*other)->prepared);
+                     if (!plan)
+                       return plan.takeError();
+                     auto report = verifyPrepared((*one)->prepared, (*other)->prepared, *plan,
+                                                  words.threads, *first->toolkit);
+                     if (!report)
+                       return withFile(report.takeError(), first->source.path);
+                     give(verificationJson(*report), json);
+                     *equal = report->equal() ? 1 : 0;
+                     return llvm::Error::success();
+                   });
+}
+
+kvopt_error* kvopt_diff(const kvopt_model* first, const kvopt_model* second,
+                        const kvopt_option* options, size_t option_count,
+                        const kvopt_progress* progress, kvopt_bytes** json) {
+  (void)progress;
+  return withModel(
+      first, options, option_count, json, [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+        if (llvm::Error error = checkArgument(second, "second"))
+          return error;
+        OptionReader reader(Command::Diff, texts);
+        if (llvm::Error error = reader.finish())
+          return error;
+        auto before = readBlocks(first->source, *first->toolkit);
+        if (!before)
+          return before.takeError();
+        auto after = readBlocks(second->source, *second->toolkit);
+        if (!after)
+          return after.takeError();
+        give(differenceJson(first->source.path, second->source.path, differenceOf(*before, *after)),
+             json);
+        return llvm::Error::success();
+      });
+}

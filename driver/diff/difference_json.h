@@ -1,0 +1,13 @@
+// The difference of two models as JSON.
+#pragma once
+
+#include "driver/diff/model_difference.h"
+#include "support/json.h"
+
+namespace kvopt::driver {
+
+/// The document kvopt/diff/1 of two models at these paths.
+OrderedJson differenceJson(const std::string& pathBefore, const std::string& pathAfter,
+                           const ModelDifference& difference);
+
+} // namespace kvopt::driver

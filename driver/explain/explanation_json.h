@@ -1,0 +1,12 @@
+// What kvopt explain prints, as JSON.
+#pragma once
+
+#include "driver/explain/explanation.h"
+#include "support/json.h"
+
+namespace kvopt::driver {
+
+/// The document kvopt/explain/1 of the model at `path`.
+OrderedJson explanationJson(const std::string& path, const Explanation& explanation);
+
+} // namespace kvopt::driver

@@ -1,0 +1,127 @@
+// Rewrites as JSON.
+#include "driver/rewrite/rewrite_json.h"
+
+#include "driver/inspect/site_facts.h"
+#include "driver/rewrite/cache_bytes.h"
+#include "driver/verify/report.h"
+#include "passes/pass.h"
+
+namespace kvopt::driver {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
+namespace {
+
+/// Bytes written to caches at a step of one token.
+struct CopiedBytes {
+  explicit CopiedBytes(const RewrittenModel& rewritten)
+      : after(cacheBytesPerToken(rewritten.manifest, rewritten.model->graph(), reportedContext)) {
+    // A model without caches copies none, but computes all tokens again.
+    if (!rewritten.exported.caches.empty())
+      before = cacheBytesPerToken(rewritten.exported, rewritten.model->graph(), reportedContext);
+  }
+
+  std::optional<int64_t> before;
+  std::optional<int64_t> after;
+};
+
+OrderedJson heading(const std::string& output, const std::string& target) {
+  OrderedJson json;
+  json["schema"] = "kvopt/rewrite/1";
+  json["output"] = output.empty() ? OrderedJson(nullptr) : OrderedJson(output);
+  json["target"] = target;
+  return json;
+}
+
+const char* placementName(ExternalPlacement placement) {
+  switch (placement) {
+  case ExternalPlacement::Copy:
+    return "copy";
+  case ExternalPlacement::Inline:
+    return "inline";
+  case ExternalPlacement::Keep:
+    break;
+  }
+  return "keep";
+}
+
+OrderedJson weightsJson(const WeightFiles& weights) {
+  if (!weights.placement)
+    return nullptr;
+  return {{"placement", placementName(*weights.placement)}, {"files", weights.files}};
+}
+
+} // namespace
+
+OrderedJson rewriteJson(const std::string& output, const std::string& target,
+                        const RewrittenModel& rewritten, const WeightFiles& weights) {
+  auto bytes = [](std::optional<int64_t> count) {
+    return count ? OrderedJson(*count) : OrderedJson(nullptr);
+  };
+  const PassContext& passes = *rewritten.passes;
+  const ModelSize& before = rewritten.before;
+  const ModelSize& after = rewritten.after;
+  OrderedJson json = heading(output, target);
+  json["sites"] = {{"rewritten", passes.lowered.size()}, {"total", passes.sites.size()}};
+  json["assumptions"] = passes.assumptions;
+  if (!passes.unequalExtents.empty())
+    json["unequal_extents"] = passes.unequalExtents;
+  if (!passes.outputsMadeCaches.empty())
+    json["outputs_made_caches"] = passes.outputsMadeCaches;
+  if (rewritten.calibrationTokens != 0)
+    json["calibration_tokens"] = rewritten.calibrationTokens;
+  if (!rewritten.freed.empty())
+    json["symbols"] = {{"freed", rewritten.freed},
+                       {"fixed_because", rewritten.fixedBecause.empty()
+                                             ? OrderedJson(nullptr)
+                                             : OrderedJson(rewritten.fixedBecause)}};
+  json["ops"] = {{"before", before.ops}, {"after", after.ops}};
+  const CopiedBytes copied(rewritten);
+  json["cache_bytes_copied_per_token"] = {{"context", reportedContext},
+                                          {"before", bytes(copied.before)},
+                                          {"after", bytes(copied.after)}};
+  if (rewritten.exported.caches.empty() && !rewritten.manifest.caches.empty())
+    json["tokens_computed_per_step"] = {
+        {"context", reportedContext}, {"before", reportedContext}, {"after", 1}};
+  json["opset"] = {{"before", before.opset}, {"after", after.opset}};
+  json["ir_version"] = {{"before", before.irVersion}, {"after", after.irVersion}};
+  json["external_data"] = weightsJson(weights);
+  json["millis"] = rewritten.milliseconds;
+  json["verify"] =
+      rewritten.verification ? verificationJson(*rewritten.verification) : OrderedJson(nullptr);
+  if (!rewritten.notVerified.empty())
+    json["not_verified"] = rewritten.notVerified;
+  return json;
+}
+
+OrderedJson unchangedJson(const std::string& output, const std::string& target,
+                          const UnchangedModel& unchanged, const WeightFiles& weights) {
+  const ModelSize& size = unchanged.size;
+  OrderedJson json = heading(output, target);
+  json["already"] = true;
+  if (!unchanged.updatedBy.empty())
+    json["updated_in_place_by"] = unchanged.updatedBy;
+  json["sites"] = {{"rewritten", 0}, {"total", 0}};
+  json["ops"] = {{"before", size.ops}, {"after", size.ops}};
+  json["opset"] = {{"before", size.opset}, {"after", size.opset}};
+  json["ir_version"] = {{"before", size.irVersion}, {"after", size.irVersion}};
+  json["external_data"] = weightsJson(weights);
+  return json;
+}
+
+OrderedJson refusedJson(const std::string& target, const RefusedModel& refused) {
+  OrderedJson reasons = OrderedJson::array();
+  for (const RefusedSite& site : refused.sites) {
+    OrderedJson reason = {{"id", site.id()}, {"layer", site.layer}};
+    reason.update(reasonJson(site.failure));
+    reasons.push_back(std::move(reason));
+  }
+  OrderedJson json = heading("", target);
+  json["sites"] = {{"rewritten", 0}, {"total", refused.siteCount}};
+  json["message"] = refused.message;
+  json["refused"] = std::move(reasons);
+  return json;
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,41 @@
+// From options to a plan.
+#include "driver/verify/verify_words.h"
+
+namespace kvopt::driver {
+using namespace runtime;
+
+VerificationPlan VerifyWords::plan() const {
+  VerificationPlan planned = fullVerification();
+  if (isOneRun()) {
+    EquivalencePlan run = planned.runs.front();
+    run.prompt = prompt.value_or(run.prompt);
+    run.chunks = chunks.value_or(run.chunks);
+    run.decodeSteps = steps.value_or(run.decodeSteps);
+    run.batch = batch.value_or(run.batch);
+    run.padding = padding.value_or(Padding::None);
+    planned = VerificationPlan(run);
+    planned.requested = {prompt.has_value(), chunks.has_value(), steps.has_value()};
+  }
+  planned.depth = depth.value_or(0);
+  for (EquivalencePlan& run : planned.runs)
+    run.seed = seed;
+  return planned;
+}
+
+Tolerance VerifyWords::tolerance(const PreparedModel& first, const PreparedModel& second) const {
+  const Tolerance usual = toleranceBetween(first.model->graph(), second.manifest);
+  return {atol.value_or(usual.absolute), rtol.value_or(atol ? 0.0 : usual.relative)};
+}
+
+llvm::Expected<VerificationPlan> VerifyWords::planFor(const PreparedModel& first,
+                                                      const PreparedModel& second) const {
+  VerificationPlan planned = plan();
+  planned.setTolerance(tolerance(first, second));
+  auto recipes = parseInputRecipes(inputs);
+  if (!recipes)
+    return recipes.takeError();
+  planned.setRecipes(*recipes);
+  return planned;
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,60 @@
+// What options say of a comparison of two models, and what they mean.
+#pragma once
+
+#include "driver/verify/verification.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvopt::driver {
+
+/// The options of `verify` that say how two models are run.
+struct VerifyWords {
+  /// What the user asked for; nullopt where the defaults run.
+  std::optional<int64_t> prompt;
+  std::optional<std::vector<int64_t>> chunks;
+  std::optional<int64_t> steps;
+  std::optional<int64_t> batch;
+  std::optional<runtime::Padding> padding;
+  std::optional<int64_t> depth;
+  uint64_t seed = 1;
+  std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs that nothing is known of
+  std::optional<double> atol;
+  std::optional<double> rtol;
+  unsigned threads = 0;
+
+  bool isOneRun() const { return prompt || chunks || steps || batch || padding; }
+  /// The defaults, or one run as the user describes it, without tolerance and recipes.
+  VerificationPlan plan() const;
+  /// The usual tolerance between the models, or what the user says.
+  runtime::Tolerance tolerance(const PreparedModel& first, const PreparedModel& second) const;
+  /// The plan for two models. A usage error for a recipe that is none.
+  llvm::Expected<VerificationPlan> planFor(const PreparedModel& first,
+                                           const PreparedModel& second) const;
+};
+
+/// Adds the options that describe one run.
+template <class Options> void addRunOptions(Options& add, VerifyWords& words) {
+  using runtime::Padding;
+  add.add("--prompt", words.prompt);
+  add.add("--chunks", words.chunks);
+  add.add("--steps", words.steps);
+  add.add("--batch", words.batch);
+  add.add("--pad", words.padding,
+          {{"left", Padding::Left}, {"right", Padding::Right}, {"none", Padding::None}});
+}
+
+/// Adds all options that are in `words`. `Options` adds variables to the command line's parser or
+/// to an OptionReader.
+template <class Options> void addVerifyOptions(Options& add, VerifyWords& words) {
+  addRunOptions(add, words);
+  add.add("--depth", words.depth);
+  add.add("--input", words.inputs);
+  add.add("--atol", words.atol);
+  add.add("--rtol", words.rtol);
+  add.add("--seed", words.seed);
+  add.add("--threads", words.threads);
+}
+
+} // namespace kvopt::driver
