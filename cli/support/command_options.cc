@@ -2,12 +2,8 @@
 #include "cli/support/command_options.h"
 
 #include "cli/support/command.h"
-#include "cli/support/option_values.h"
+#include "driver/options/option_check.h"
 #include "support/format.h"
-#include "support/nearest_word.h"
-
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringRef.h"
 
 #include <cassert>
 
@@ -15,41 +11,6 @@ namespace kvopt::cli {
 using namespace driver;
 
 namespace {
-
-std::string checkMembership(const OptionInfo& info, const std::string& text) {
-  const std::vector<std::string> words = info.words();
-  if (llvm::is_contained(words, text))
-    return "";
-  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), didYouMean(text, words));
-}
-
-std::string checkRange(const OptionInfo& info, const std::string& text) {
-  uint64_t value = 0;
-  // A number that does not fit was refused before.
-  if (llvm::StringRef(text).getAsInteger(10, value) || (value >= info.least && value <= info.most))
-    return "";
-  if (value > info.most && info.most == INT64_MAX)
-    return fmt::format("'{}' is too large", text);
-  return fmt::format("{} is not from {} to {}", text, info.least, info.most);
-}
-
-/// An error message, or an empty text for a value that is fine.
-std::string checkValue(const OptionInfo& info, const std::string& text) {
-  switch (info.type) {
-  case OptionType::Whole:
-  case OptionType::Wholes:
-    if (std::string problem = checkWholeNumber(text); !problem.empty())
-      return problem;
-    return checkRange(info, text);
-  case OptionType::Real:
-    return checkRealNumber(text);
-  case OptionType::Word:
-  case OptionType::Words:
-    return text.empty() ? checkWord(text) : checkMembership(info, text);
-  default:
-    return checkWord(text);
-  }
-}
 
 bool isList(OptionType type) { return type == OptionType::Wholes || type == OptionType::Words; }
 

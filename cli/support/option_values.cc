@@ -6,14 +6,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <CLI/CLI.hpp>
 
-#include <charconv>
-#include <cmath>
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -59,32 +55,5 @@ void checkLists(const CLI::App& command, int argc, const char* const* argv) {
       checkList(*option, "-" + name, argc, argv);
   }
 }
-
-std::string checkWholeNumber(const std::string& text) {
-  uint64_t value = 0;
-  const bool hasDigitsOnly = !text.empty() && llvm::all_of(text, llvm::isDigit);
-  if (!hasDigitsOnly)
-    return fmt::format("'{}' is not a whole number", text);
-  if (llvm::StringRef(text).getAsInteger(10, value))
-    return fmt::format("'{}' is too large", text);
-  return "";
-}
-
-std::string checkRealNumber(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || stop != end || error == std::errc::invalid_argument)
-    return fmt::format("'{}' is not a number", text);
-  if (error == std::errc::result_out_of_range)
-    return fmt::format("'{}' is out of range", text);
-  if (!std::isfinite(value))
-    return fmt::format("'{}' is not a finite number", text);
-  if (std::signbit(value))
-    return fmt::format("'{}' is negative", text);
-  return "";
-}
-
-std::string checkWord(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 
 } // namespace kvopt::cli

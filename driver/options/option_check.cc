@@ -1,8 +1,8 @@
 // Strict numbers, words and ranges.
 #include "driver/options/option_check.h"
 
-#include "driver/options/nearest_word.h"
 #include "support/format.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,9 +45,7 @@ std::string checkMembership(const OptionInfo& info, const std::string& text) {
   const std::vector<std::string> words = info.words();
   if (llvm::is_contained(words, text))
     return "";
-  const std::string meant = nearestWord(text, words);
-  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "),
-                     meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
+  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), didYouMean(text, words));
 }
 
 std::string checkRange(const OptionInfo& info, const std::string& text) {

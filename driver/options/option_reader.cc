@@ -1,9 +1,9 @@
 // Options as names and texts.
 #include "driver/options/option_reader.h"
 
-#include "driver/options/nearest_word.h"
 #include "driver/options/option_check.h"
 #include "support/diagnostic.h"
+#include "support/nearest_word.h"
 
 #include "llvm/ADT/STLExtras.h"
 

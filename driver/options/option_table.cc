@@ -337,18 +337,18 @@ constexpr OptionInfo developmentOptions[] = {
                "Print reasons, targets, options or manifest as the pages of docs have them."},
     OptionInfo{list, "--schema", Flag, "", "", "Print the JSON Schema of a manifest."},
 
-constexpr OptionInfo commonOptions[] = {
-    OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,
-               "text|json", "text", "Form of the answer."},
-    OptionInfo{diff, "--format", Word, "text|json|svg", "text", "Form of the answer."},
-    OptionInfo{common, "--color", Word, "auto|always|never", "auto",
-               "Whether verdicts are colored; auto: on a terminal, unless NO_COLOR is set."},
-    OptionInfo{common, "--max-nodes", Whole, "N", "200000",
-               "Most nodes of a model whose functions are expanded.", 1, 16777216},
-    OptionInfo{common, "-v,--verbose", Flag, "", "",
-               "Say on stderr what is done and how long it takes."},
-    OptionInfo{common, "-q,--quiet", Flag, "", "", "Say nothing on stderr but errors."},
-};
+    constexpr OptionInfo commonOptions[] = {
+        OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,
+                   "text|json", "text", "Form of the answer."},
+        OptionInfo{diff, "--format", Word, "text|json|svg", "text", "Form of the answer."},
+        OptionInfo{common, "--color", Word, "auto|always|never", "auto",
+                   "Whether verdicts are colored; auto: on a terminal, unless NO_COLOR is set."},
+        OptionInfo{common, "--max-nodes", Whole, "N", "200000",
+                   "Most nodes of a model whose functions are expanded.", 1, 16777216},
+        OptionInfo{common, "-v,--verbose", Flag, "", "",
+                   "Say on stderr what is done and how long it takes."},
+        OptionInfo{common, "-q,--quiet", Flag, "", "", "Say nothing on stderr but errors."},
+    };
 
 constexpr OptionSection sections[] = {
     {"Arguments", argumentsOptions},
