@@ -11,7 +11,7 @@ packages=(
   llvm-14-dev llvm-14-tools
   libhwy-dev libopenblas-dev libdnnl-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev
-  libgraphviz-dev libxxhash-dev
+  libgraphviz-dev libxxhash-dev libdlpack-dev
   libgtest-dev libgmock-dev
 )
 # Used by CI only: the second compiler with its libFuzzer, and the formatter.
