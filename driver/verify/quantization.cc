@@ -125,6 +125,16 @@ private:
   QuantizationReport& report;
 };
 
+void nameCodes(const CacheState& caches, bool areFourBitGroups, QuantizationReport& report) {
+  for (size_t i = 0; i < caches.size(); ++i)
+    if (caches.scalesOf(i))
+      report.word = rowCodeOf(caches.info(i).dtype)->word;
+  if (areFourBitGroups)
+    report.word = fourBitRows.word;
+  if (llvm::StringRef(report.word) == fourBitRows.word)
+    report.bits = 4;
+}
+
 } // namespace
 
 llvm::Expected<QuantizationReport>
@@ -153,11 +163,7 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   }
   QuantizationReport report;
   report.siteAllowed = allowedDifference(original);
-  for (const ManifestCache& cache : quantizedManifest.caches)
-    if (cache.codeColumns != 0)
-      report.bits = 4;
-  if (forms.groupCodes && groupCodeBits(quantized) == 4)
-    report.bits = 4;
+  nameCodes((*second)->caches(), forms.groupCodes && groupCodeBits(quantized) == 4, report);
   Check check(**first, **second, std::move(*sites), report);
   PlannedSteps planned(plan);
   for (int64_t tokens : steps)

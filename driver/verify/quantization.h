@@ -19,8 +19,9 @@ namespace kvopt::driver {
 /// With a model that is equal to the original where rows are not quantized (`unquantize`), that
 /// leaves nothing but the rounding of rows between the two, which `deviation` measures.
 struct QuantizationReport {
-  /// Bits of a code.
+  /// Bits of a code, and what codes are called: "int8".
   int bits = 8;
+  const char* word = "int8";
   size_t sites = 0;
   size_t steps = 0;
   /// Codes and scales are those of the definition.

@@ -54,11 +54,11 @@ OrderedJson quantizationJson(const QuantizationReport& report) {
 }
 
 std::string quantizationSummary(const QuantizationReport& report) {
-  return fmt::format("int{}: {} sites × {} steps against their definition: rows {}, outputs within "
+  return fmt::format("{}: {} sites × {} steps against their definition: rows {}, outputs within "
                      "{:.1e} of the largest value (allowed {:.1e})   {}\n"
                      "  quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
                      "tokens stay",
-                     report.bits, report.sites, report.steps,
+                     report.word, report.sites, report.steps,
                      report.rowsIdentical ? "identical" : "DIFFERENT", report.siteDifference,
                      report.siteAllowed, report.equal() ? "OK" : "DIFFERENT",
                      report.deviation.largest, report.deviation.magnitude,

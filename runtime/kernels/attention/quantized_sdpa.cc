@@ -25,7 +25,7 @@ llvm::Error readCodes(KernelContext& context, AttentionOperands& operands) {
   const int64_t width = operands.fourBitColumns;
   if (!code || context.in(3).element != code->element)
     return context.error("keys and values must be codes of one kind");
-  if (context.in(3).shape[3] != code->elementsOf(width))
+  if (width < 1 || context.in(3).shape[3] != code->elementsOf(width))
     return context.error("values do not have v_width columns");
   operands.key = context.in(1);
   operands.value = context.in(3);
