@@ -2,6 +2,7 @@
 #include "driver/rewrite/files.h"
 
 #include "driver/rewrite/genai_config.h"
+#include "driver/rewrite/genai_folder.h"
 #include "driver/variants.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/model_files.h"
@@ -35,6 +36,56 @@ ExportOptions exportOptions(const RewrittenPaths& paths) {
   if (exported.placement == ExternalPlacement::Copy)
     exported.externalFile = std::filesystem::path(paths.model).filename().string() + ".data";
   return exported;
+}
+
+/// Whether GenAI's configuration goes into the folder that the model was read from.
+bool staysInFolder(const RewrittenPaths& paths, const Model& model) {
+  namespace fs = std::filesystem;
+  const auto folderOf = [](const std::string& file) {
+    const fs::path folder = fs::path(file).parent_path();
+    return folder.empty() ? fs::path(".") : folder;
+  };
+  std::error_code unknown;
+  return fs::equivalent(folderOf(paths.genaiConfig), folderOf(model.path), unknown);
+}
+
+/// The tokenizer's files that GenAI needs next to its configuration: names and where they go. None
+/// where they are in that folder already.
+std::vector<std::pair<std::string, std::string>> carriedFiles(const RewrittenPaths& paths,
+                                                              const Model& model) {
+  std::vector<std::pair<std::string, std::string>> carried;
+  if (paths.genaiConfig.empty() || staysInFolder(paths, model))
+    return carried;
+  const std::filesystem::path folder = std::filesystem::path(paths.genaiConfig).parent_path();
+  for (const std::string& name : tokenizerFiles(model.path))
+    carried.emplace_back(name, (folder / name).string());
+  return carried;
+}
+
+/// GenAI's configuration and the tokenizer's files, if they are wanted.
+llvm::Error prepareGenaiFolder(const Model& model, const Manifest& manifest,
+                               const RewrittenPaths& paths, OutputFiles& files,
+                               FileAccess& access) {
+  if (paths.genaiConfig.empty())
+    return llvm::Error::success();
+  auto config = genaiConfig(model, manifest, std::filesystem::path(paths.model).filename().string(),
+                            staysInFolder(paths, model));
+  if (!config)
+    return config.takeError();
+  auto written = preparedFile(paths.genaiConfig, *config + "\n", access);
+  if (!written)
+    return written.takeError();
+  files.add(std::move(*written));
+  for (const auto& [name, path] : carriedFiles(paths, model)) {
+    auto bytes = tokenizerFile(model.path, name);
+    if (!bytes)
+      return bytes.takeError();
+    auto copy = preparedFile(path, *bytes, access);
+    if (!copy)
+      return copy.takeError();
+    files.add(std::move(*copy));
+  }
+  return llvm::Error::success();
 }
 
 /// Writes the model with its variants, which are made of it.
@@ -89,10 +140,16 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model, Fi
   const ExportOptions exported = exportOptions(paths);
   if (llvm::Error error = registerFiles(model, access))
     return error;
+  if (!paths.genaiConfig.empty())
+    for (const std::string& path : genaiSources(model.path))
+      if (llvm::Error error = access.reads(path, "a file of the exported model"))
+        return error;
   std::vector<std::pair<std::string, const char*>> outputs = {
       {paths.model, "--output"},
       {paths.manifestPath(), paths.manifest.empty() ? "the manifest" : "--manifest"},
       {paths.genaiConfig, "--genai-config"}};
+  for (const auto& [name, path] : carriedFiles(paths, model))
+    outputs.emplace_back(path, "a file of the tokenizer");
   const bool hasVariants = manifest && !manifest->variants.empty();
   if (hasVariants || !exported.externalFile.empty())
     outputs.emplace_back(paths.model + ".data", "the external data of the output");
@@ -133,16 +190,8 @@ llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPa
   } else if (llvm::Error error = prepareExport(model, paths.model, exportOptions(paths), files)) {
     return error;
   }
-  if (!paths.genaiConfig.empty()) {
-    auto config =
-        genaiConfig(model, manifest, std::filesystem::path(paths.model).filename().string());
-    if (!config)
-      return config.takeError();
-    auto prepared = preparedFile(paths.genaiConfig, *config + "\n", access);
-    if (!prepared)
-      return prepared.takeError();
-    files.add(std::move(*prepared));
-  }
+  if (llvm::Error error = prepareGenaiFolder(model, manifest, paths, files, access))
+    return error;
   auto file = preparedFile(paths.manifestPath(), manifest.json() + "\n", access);
   if (!file)
     return file.takeError();

@@ -1,6 +1,7 @@
 // Writing genai_config.json.
 #include "driver/rewrite/genai_config.h"
 
+#include "driver/rewrite/genai_folder.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -154,7 +155,7 @@ int64_t queryHeads(const Model& model) {
 } // namespace
 
 llvm::Expected<std::string> genaiConfig(const Model& model, const Manifest& manifest,
-                                        const std::string& fileName) {
+                                        const std::string& fileName, bool replacesConfig) {
   auto caches = cachesOf(manifest);
   if (!caches)
     return caches.takeError();
@@ -191,6 +192,7 @@ llvm::Expected<std::string> genaiConfig(const Model& model, const Manifest& mani
   if (manifest.capacityValue)
     search["max_length"] = *manifest.capacityValue;
   search["past_present_share_buffer"] = true;
+  completeGenaiConfig(root, model.path, replacesConfig);
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -51,12 +51,13 @@ TEST(Inputs, AreOpenedWhereTheyAreRegistered) {
   // openModel registers models; the others open what an option names (cli/support/path_options.h)
   // or what is registered beside it.
   constexpr std::string_view openers[] = {
-      "driver/recover.cc",           // models
-      "cli/opt.cc",                  // the model in its text form
-      "driver/generate/decoding.cc", // the cache that --load-cache names
-      "cli/support/token_file.cc",   // texts and tokens
-      "cli/report/machine.cc",       // what Linux says of the machine
-      "driver/verify/references.cc", // model.json, registered by `verify --references`
+      "driver/recover.cc",              // models
+      "cli/opt.cc",                     // the model in its text form
+      "driver/generate/decoding.cc",    // the cache that --load-cache names
+      "cli/support/token_file.cc",      // texts and tokens
+      "cli/report/machine.cc",          // what Linux says of the machine
+      "driver/verify/references.cc",    // model.json, registered by `verify --references`
+      "driver/rewrite/genai_folder.cc", // an export's other files, registered by checkOutputPaths
   };
   size_t found = 0;
   for (const SourceFile& file : productSources()) {

@@ -1,13 +1,18 @@
 // genai_config.json: what it says, and models that GenAI cannot run.
 #include "driver/rewrite/genai_config.h"
 
+#include "driver/rewrite/genai_folder.h"
 #include "ir/op.h"
 #include "ir/text/reader.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
 
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace kvopt {
 using namespace driver;
@@ -100,6 +105,72 @@ TEST_F(GenaiConfig, RefusesCachesOfOtherForms) {
   EXPECT_THAT(text("", "logits"), HasSubstr("2 caches of keys and 1 of values"));
   manifest.caches.clear();
   EXPECT_THAT(text("", "logits"), HasSubstr("0 caches of keys"));
+}
+
+/// A folder with an export's files.
+class GenaiFolder : public testing::Test {
+protected:
+  GenaiFolder() { std::filesystem::create_directories(folder); }
+  ~GenaiFolder() override { std::filesystem::remove_all(folder); }
+
+  void write(const char* name, const char* text) const { std::ofstream(folder / name) << text; }
+  std::string model() const { return (folder / "model.onnx").string(); }
+  OrderedJson completed(const char* config = R"({"model": {"vocab_size": 9}, "search": {}})",
+                        bool replacesConfig = false) const {
+    OrderedJson json = OrderedJson::parse(config);
+    completeGenaiConfig(json, model(), replacesConfig);
+    return json;
+  }
+
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("genai_folder_{}", ::getpid());
+};
+
+TEST_F(GenaiFolder, TakesFactsFromAnExport) {
+  write("config.json", R"({"model_type": "llama", "bos_token_id": 1, "eos_token_id": 2,
+                          "max_position_embeddings": 4096, "vocab_size": 32000})");
+  write("generation_config.json", R"({"eos_token_id": [7, 8]})");
+  EXPECT_EQ(completed(), OrderedJson::parse(R"({
+    "model": {"vocab_size": 9, "bos_token_id": 1, "eos_token_id": [7, 8], "type": "llama",
+              "context_length": 4096, "pad_token_id": 7},
+    "search": {"max_length": 4096}})"));
+  // What is known of the model stays.
+  EXPECT_EQ(completed(R"({"model": {"context_length": 64}, "search": {}})")["search"]["max_length"],
+            64);
+}
+
+TEST_F(GenaiFolder, PrefersTheConfigurationOfGenai) {
+  write("config.json", R"({"model_type": "llama", "pad_token_id": 3})");
+  write("genai_config.json", R"({"model": {"type": "phi3", "pad_token_id": 4,
+    "decoder": {"sliding_window": {"window_size": 8}}}, "search": {"top_k": 5, "odd": {"a": 1}}})");
+  EXPECT_EQ(completed(), OrderedJson::parse(R"({
+    "model": {"vocab_size": 9, "type": "phi3", "pad_token_id": 4}, "search": {"top_k": 5}})"));
+}
+
+TEST_F(GenaiFolder, IgnoresAConfigurationThatIsReplaced) {
+  write("config.json", R"({"model_type": "llama"})");
+  write("genai_config.json", R"({"model": {"type": "phi3"}})");
+  EXPECT_EQ(completed(R"({"model": {}, "search": {}})", true)["model"]["type"], "llama");
+}
+
+TEST_F(GenaiFolder, TakesNothingFromOtherFiles) {
+  const OrderedJson nothing = OrderedJson::parse(R"({"model": {"vocab_size": 9}, "search": {}})");
+  EXPECT_EQ(completed(), nothing);
+  write("config.json", R"([{"model_type": "llama"}])");
+  write("generation_config.json", "{");
+  EXPECT_EQ(completed(), nothing);
+  write("config.json", R"({"model_type": {"a": 1}, "bos_token_id": -1, "eos_token_id": ["a"]})");
+  EXPECT_EQ(completed(), nothing);
+}
+
+TEST_F(GenaiFolder, FindsTheTokenizer) {
+  EXPECT_TRUE(tokenizerFiles(model()).empty());
+  write("tokenizer.json", "{}");
+  write("merges.txt", "a b");
+  write("notes.txt", "");
+  std::filesystem::create_symlink("/etc/hostname", folder / "vocab.json");
+  EXPECT_EQ(tokenizerFiles(model()), (std::vector<std::string>{"tokenizer.json", "merges.txt"}));
+  EXPECT_EQ(llvm::cantFail(tokenizerFile(model(), "merges.txt")), "a b");
 }
 
 } // namespace
