@@ -14,8 +14,8 @@ packages=(
   libgraphviz-dev libxxhash-dev libdlpack-dev
   libgtest-dev libgmock-dev
 )
-# Used by CI only: the second compiler with its libFuzzer, and the formatter.
-ci_packages=(clang-14 libclang-rt-14-dev clang-format-14 git)
+# Used by CI only: the second compiler with its libFuzzer, the formatter, and the builder of the static site.
+ci_packages=(clang-14 libclang-rt-14-dev clang-format-14 git mkdocs)
 # Used by CI only: the kernels for 64-bit Arm, with Debian's libraries for that architecture beside
 # the machine's own.
 cross_packages=(
