@@ -1,7 +1,10 @@
-// Decodes greedily with a model that `kvopt rewrite` wrote, for whichever target: what becomes of
-// caches and lengths from step to step is in the manifest that lies in the file.
+// Decodes greedily with a model that `kvopt rewrite` wrote, for any target: the manifest in the
+// file says what happens to caches and lengths from step to step.
 //
-//   decode_from_manifest model.onnx 1,2,3 8        prompt, tokens to make
+//   decode_from_manifest MODEL.onnx 1,2,3 8 [--input NAME=1,80,3000:FILE]…
+//
+// The second argument is the prompt, the third the number of tokens to generate. --input gives a
+// float32 tensor that an encoder computed: its name, its extents and the file with its elements.
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
@@ -9,9 +12,12 @@
 #include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <cstdio>
+#include <fstream>
+#include <map>
 
 namespace kvopt {
 using namespace ir;
@@ -19,7 +25,52 @@ using namespace runtime;
 
 namespace {
 
-llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t count) {
+/// A float32 tensor from a file.
+struct Given {
+  Extents extents;
+  std::vector<float> elements;
+};
+
+/// NAME=1,80,3000:FILE
+llvm::Error addGiven(llvm::StringRef text, std::map<std::string, Given>& all) {
+  const auto [name, rest] = text.split('=');
+  const auto [extents, path] = rest.split(':');
+  Given& given = all[name.str()];
+  int64_t count = 1;
+  for (llvm::StringRef word : llvm::split(extents, ',')) {
+    int64_t extent = 0;
+    if (!llvm::to_integer(word, extent) || extent <= 0 || extent > (int64_t{1} << 32) / count)
+      return invalid("'{}' is no list of extents", extents);
+    given.extents.push_back(extent);
+    count *= extent;
+  }
+  given.elements.resize(static_cast<size_t>(count));
+  std::ifstream file(path.str(), std::ios::binary);
+  file.read(reinterpret_cast<char*>(given.elements.data()), count * 4);
+  if (file.gcount() != count * 4)
+    return invalid("has fewer than {} elements", count).file(path.str());
+  return llvm::Error::success();
+}
+
+/// Takes a step: tokens, masks and positions are made, and other inputs are given.
+llvm::Expected<StepResult> step(Session& session, const std::vector<int64_t>& tokens,
+                                std::map<std::string, Given>& given) {
+  auto inputs = decoderInputs(session, {{tokens}, {}, session.length()});
+  if (!inputs)
+    return inputs.takeError();
+  std::vector<NamedView> views;
+  for (const NamedTensor& input : *inputs) {
+    views.push_back({input.name, input.tensor.view});
+    if (auto found = given.find(input.name); found != given.end())
+      views.back().view =
+          TensorView::contiguous(ElementType::Float, found->second.extents,
+                                 reinterpret_cast<std::byte*>(found->second.elements.data()));
+  }
+  return session.step(views, static_cast<int64_t>(tokens.size()));
+}
+
+llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t count,
+                   std::map<std::string, Given> given) {
   OpRegistry ops;
   registerAll(ops);
   KernelRegistry kernels;
@@ -40,7 +91,7 @@ llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t 
   if (!session)
     return session.takeError();
   for (size_t made = 0; made < count; ++made) {
-    auto result = stepDecoder(**session, {{tokens}, {}, (*session)->length()});
+    auto result = step(**session, tokens, given);
     if (!result)
       return result.takeError();
     auto logits = findLogits(*result);
@@ -60,16 +111,26 @@ llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t 
 int main(int argc, char** argv) {
   std::vector<int64_t> prompt;
   int64_t count = 0;
-  bool isUsage = argc == 4 && llvm::to_integer(argv[3], count) && count > 0;
+  bool isUsage = argc >= 4 && argc % 2 == 0 && llvm::to_integer(argv[3], count) && count > 0;
   for (llvm::StringRef number : llvm::split(argc > 2 ? argv[2] : "", ','))
     isUsage &= llvm::to_integer(number, prompt.emplace_back());
-  if (!isUsage) {
-    std::fprintf(stderr, "usage: decode_from_manifest MODEL.onnx 1,2,3 COUNT\n");
-    return 2;
+  std::map<std::string, kvopt::Given> given;
+  llvm::Error error = llvm::Error::success();
+  for (int i = 4; isUsage && !error && i < argc; i += 2) {
+    isUsage = llvm::StringRef(argv[i]) == "--input";
+    error = kvopt::addGiven(argv[i + 1], given);
   }
-  if (llvm::Error error = kvopt::decode(argv[1], prompt, static_cast<size_t>(count))) {
+  if (isUsage && !error)
+    error = kvopt::decode(argv[1], prompt, static_cast<size_t>(count), std::move(given));
+  if (error) {
     std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
     return 1;
+  }
+  if (!isUsage) {
+    std::fprintf(
+        stderr,
+        "usage: decode_from_manifest MODEL.onnx 1,2,3 COUNT [--input NAME=EXTENTS:FILE]…\n");
+    return 2;
   }
   return 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# examples/ort_decode.py and examples/ort_decode.cc take the tokens that kvopt's runtime takes with the exported model: in
-# ONNX Runtime, with decoders and with what an encoder computes.
-#   bash tests/oracle/decoding_examples.sh KVOPT python|cpp
+# The examples that decode take the tokens that kvopt's runtime takes with the exported model, with decoders and with what an
+# encoder computes: examples/ort_decode.py and examples/ort_decode.cc in ONNX Runtime, and decode_from_manifest (PROGRAM).
+#   bash tests/oracle/decoding_examples.sh KVOPT python|cpp|kvopt [PROGRAM]
 # 77: the engine cannot be fetched.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -27,6 +27,11 @@ np.save(sys.argv[2], np.fromfile(sys.argv[2], np.float32).reshape(extents))' "$2
 cpp)
   bash "$root/scripts/onnxruntime_cpp.sh" "$root/examples/ort_decode.cc" -o "$work/ort_decode" || exit
   example() { "$work/ort_decode" "$@"; }
+  input() { echo "--input $1=$2:$3"; }
+  ;;
+kvopt)
+  program=$(realpath "$3")
+  example() { "$program" "$@"; }
   input() { echo "--input $1=$2:$3"; }
   ;;
 esac
@@ -69,6 +74,9 @@ for cache in past_key_values.{0,1}.encoder.{key,value}; do
 done
 expected=$("$kvopt" run "$work/cross.onnx" --tokens 1,2,3 --steps 8 "${given[@]}")
 decodes "caches of an encoder" "$expected" "$work/cross-ort.onnx" 1,2,3 8 "${computed[@]}"
+
+# kvopt's session runs no other model first.
+[ "$language" != kvopt ] || exit $failed
 
 # An encoder, the decoder's first step, and the decoder. The heads get eight columns, as ONNX Runtime's attention wants.
 cat >"$work/encoder.onnxtxt" <<'TEXT'
