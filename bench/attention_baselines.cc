@@ -1,4 +1,4 @@
-// Engines in turns, and the table of what they took.
+// Runs engines in turns, and prints the table of their times.
 #include "bench/attention_baselines.h"
 
 #include "bench/machine.h"
@@ -15,7 +15,7 @@ using namespace simd;
 namespace {
 
 struct Entry {
-  std::unique_ptr<Contestant> contestant; ///< null: it is missing
+  std::unique_ptr<Contestant> contestant; ///< null if it is missing
   PairedTimes times;
   std::vector<double> overOurs;
 };
@@ -37,7 +37,7 @@ public:
     for (const BaselineSpelling spelling : baselineSpellings) {
       entries.emplace_back();
       row.baselines.emplace_back();
-      if (llvm::Error error = entries[0].contestant->turn()) // what the baseline is compared with
+      if (llvm::Error error = entries[0].contestant->turn()) // the baseline of the comparison
         return error;
       auto baseline = makeBaseline(runtime, spelling, memory, threads, plan.spins, ops);
       if (baseline)
@@ -85,8 +85,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// Reads the valid rows of every layer; no less than their multiply-adds take. Of a prefill only
-  /// those. Seconds.
+  /// Seconds to read the valid rows of every layer, but at least the time of their multiply-adds;
+  /// for a prefill, only that of the multiply-adds.
   double boundOf(const ContestMemory& memory, ThreadPool& pool) {
     const ContestCase& given = memory.given;
     const double arithmetic = given.operations() * static_cast<double>(given.layers()) *
@@ -107,7 +107,7 @@ private:
   const BaselineComparison& plan;
   const OnnxRuntime& runtime;
   OpRegistry ops;
-  // Kernels want a node to name in their errors.
+  // Kernels need a node to name in errors.
   GraphContext graphContext{ops};
   OpsetImports imports{{"", 18}};
   Graph graph{graphContext, imports};
@@ -149,7 +149,7 @@ std::string baselineTableHeading(const OnnxRuntime& runtime) {
 
 std::string baselineTableRow(const BaselineRow& row) {
   const double p10 = row.ours.ratioP10, median = row.ours.ratioMedian;
-  // Where the two disagree, the machine did other work.
+  // A difference between the two shows that the machine did other work.
   const char* doubt = median > 1.15 * p10 || p10 > 1.15 * median ? " ?" : "";
   std::string text = fmt::format(
       "| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} {:.2f}{} |", row.given.shape.name,

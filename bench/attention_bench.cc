@@ -1,19 +1,19 @@
-// How fast attention runs compared with a plain read of exactly the step's valid K and V bytes
-// (decode) or the multiply-adds of the visible pairs at the speed of registers (prefill), in turns.
+// Compares the speed of attention, in turns, with a plain read of exactly the step's valid K and V
+// bytes (decode), or with the multiply-adds of the visible pairs in registers (prefill).
 //
 //   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8,int4]
 //                   [--threads 1,2] [--phase decode,prefill] [--cache cold,warm] [--length N,…]
 //                   [--rounds N] [--calls N] [--quick] [--json]
 //                   [--baselines LIBRARY [--baselines-spin]] [--simd TARGET]
 //
-// Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
-// bound of a decode step is the larger of the read and of the multiply-adds. With --simd it is as
-// on a CPU that has no better SIMD target.
+// Cold: each step uses the caches of the next layer, 320 MB together; warm: those of one layer. The
+// bound of a decode step is the larger of the read and of the multiply-adds. --simd simulates a CPU
+// whose best SIMD target is TARGET.
 //
-// With --baselines, it instead compares kvopt's runtime with ONNX Runtime (attention_baselines.h);
-// LIBRARY is what bench/baselines/install.sh prints. A step also appends its rows, and a turn is a
-// step of every layer, which an engine runs as one graph: the cost of calling it is spread over
-// them.
+// --baselines compares kvopt's runtime with ONNX Runtime instead (attention_baselines.h); LIBRARY
+// is the output of bench/baselines/install.sh. A step also appends its rows. A turn is a step of
+// every layer, which an engine runs as one graph, so that the cost of the call is distributed over
+// all layers.
 #include "bench/attention_baselines.h"
 #include "bench/attention_case.h"
 #include "bench/machine.h"
@@ -51,12 +51,12 @@ struct Options {
   std::vector<int64_t> lengths;
   std::vector<unsigned> threads = {1, 2};
   int rounds = 5;
-  int calls = 0; ///< of a round; 0: as many as fit into a fraction of a second
+  int calls = 0; ///< calls per round; 0: as many as fit into a fraction of a second
   bool quick = false;
   bool json = false;
-  std::string baselines; ///< the library of ONNX Runtime
+  std::string baselines; ///< library of ONNX Runtime
   bool baselinesSpin = false;
-  std::string simd; ///< empty: the best that the CPU has
+  std::string simd; ///< empty for the best target of the CPU
 };
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -84,14 +84,14 @@ std::vector<AttentionCase> casesOf(const Options& options) {
        {CacheType::f32, CacheType::f16, CacheType::bf16, CacheType::int8, CacheType::int4})
     for (const AttentionShape& shape : shapes())
       for (const bool decode : {true, false}) {
-        // Columns of keys have no scales of their own.
+        // Columns of keys have no separate scales.
         const bool isLatent = shape.valueOffset >= 0;
         if ((holdsCodes(cache) && isLatent) || !contains(options.dtypes, name(cache)) ||
             !contains(options.shapes, shape.name) ||
             !contains(options.phases, decode ? "decode" : "prefill"))
           continue;
         for (const bool cold : {true, false})
-          // A prefill reads little: cold or not makes no difference.
+          // A prefill reads little, so cold and warm caches make no difference.
           if (decode ? contains(options.caches, cold ? "cold" : "warm") : !cold)
             for (const int64_t length : lengthsOf(options, shape.name, decode))
               cases.push_back({shape, cache, cold, decode ? 1 : length, length});
@@ -104,7 +104,7 @@ struct Row {
   unsigned threads = 1;
   std::string kernel;
   PairedTimes times;
-  double peakSeconds = 0; ///< the multiply-adds' at the speed of registers
+  double peakSeconds = 0; ///< time of the multiply-adds in registers
   size_t temporaryBytes = 0;
 };
 
@@ -188,7 +188,7 @@ void printHeader() {
 void print(const Row& row) {
   const AttentionCase& c = row.attentionCase;
   const double p10 = row.times.ratioP10(), median = row.times.ratioMedian();
-  // Where the two disagree, the machine did other work.
+  // A difference between the two shows that the machine did other work.
   const char* doubt = median > 1.15 * p10 || p10 > 1.15 * median ? " ?" : "";
   fmt::print(
       "| {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} | {:.2f}{} | {:.2f} | {} "
@@ -216,7 +216,7 @@ nlohmann::json toJson(const Row& row) {
           {"of_fma_peak", row.peakSeconds / row.times.time()}};
 }
 
-/// The cases whose keys and values have rows of their own, in types that baselines have.
+/// Cases with separate rows for keys and values, in types that baselines support.
 BaselineComparison comparisonOf(const Options& options) {
   BaselineComparison comparison;
   for (const AttentionCase& c : casesOf(options))
@@ -255,7 +255,7 @@ nlohmann::json toJson(const BaselineRow& row) {
   return json;
 }
 
-/// 77 where the baselines are not available.
+/// Returns 77 if the baselines are not available.
 int runBaselines(const Options& options) {
   auto runtime = OnnxRuntime::load(options.baselines);
   if (!runtime) {

@@ -15,14 +15,14 @@ using namespace simd;
 
 namespace {
 
-/// More than any last-level cache, for every case's layers together.
+/// Exceeds any last-level cache, for the layers of every case together.
 constexpr size_t coldBytes = size_t{320} << 20;
-/// The largest layer.
+/// Maximum size of a layer.
 constexpr size_t mostBytes = size_t{768} << 20;
 
 size_t widthOf(CacheType type) { return type == CacheType::f32 ? 4 : holdsCodes(type) ? 1 : 2; }
 
-/// Elements, of codes bytes, of a row of so many columns.
+/// Number of elements, bytes for codes, in a row of `columns` columns.
 int64_t rowElements(CacheType type, int64_t columns) {
   return type == CacheType::int4 ? FourBitRow{columns}.bytes() : columns;
 }
@@ -63,7 +63,7 @@ double AttentionCase::operations() const {
 
 AttentionMemory::AttentionMemory()
     : caches(llvm::cantFail(Buffer::zeros(std::make_shared<Allocator>(), mostBytes))) {
-  // As the runtime's caches that have grown beyond their first rows.
+  // As in the runtime's caches after growth.
   preferLargePages(caches->data(), mostBytes);
 }
 
@@ -91,7 +91,7 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
       std::memcpy(caches->data() + at, pattern.data(), pattern.size());
   }
   const AttentionShape& shape = current.shape;
-  // Room for more rows, and planes that are no multiple of a page apart.
+  // Room for additional rows, and distances of planes that are not multiples of a page.
   capacity = current.totalLength + current.totalLength / 8 + 3;
   const auto plane = [&](int64_t width) {
     return static_cast<size_t>(shape.kvHeads * capacity * rowElements(current.cache, width)) *

@@ -1,4 +1,4 @@
-// AttentionCase: one attention that is timed, with caches of as many layers as make it cold.
+// AttentionCase: one attention that is timed, with enough layers for cold caches.
 #pragma once
 
 #include "runtime/memory/buffer.h"
@@ -13,11 +13,11 @@ namespace kvopt {
 struct AttentionShape {
   std::string name;
   int64_t queryHeads, kvHeads, keyWidth, valueWidth;
-  /// Values are columns of the keys' rows from this one on; -1: they have rows of their own.
+  /// First column of the keys' rows that belongs to the values; -1 for separate rows.
   int64_t valueOffset = -1;
 };
 
-/// What K and V are kept as; Q and O are f32. Rows of codes have a scale of f32 each.
+/// Element type of K and V; Q and O are f32. Rows of codes have an f32 scale each.
 enum class CacheType { f32, f16, bf16, int8, int4 };
 
 inline bool holdsCodes(CacheType type) {
@@ -29,18 +29,18 @@ struct AttentionCase {
   CacheType cache;
   bool isCold;
   int64_t newRows;     ///< S: 1 for a decode step
-  int64_t totalLength; ///< T, with the new rows
+  int64_t totalLength; ///< T, including the new rows
 
   bool isDecode() const { return newRows == 1; }
-  /// Bytes of the valid rows of K and V, with their scales, of one layer.
+  /// Size of the valid rows of K and V, with their scales, of one layer in bytes.
   size_t cacheBytes() const;
-  /// Multiply-adds of the visible pairs, two operations each.
+  /// Number of operations of the visible pairs; a multiply-add is two.
   double operations() const;
 };
 
 const char* name(CacheType type);
 
-/// Memory for the caches of every case, drawn once, and the views of a case's layers.
+/// Memory for the caches of every case, filled once, and the views of a case's layers.
 class AttentionMemory {
 public:
   AttentionMemory();
@@ -48,10 +48,10 @@ public:
   /// Prepares `attentionCase`.
   void set(const AttentionCase& attentionCase);
 
-  /// The view of the next layer's attention.
+  /// View of the next layer's attention.
   simd::AttentionView nextLayer();
 
-  /// The bytes of K, or V, or of their scales, of one head, of the layer that nextLayer gave last.
+  /// Bytes of K, of V, or of their scales, of one head of the layer that nextLayer last returned.
   struct Plane {
     const std::byte* data;
     size_t bytes;
@@ -60,11 +60,11 @@ public:
 
 private:
   AttentionCase current;
-  std::shared_ptr<runtime::Buffer> caches; ///< aligned as the runtime's are
+  std::shared_ptr<runtime::Buffer> caches; ///< aligned like the runtime's caches
   std::vector<float> query, output;
   size_t elementBytes = 4;
   size_t layerBytes = 0, valueBase = 0;
-  size_t scaleBase = 0; ///< of keys; those of values follow
+  size_t scaleBase = 0; ///< offset of the scales of keys; those of values follow
   int64_t capacity = 0;
   size_t layers = 1, layer = 0;
 };

@@ -1,4 +1,4 @@
-// Memory of contestants, and what each does with it.
+// Memory of contestants, and their computations.
 #include "bench/attention_contest.h"
 
 #include "bench/bench_context.h"
@@ -21,12 +21,12 @@ using namespace runtime;
 namespace {
 
 constexpr int64_t coldBytes = 300'000'000;
-constexpr int64_t mostLayers = 400; // engines take long to load more
+constexpr int64_t mostLayers = 400; // more layers take engines long to load
 constexpr int64_t warmLayers = 16;  // spreads the cost of calling an engine
 constexpr int64_t prefillLayers = 4;
 constexpr int64_t spareRows = 64;
 
-/// Numbers in [-1/2, 1/2) that f16 holds exactly and that depend on seed and place.
+/// Numbers in [-1/2, 1/2) that f16 represents exactly and that depend on seed and position.
 void fillWithNumbers(const TensorView& tensor, uint32_t seed) {
   for (int64_t i = 0, count = tensor.elementCount(); i < count; ++i) {
     uint32_t bits = (static_cast<uint32_t>(i) ^ seed * 0x85EBCA6Bu) * 0x9E3779B1u;
@@ -45,13 +45,13 @@ CachePair makePair(const ContestCase& given, int64_t rows) {
           OwnedTensor(given.element, {1, shape.kvHeads, rows, shape.valueWidth})};
 }
 
-/// The first `rows` rows of every head.
+/// Copies the first `rows` rows of every head.
 void copyRows(const OwnedTensor& from, const OwnedTensor& to, int64_t rows) {
   for (int64_t head = 0; head < from.view().shape[1]; ++head)
     std::memcpy(to.row(head, 0), from.row(head, 0), static_cast<size_t>(rows * from.rowBytes()));
 }
 
-/// Tensor [1,S,H,D] as [1,H,S,D].
+/// View of tensor [1,S,H,D] as [1,H,S,D].
 TensorView headsFirst(const OwnedTensor& tensor) {
   TensorView view = tensor.view();
   std::swap(view.shape[1], view.shape[2]);
@@ -151,8 +151,8 @@ public:
     return error;
   }
 
-  /// Runs all layers once; the last row must be where it belongs, and the results must be those
-  /// that are there already.
+  /// Runs all layers once. Checks that the last row is at its place, and that the results equal the
+  /// existing ones.
   llvm::Error check(const BaselineModel& model, const ContestMemory& memory) {
     std::vector<float> expected;
     for (const OwnedTensor& out : memory.outs)
@@ -169,7 +169,7 @@ public:
       return error;
     if (std::memcmp(row, memory.key.row(model.newRows - 1, head), rowBytes) != 0)
       return unsupported("the last row is not in the cache's memory");
-    // Sums of numbers below 1/2 whose weights sum to 1; f16 has 11 bits.
+    // Sums of numbers below 1/2 with weights that sum to 1; f16 has 11 bits.
     const float tolerance = model.element == ElementType::Float ? 1e-5f : 2e-3f;
     const float* wanted = expected.data();
     for (const OwnedTensor& out : memory.outs)
@@ -232,7 +232,7 @@ ContestMemory::ContestMemory(const ContestCase& description) : given(description
     for (OwnedTensor CachePair::*side : {&CachePair::key, &CachePair::value}) {
       fillWithNumbers((caches.back().*side).view(), seed++);
       copyRows(caches.back().*side, pasts.back().*side, given.rows - given.newRows);
-      // The first turn would pay for pages that are untouched.
+      // Otherwise the first turn would pay for untouched pages.
       copyRows(caches.back().*side, presents.back().*side, given.rows);
     }
   }

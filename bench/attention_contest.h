@@ -10,11 +10,11 @@
 
 namespace kvopt {
 
-/// A step appends rows to a cache and attends to all of its rows that they may see, in every layer.
+/// A step that appends rows to a cache and attends to all rows that they see, in every layer.
 struct ContestCase {
   AttentionShape shape;
   ir::ElementType element = ir::ElementType::Float; ///< or Float16
-  int64_t rows = 0;                                 ///< T, with the new ones; >= 2
+  int64_t rows = 0;                                 ///< T, including the new rows; >= 2
   bool warm = false;                                ///< all layers share one cache
   int64_t newRows = 1;                              ///< S
 
@@ -23,32 +23,32 @@ struct ContestCase {
     return element == ir::ElementType::Float ? CacheType::f32 : CacheType::f16;
   }
   int64_t elementBytes() const { return *byteWidth(element); }
-  /// Of keys and values, in one layer.
+  /// Size of valid keys and values in one layer.
   int64_t validBytes() const {
     return shape.kvHeads * rows * (shape.keyWidth + shape.valueWidth) * elementBytes();
   }
-  /// Cold: as many as have 300 MB of caches, which takes T >= 256 where rows are small.
+  /// For cold caches: enough layers for 300 MB, which requires T >= 256 if rows are small.
   int64_t layers() const;
   int64_t cacheCount() const { return warm ? 1 : layers(); }
-  /// Rows that a cache in place has room for.
+  /// Number of rows for which a cache in place has room.
   int64_t capacity() const;
-  /// Floating-point operations in one layer, those of visible pairs.
+  /// Floating-point operations of visible pairs in one layer.
   double operations() const;
 };
 
-/// A contiguous tensor with memory of its own.
+/// A contiguous tensor that owns its memory.
 class OwnedTensor {
 public:
   OwnedTensor() = default;
   OwnedTensor(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
   const runtime::TensorView& view() const { return tensor; }
-  /// Of a tensor [1,G,T,D]: row `index` of head `head`.
+  /// Address of row `index` of head `head` of a tensor [1,G,T,D].
   std::byte* row(int64_t head, int64_t index) const {
     return tensor.data + (head * tensor.shape[2] + index) * rowBytes();
   }
   int64_t rowBytes() const { return tensor.shape.back() * *byteWidth(tensor.element); }
-  /// Of a tensor of floats, or of halves.
+  /// Element of a tensor of floats or halves.
   float number(int64_t index) const;
 
 private:
@@ -60,7 +60,7 @@ struct CachePair {
   OwnedTensor key, value; ///< [1,G,C,D], [1,G,C,Dv]
 };
 
-/// What all contestants of a case read and write.
+/// Memory that all contestants of a case read and write.
 struct ContestMemory {
   explicit ContestMemory(const ContestCase& given);
 
@@ -70,26 +70,26 @@ struct ContestMemory {
 
   ContestCase given;
   OwnedTensor query, key, value; ///< [1,S,H,D], [1,S,G,D], [1,S,G,Dv]
-  std::vector<OwnedTensor> outs; ///< of each layer: [1,S,H,Dv]
+  std::vector<OwnedTensor> outs; ///< for each layer: [1,S,H,Dv]
   std::vector<CachePair> caches; ///< in place
-  /// For those that cannot work in place: the first T - S rows of every cache, and room for T.
+  /// For contestants that cannot work in place: the first T - S rows of every cache, and room for
+  /// T.
   std::vector<CachePair> pasts, presents;
 };
 
 class Contestant {
 public:
   virtual ~Contestant() = default;
-  /// A step in every layer, in any order; the results are in the memory's `outs`.
+  /// Runs a step in every layer, in any order; the results are in the memory's `outs`.
   virtual llvm::Error turn() = 0;
 };
 
-/// kvopt's attention as its runtime calls it. `node` may be any.
+/// kvopt's attention through its runtime. Errors name `node`, which may be any node.
 std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const ir::Node& node,
                                      runtime::ThreadPool& pool);
 
-/// ONNX Runtime on one graph of all layers. It fails where the engine does, where a new row is
-/// not in the memory of the cache after a turn, and where the results are not what `memory.outs`
-/// held before.
+/// ONNX Runtime with one graph of all layers. Fails if the engine does, if a new row is not in the
+/// memory of the cache after a turn, or if the results differ from the contents of `memory.outs`.
 llvm::Expected<std::unique_ptr<Contestant>>
 makeBaseline(const OnnxRuntime& runtime, BaselineSpelling spelling, const ContestMemory& memory,
              unsigned threads, bool spins, const ir::OpRegistry& ops);

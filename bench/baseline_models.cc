@@ -1,4 +1,4 @@
-// Models written in ONNX's text form, which kvopt's own exporter turns into files.
+// Models in ONNX's text format, which kvopt's exporter converts to files.
 #include "bench/baseline_models.h"
 
 #include "ir/onnx/export.h"
@@ -42,7 +42,7 @@ std::string whyImpossible(const BaselineModel& model) {
 
 namespace {
 
-/// Rows of all heads side by side. With one row, heads may as well be an axis.
+/// Whether the rows of all heads are adjacent. With one row, heads may be an axis instead.
 bool hasHeadsInColumns(const BaselineModel& model) {
   return model.spelling == BaselineSpelling::GroupQuery || model.newRows != 1;
 }

@@ -1,4 +1,4 @@
-// BenchContext: memory and threads for kernels that benchmarks run outside of a graph.
+// BenchContext: memory and threads for kernels that run outside of a graph.
 #pragma once
 
 #include "runtime/exec/kernel.h"
@@ -10,7 +10,7 @@
 
 namespace kvopt {
 
-/// Results belong to the benchmark: this context does not return them.
+/// The benchmark owns the results; this context does not return them.
 class BenchContext final : public runtime::KernelContext {
 public:
   BenchContext(const ir::Node& node, runtime::ThreadPool& threadPool)

@@ -1,11 +1,12 @@
-// What decode attention over blocks of keys and values costs: one query row after T - 1
-// tokens, of 32 query heads and 8 key/value heads of 128, over one piece of memory and over blocks,
-// in turns. The last block is not full, and the new row is in memory of its own.
+// Cost of decode attention over blocks of keys and values: one query row after T - 1 tokens, with
+// 32 query heads and 8 key/value heads of 128 columns, over one piece of memory and over blocks, in
+// turns. The last block is not full, and the new row has separate memory.
 //
 //   bench_block_attention [--size 1024,512,1000] [--length 8192] [--threads 1,2] [--rounds 7]
 //
-// Every call reads the caches of another layer, so that all come from memory. Ratios are over one
-// piece: of tenth percentiles in the best round, and the median of the ratios of pairs.
+// Every call reads the caches of another layer, so that all reads are from memory. Ratios are
+// relative to one piece: of tenth percentiles in the best round, and the median of the ratios of
+// pairs.
 #include "bench/measure.h"
 #include "runtime/memory/buffer.h"
 #include "runtime/simd/attention/attention.h"
@@ -49,7 +50,7 @@ Memory filled(size_t bytes, FloatStorage storage) {
 
 RowStrides stridesOf(int64_t rows) { return {heads * rows * width, rows * width, width}; }
 
-/// The caches of one layer, in one piece and in blocks.
+/// Caches of one layer, in one piece and in blocks.
 struct Layer {
   Memory keys, values;
   std::vector<Memory> blocks;

@@ -1,19 +1,19 @@
-// What it costs to append tokens one by one to caches of keys, [1, 8, T, 128] in float32: by
-// joining past and new rows into a new tensor at every step, and by the runtime's caches.
+// Cost of appending tokens one by one to caches of keys, [1, 8, T, 128] in float32: by joining past
+// and new rows into a new tensor at every step, and with the runtime's caches.
 //
 //   bench_cache_update [--tokens 256,1024,4096] [--layers N] [--rounds N]
 //
-// Every token is appended to the caches of all layers, one after the other, as a model does; with
-// one layer, caches stay in the CPU's. Ways take turns. Times are of all T tokens in one layer.
-// `first` counts the making of the cache as well. Memory is first touched where a row is written,
-// or, where a way says so, when the cache is made. Ratios are the time of joining over each way's:
-// of the fastest rounds, and the median of the rounds. Bytes are those that were in use at the same
-// time beyond the T rows themselves, in one layer.
+// Every token is appended to the caches of all layers, one after another, as in a model; with one
+// layer, caches stay in the CPU's caches. Variants take turns. Times are for all T tokens in one
+// layer. `first` includes the allocation of the cache. Memory is touched when a row is written or,
+// in some variants, when the cache is allocated. Ratios are the time of joining divided by that of
+// each variant: in the fastest rounds, and the median of the rounds. Bytes are the maximum in use,
+// in one layer, in addition to the T rows.
 //
-// The second table is the price of growth: `first` of a cache that doubles over that of one with
-// room for all. The third is what it costs to open a session's caches of a long context: time, and
-// memory that is resident before the first token and after it; and time with a prompt that fills
-// half of the room.
+// The second table shows the price of growth: `first` of a cache that doubles, divided by that of a
+// cache with room for all rows. The third table shows the cost of opening a session's caches for a
+// long context: time, and resident memory before and after the first token; and the time with a
+// prompt that fills half of the room.
 #include "bench/measure.h"
 #include "runtime/cache/cache_set.h"
 #include "support/format.h"
@@ -34,21 +34,21 @@ namespace {
 constexpr int64_t heads = 8;
 constexpr int64_t width = 128;
 constexpr int64_t rowBytes = width * 4;
-constexpr int64_t firstRoom = 16; // of a cache that doubles
+constexpr int64_t firstRoom = 16; // initial room of a cache that doubles
 
 struct Cost {
   double append = 0; ///< seconds
-  double first = 0;  ///< with the making of the cache
+  double first = 0;  ///< including the allocation of the cache
   size_t bytesInUse = 0;
 };
 
-/// A token's keys, a row a head.
+/// Keys of one token, one row per head.
 std::vector<std::byte> tokenRows() {
   return std::vector<std::byte>(static_cast<size_t>(heads * rowBytes), std::byte{1});
 }
 
-/// Every step makes a tensor of one row more. With two blocks of memory in turns, which is the best
-/// that an engine's memory pool can do; with `fresh` memory, what it costs without.
+/// Creates a tensor with one more row at every step: in two alternating blocks of memory, which is
+/// the best case of an engine's memory pool, or, with `fresh`, in new memory.
 Cost joinAtEveryStep(int64_t tokens, int64_t layers, bool fresh) {
   auto allocator = std::make_shared<Allocator>();
   const std::vector<std::byte> rows = tokenRows();
@@ -84,7 +84,7 @@ Cost joinAtEveryStep(int64_t tokens, int64_t layers, bool fresh) {
   return {end - start, end - made, allocator->peakBytes()};
 }
 
-/// Caches of the runtime with room for `room` tokens: `count` buffers that are shared.
+/// Caches of the runtime with room for `room` tokens: `count` shared buffers.
 CacheSet makeCaches(int64_t count, int64_t room, const std::shared_ptr<Allocator>& allocator) {
   std::vector<ManifestCache> descriptions(static_cast<size_t>(count));
   for (ManifestCache& description : descriptions) {
@@ -98,7 +98,7 @@ CacheSet makeCaches(int64_t count, int64_t room, const std::shared_ptr<Allocator
   return llvm::cantFail(CacheSet::create(descriptions, std::move(options)));
 }
 
-/// `count` tokens, all with the same keys.
+/// Appends `count` tokens with equal keys.
 void append(CacheSet& caches, const std::vector<std::byte>& rows, int64_t count) {
   llvm::cantFail(caches.reserve(count));
   for (size_t layer = 0; layer < caches.size(); ++layer) {
@@ -112,8 +112,8 @@ void append(CacheSet& caches, const std::vector<std::byte>& rows, int64_t count)
   caches.advance(count);
 }
 
-/// The room doubles when it is full. With `touched`, all memory is touched when the caches are
-/// made.
+/// Doubles the room when it is full. With `touched`, all memory is touched when the caches are
+/// allocated.
 Cost writeInPlace(int64_t tokens, int64_t layers, int64_t room, bool touched) {
   auto allocator = std::make_shared<Allocator>();
   const std::vector<std::byte> rows = tokenRows();
@@ -150,7 +150,7 @@ constexpr Way ways[] = {
 };
 constexpr size_t wayOfAll = 3, wayOfDoubling = 4;
 
-/// How many times faster, in the fastest rounds and in the median.
+/// Speedup in the fastest rounds and in the median.
 std::string factors(double best, double median) {
   const auto text = [](double factor) {
     return factor < 10 ? fmt::format("{:.1f}", factor) : fmt::format("{:.0f}", factor);
@@ -158,7 +158,7 @@ std::string factors(double best, double median) {
   return text(best) + " " + text(median);
 }
 
-/// Of one length: a list of rounds for each way.
+/// For one length: a list of rounds for each variant.
 using Costs = std::vector<std::vector<Cost>>;
 
 Costs measure(int64_t tokens, int64_t layers, int rounds) {

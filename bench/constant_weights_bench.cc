@@ -1,10 +1,10 @@
-// What linear layers cost whose weights are transposed, cast or dequantized in the graph, compared
-// with layers of plain float32 weights.
+// Cost of linear layers whose weights are transposed, cast or dequantized in the graph, compared
+// with layers with plain float32 weights.
 //
 //   bench_constant_weights [STEPS [THREADS]]
 //
-// Eight layers of 2048 x 2048. All forms take a step in turn; a form's ratio is the median of its
-// steps' times over those of plain weights in the same turn.
+// Eight layers of 2048 x 2048. All variants run one step per turn. The ratio of a variant is the
+// median of its steps' times, divided by those of plain weights in the same turn.
 #include "bench/measure.h"
 #include "driver/synthetic/random_tensor.h"
 #include "ir/model.h"

@@ -1,4 +1,4 @@
-// Sessions and ONNX Runtime, brought to the same state.
+// Sessions and ONNX Runtime in the same state.
 #include "bench/decode_engines.h"
 
 #include "bench/measure.h"
@@ -24,10 +24,10 @@ using namespace targets;
 
 namespace {
 
-constexpr int64_t chunkTokens = 512; // of a prefill step
-constexpr int64_t spareRows = 64;    // of a shared buffer
+constexpr int64_t chunkTokens = 512; // tokens of a prefill step
+constexpr int64_t spareRows = 64;    // spare rows of a shared buffer
 
-/// Tokens that depend on their place only.
+/// Tokens that depend only on their position.
 DecoderStep stepOf(int64_t past, int64_t count, int64_t vocabulary) {
   DecoderStep step;
   step.pastLength = past;
@@ -37,7 +37,7 @@ DecoderStep stepOf(int64_t past, int64_t count, int64_t vocabulary) {
   return step;
 }
 
-/// The first rows of tensors [B,G,T,D].
+/// Copies the first rows of tensors [B,G,T,D].
 void copyRows(const TensorView& from, const TensorView& to, int64_t rows) {
   const int64_t width = *byteWidth(from.element);
   for (int64_t head = 0; head < from.shape[0] * from.shape[1]; ++head) {
@@ -208,7 +208,7 @@ llvm::Expected<double> SessionEngine::step() {
 TensorView SessionEngine::logits() const { return result.outputs.front().tensor.view; }
 
 std::optional<TensorView> SessionEngine::cache(llvm::StringRef past) const {
-  // The caches that are compared with an engine's are not in blocks.
+  // The compared caches are not in blocks.
   for (size_t i = 0; i < session->cacheCount(); ++i)
     if (session->cacheInfo(i).past == past)
       return session->caches().set().view(i);

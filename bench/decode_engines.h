@@ -1,5 +1,4 @@
-// Engines that decode with a whole model, all after the same tokens: kvopt's sessions and ONNX
-// Runtime.
+// Engines that decode with a whole model after the same tokens: kvopt's sessions and ONNX Runtime.
 #pragma once
 
 #include "bench/onnx_runtime.h"
@@ -10,7 +9,7 @@
 
 namespace kvopt {
 
-/// A model file and how it is driven.
+/// A model file and its manifest.
 struct LoadedModel {
   static llvm::Expected<LoadedModel> open(const std::string& path, const driver::Toolkit& toolkit);
 
@@ -20,17 +19,17 @@ struct LoadedModel {
   int64_t vocabulary = 0;
 };
 
-/// Decodes the token at `depth` again and again.
+/// Decodes the token at `depth` repeatedly.
 class DecodeEngine {
 public:
   virtual ~DecodeEngine() = default;
-  /// Seconds of the model's run: not of making its inputs, nor of going back.
+  /// Seconds of the model's run, without preparing its inputs and without cropping.
   virtual llvm::Expected<double> step() = 0;
-  /// Of the latest step, one row, until the next one.
+  /// Scores of the latest step, one row, valid until the next one.
   virtual runtime::TensorView logits() const = 0;
 };
 
-/// kvopt's session of `depth` tokens. The model and toolkit must outlive it.
+/// kvopt's session with `depth` tokens. The model and toolkit must outlive it.
 class SessionEngine final : public DecodeEngine {
 public:
   static llvm::Expected<std::unique_ptr<SessionEngine>>
@@ -38,7 +37,7 @@ public:
 
   llvm::Expected<double> step() override;
   runtime::TensorView logits() const override;
-  /// The valid rows of the cache that the model calls so; nullopt if there is none.
+  /// Valid rows of the cache with this name in the model; nullopt if there is none.
   std::optional<runtime::TensorView> cache(llvm::StringRef past) const;
 
 private:
@@ -51,11 +50,11 @@ private:
   runtime::StepResult result;
 };
 
-/// Whether past and present are tensors of their own, or one buffer with room for more rows.
+/// Whether past and present are separate tensors, or one buffer with room for additional rows.
 enum class BaselineCaches { Apart, Shared };
 
-/// ONNX Runtime on `loaded`, with what is in `source`'s caches of the same names. It writes
-/// presents to memory that exists already, and does not move them to the next step's past.
+/// ONNX Runtime on `loaded`, with the contents of `source`'s caches of the same names. It writes
+/// presents to existing memory, and does not move them to the next step's past.
 llvm::Expected<std::unique_ptr<DecodeEngine>>
 startBaseline(const OnnxRuntime& runtime, const LoadedModel& loaded, BaselineCaches caches,
               unsigned threads, bool spins, int64_t depth, const SessionEngine& source);

@@ -1,11 +1,11 @@
-// How fast linear layers run compared with a plain read of exactly the weights' bytes, in one run.
+// Compares the speed of linear layers, in one run, with a plain read of exactly the weights' bytes.
 //
 //   bench_linear [--quick] [--threads 1,2] [--rounds N] [--only TEXT]
 //
-// Weights are cold: every call takes the next of copies that together are larger than any cache.
-// The bound of a case is the larger of that read and of the multiply-adds at the speed at which
-// registers can do them. Ratios are of times taken one after the other: the 10th percentile of
-// times over that of bounds, and the median of the pairs' ratios, each in the best of the rounds.
+// Weights are cold: every call uses the next of several copies that together exceed any cache. The
+// bound of a case is the larger of that read and of the multiply-adds at the speed of registers.
+// Ratios are of consecutive times: the 10th percentile of times divided by that of bounds, and the
+// median of the pairs' ratios, each in the best round.
 #include "bench/bench_context.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
@@ -44,7 +44,7 @@ struct Case {
   bool transposed; ///< [N,K]
   int64_t m;
 
-  /// Bytes of the weights, with their scales.
+  /// Size of the weights and their scales in bytes.
   size_t bytes() const {
     const double each = weights == Weights::F32    ? 4
                         : weights == Weights::Int8 ? 1 + 4.0 / blockSize
@@ -80,7 +80,7 @@ struct Options {
   std::string only;
 };
 
-/// Cold bytes for weights of any case, filled with small numbers of that case's type.
+/// Cold memory for the weights of any case, filled with small numbers of that case's type.
 class WeightMemory {
 public:
   explicit WeightMemory(size_t size) : bytes(size) {}
@@ -101,7 +101,7 @@ public:
           const uint16_t value = weights == Weights::F16 ? floatToF16(next()) : floatToBf16(next());
           std::memcpy(&pattern[i + j], &value, 2);
         }
-      } else { // as scales these are small numbers too
+      } else { // small numbers if read as scales, too
         const float value = next();
         std::memcpy(&pattern[i], &value, 4);
       }

@@ -48,7 +48,7 @@ unsigned long long readAll(const void* data, size_t bytes) {
 double multiplyAdds(size_t rounds, float& sink) {
   const hn::ScalableTag<float> tag;
   const auto x = hn::Set(tag, sink);
-  // No two begin alike: compilers compute equal chains once.
+  // All start differently, because compilers compute equal chains once.
   auto a = x, b = hn::Add(a, x), c = hn::Add(b, x), d = hn::Add(c, x), e = hn::Add(d, x),
        f = hn::Add(e, x), g = hn::Add(f, x), h = hn::Add(g, x);
   for (size_t i = 0; i < rounds * 128; ++i) {

@@ -1,4 +1,4 @@
-// Times taken in turns and what is said of them: the arithmetic of every benchmark here.
+// Times measured in turns and their statistics, shared by all benchmarks.
 #pragma once
 
 #include <cstddef>
@@ -7,27 +7,28 @@
 
 namespace kvopt {
 
-/// Seconds of a steady clock.
+/// Seconds from a steady clock.
 double seconds();
 
-/// The value below which `fraction` of the values lie. `values` must not be empty.
+/// The given percentile of the values, as a fraction. `values` must not be empty.
 double percentile(std::vector<double> values, double fraction);
 
-/// Seconds per floating-point operation of one thread, at best.
+/// Minimum number of seconds per floating-point operation of one thread.
 double secondsPerOperation();
 
-/// A reference and what is compared with it, timed in turns, in several rounds.
+/// Times of a reference and of a computation that is compared with it, measured in turns, in
+/// several rounds.
 class PairedTimes {
 public:
   void startRound();
   void add(double reference, double time);
 
-  /// The least over the rounds of the tenth percentile of times, and of reference times.
+  /// Minimum over the rounds of the tenth percentile of times, and of reference times.
   double time() const { return bestTime(times); }
   double reference() const { return bestTime(references); }
-  /// Tenth percentile of times over that of references, in the round where that is least.
+  /// Tenth percentile of times divided by that of references, in the round with the minimum.
   double ratioP10() const;
-  /// The median of the ratios of pairs, in the round where that is least.
+  /// Median of the ratios of pairs, in the round with the minimum.
   double ratioMedian() const;
 
 private:

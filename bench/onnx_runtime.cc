@@ -1,5 +1,5 @@
-// Calls to ONNX Runtime's C interface through its table of functions. The table only ever grows at
-// its end, so that places in it are as good as names, and no header of that project is needed.
+// Calls of ONNX Runtime's C interface through its function table. The table only grows at its end,
+// so that indices identify functions, and no header of that project is needed.
 #include "bench/onnx_runtime.h"
 
 #include "support/diagnostic.h"
@@ -11,7 +11,7 @@ namespace kvopt {
 using namespace ir;
 using namespace runtime;
 
-/// Places in OrtApi, as onnxruntime_c_api.h lists them.
+/// Indices in OrtApi, in the order of onnxruntime_c_api.h.
 enum OnnxRuntime::Slot : unsigned {
   GetErrorMessage = 2,
   CreateEnv = 3,
@@ -40,7 +40,7 @@ struct ApiBase {
   const char* (*getVersionString)();
 };
 
-constexpr uint32_t apiVersion = 16; ///< any that has all places above
+constexpr uint32_t apiVersion = 16; ///< any version with all functions above
 constexpr int logErrors = 3;        ///< ORT_LOGGING_LEVEL_ERROR
 constexpr int optimiseAll = 99;     ///< ORT_ENABLE_ALL
 constexpr int deviceAllocator = 0;  ///< OrtDeviceAllocator
@@ -72,7 +72,7 @@ llvm::Expected<OnnxRuntime::Handle> OnnxRuntime::make(Slot creator, Slot release
 }
 
 llvm::Expected<std::unique_ptr<OnnxRuntime>> OnnxRuntime::load(const std::string& library) {
-  // Never unloaded: threads of its own may outlive the last session for a moment.
+  // Never unloaded: its threads may outlive the last session briefly.
   void* opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!opened)
     return unsupported("cannot load ONNX Runtime: {}", dlerror());

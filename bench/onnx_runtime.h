@@ -1,5 +1,5 @@
-// ONNX Runtime, loaded at run time from its own library, as a baseline that benchmarks run side by
-// side with kvopt in one process and on the same memory.
+// ONNX Runtime, loaded from its library at run time, as a baseline that benchmarks run in the same
+// process and on the same memory as kvopt.
 #pragma once
 
 #include "runtime/memory/tensor_view.h"
@@ -14,9 +14,9 @@ namespace kvopt {
 
 class OnnxRuntime;
 
-/// One model. What it reads and writes is the caller's memory, bound once by name; an input and an
-/// output may be bound to the same memory. Every input and every output must be bound before the
-/// first run, and stay where it is.
+/// One model. The caller owns the memory of inputs and outputs, which is bound once by name; an
+/// input and an output may be bound to the same memory. Every input and output must be bound before
+/// the first run, at a fixed address.
 class OnnxRuntimeSession {
 public:
   OnnxRuntimeSession(OnnxRuntimeSession&&) noexcept = default;
@@ -46,14 +46,14 @@ private:
 /// The library. Must outlive its sessions.
 class OnnxRuntime {
 public:
-  /// Fails where `library` (libonnxruntime.so) cannot be loaded.
+  /// Fails if `library` (libonnxruntime.so) cannot be loaded.
   static llvm::Expected<std::unique_ptr<OnnxRuntime>> load(const std::string& library);
   OnnxRuntime(const OnnxRuntime&) = delete;
 
   const std::string& version() const { return versionText; }
 
-  /// All graph optimizations, operators one after the other, `threads` threads within an operator.
-  /// Threads that have nothing to do sleep, or `spins`: they wait at full speed.
+  /// Opens a model with all graph optimizations, sequential operators, and `threads` threads within
+  /// an operator. Idle threads sleep or, with `spins`, wait at full speed.
   llvm::Expected<OnnxRuntimeSession> open(const std::string& model, unsigned threads,
                                           bool spins) const;
 
@@ -66,7 +66,7 @@ private:
   /// Calls a function of the library's table that returns a status.
   template <class... Parameters, class... Arguments>
   llvm::Error call(Slot slot, Arguments... arguments) const;
-  /// The same for functions that make something, which is returned.
+  /// The same for functions that create an object, which is returned.
   template <class... Parameters, class... Arguments>
   llvm::Expected<Handle> make(Slot creator, Slot releaser, Arguments... arguments) const;
   template <class Function> Function* function(Slot slot) const;

@@ -1,5 +1,5 @@
-// How long kvopt takes to recover attention from a decoder and to rewrite it, compared with a plain
-// load and save of the same file with protobuf; and how both grow with the number of nodes.
+// Time that kvopt takes to recover attention from a decoder and to rewrite it, compared with a
+// plain load and save of the same file with protobuf; and growth of both with the number of nodes.
 #include "driver/recover.h"
 #include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
@@ -27,7 +27,7 @@ using namespace targets;
 
 namespace {
 
-/// What recovery and rewriting need; nothing is executed.
+/// Definitions that recovery and rewriting need; nothing is executed.
 struct Registered {
   Registered() {
     registerAll(ops);
@@ -41,7 +41,7 @@ struct Registered {
   TargetRegistry targets;
 };
 
-/// CPU time of this process: comparable on a machine that does other work too.
+/// CPU time of this process, which is comparable on a busy machine.
 double cpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -191,7 +191,7 @@ llvm::Error run(llvm::ArrayRef<size_t> sizes, unsigned repetitions) {
 } // namespace
 } // namespace kvopt
 
-/// recognition [NODES …]: sizes to measure; 2500 to 40000 when none are given.
+/// recognition [NODES …]: sizes to measure; default: 2500 to 40000.
 int main(int argc, char** argv) {
   std::vector<size_t> sizes;
   for (int i = 1; i < argc; ++i) {

@@ -1,5 +1,5 @@
-// How long a session's caches take to be saved and loaded, compared with plain copies of the same
-// bytes: bench_session [FOLDER] (default: /dev/shm, so that the disk is not what is measured).
+// Time to save and load a session's caches, compared with plain copies of the same bytes:
+// bench_session [FOLDER] (default: /dev/shm, to exclude the disk).
 #include "runtime/cache/cache_set.h"
 #include "support/diagnostic.h"
 #include "support/file_access.h"
@@ -52,7 +52,7 @@ CacheSet makeCaches(int64_t tokens) {
   return set;
 }
 
-/// Smallest and median of the ratios of one action to another, each measured in turns with it.
+/// Minimum and median of the ratios of one action to another, measured in turns.
 struct Ratio {
   double least = 0;
   double median = 0;
@@ -86,7 +86,7 @@ void measure(int64_t tokens, const std::string& path) {
   CacheSet loaded = makeCaches(1);
   for (int round = 0; round < rounds; ++round) {
     warm.push_back(secondsOf([&] { std::memcpy(target.data(), source.data(), bytes); }));
-    // Saving makes something that was not there before; so does this.
+    // Saving creates a new file, and so does this.
     fresh.push_back(secondsOf([&] {
       void* memory =
           ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,16 +1,15 @@
-// Decode speed of a whole model: compares kvopt's runtime on the rewritten model with ONNX Runtime
-// on the original export, on the same weights with caches in one buffer, and on what kvopt makes of
-// the original export for ONNX Runtime (--rewritten), in turns, in one process.
+// Decode speed of a whole model. Compares, in turns and in one process, kvopt's runtime on the
+// rewritten model with ONNX Runtime on the original export, on the same weights with caches in one
+// buffer, and on kvopt's rewrite of the export for ONNX Runtime (--rewritten).
 //
 //   bench_whole_model --library PATH --kvopt M [--growing M] [--shared M] [--rewritten M]
 //                     [--depth 4096] [--threads 1,2] [--steps N] [--turns N] [--spin 0|1]
 //
-// PATH is what bench/baselines/install.sh prints; bench/whole_model.sh makes the models and calls
-// this.
-// All start from the caches that kvopt's prefill made, and their first logits must agree. A turn is
-// N steps of each, all of them after `--depth` tokens, so that nothing but the model's run is
-// timed: ONNX Runtime never pays for moving a present to the next step's past, and never allocates
-// one.
+// PATH is the output of bench/baselines/install.sh; bench/whole_model.sh creates the models and
+// calls this program. All engines start from caches filled by kvopt's prefill, and their first
+// logits must agree. A turn is N steps of each engine, all of them after `--depth` tokens, so that
+// only the model's run is timed: ONNX Runtime never pays for moving a present to the next step's
+// past, and never allocates one.
 #include "bench/decode_engines.h"
 #include "bench/measure.h"
 #include "support/diagnostic.h"
@@ -39,7 +38,7 @@ struct Options {
   std::vector<unsigned> threads = {1, 2};
   int steps = 8;
   int turns = 6;
-  bool spins = false; ///< ONNX Runtime's threads wait at full speed
+  bool spins = false; ///< whether ONNX Runtime's threads spin while they wait
 };
 
 llvm::Error checkLogits(const TensorView& ours, const TensorView& theirs) {
@@ -55,7 +54,7 @@ llvm::Error checkLogits(const TensorView& ours, const TensorView& theirs) {
     largest = std::max(largest, std::abs(number(ours, i)));
     difference = std::max(difference, std::abs(number(ours, i) - number(theirs, i)));
   }
-  // Rounding of sums of thousands of terms over several layers, each of them stored.
+  // Rounding of sums of thousands of terms over several layers, each of which is stored.
   if (!(difference <= (isHalf ? 2e-2f : 1e-3f) * largest))
     return unsupported("logits differ by {} of {}", difference, largest);
   return llvm::Error::success();
@@ -101,8 +100,8 @@ private:
   struct Entry {
     std::string name;
     std::unique_ptr<DecodeEngine> engine;
-    std::vector<double> times;   ///< of steps
-    std::vector<double> medians; ///< of turns
+    std::vector<double> times;   ///< times of steps
+    std::vector<double> medians; ///< medians of turns
   };
 
   llvm::Error add(std::vector<BaselineFile>& files, const char* name, BaselineCaches caches,
@@ -171,7 +170,7 @@ private:
                percentile(ratios, 0.5));
   }
 
-  /// How much faster one engine runs what was rewritten than the original.
+  /// Reports the speedup of the rewritten model over the original in one engine.
   void noteGain(llvm::ArrayRef<Entry> entries, unsigned threads) {
     const Entry* before = nullptr;
     const Entry* after = nullptr;

@@ -1,6 +1,5 @@
-// An operator of one's own with its kernel: my.domain::Swish<beta>(x) = x * sigmoid(beta * x). In
-// the tree these would be the files ir/ops/swish.cc and runtime/kernels/elementwise/swish.cc and
-// nothing else.
+// A new operator with its kernel: my.domain::Swish<beta>(x) = x * sigmoid(beta * x). In the tree it
+// would consist of the files ir/ops/swish.cc and runtime/kernels/elementwise/swish.cc.
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"

@@ -1,7 +1,7 @@
-// An operator of one's own that only moves data: my.engine::SwapAxes<first, second>(x). Its
-// definition says what it does to the axes, so that everything that follows data goes through it:
-// here recovery, from the keys of an attention back to their cache. In the tree it would be the
-// file ir/ops/swap_axes.cc and nothing else.
+// A new operator that only moves data: my.engine::SwapAxes<first, second>(x). Its definition
+// describes the movement of axes, so that all code that traces data supports it: here recovery,
+// from the keys of an attention back to their cache. In the tree it would be the file
+// ir/ops/swap_axes.cc.
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
@@ -20,7 +20,7 @@ using namespace targets;
 
 namespace {
 
-/// The order that Transpose would be given; nullopt where the node names no two axes of `type`.
+/// Equivalent `perm` of a Transpose; nullopt if the node does not name two axes of `type`.
 std::optional<llvm::SmallVector<unsigned, 4>> swappedAxes(const Node& node,
                                                           const TensorType& type) {
   if (!type.hasRank())
@@ -66,7 +66,7 @@ void defineSwapAxes(OpRegistry& registry) {
       .shape(inferSwapAxes);
 }
 
-// Caches have the sequence before the heads; attention reads heads first.
+// In caches, the sequence precedes the heads; attention reads heads first.
 constexpr const char* text = R"(
 <ir_version: 8, opset_import: ["" : 17, "my.engine" : 1]>
 decoder (float[B, 4, S, 16] q, float[B, S, 4, 16] k, float[B, S, 4, 16] v,
@@ -87,7 +87,7 @@ decoder (float[B, 4, S, 16] q, float[B, S, 4, 16] k, float[B, S, 4, 16] v,
 }
 )";
 
-/// That the cache is `past`, laid out with the sequence first.
+/// Checks that the cache is `past`, with the sequence first.
 llvm::Error expectCache(const std::optional<SiteCache>& cache, llvm::StringRef past) {
   if (!cache || cache->past->name() != past)
     return invalid("the cache '{}' was not found", past);

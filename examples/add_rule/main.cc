@@ -1,5 +1,5 @@
-// A rule of one's own: x + 0 → x. In the tree it would be the file passes/rules/remove_add_zero.cc
-// and nothing else; here it is registered by hand beside the built-in rules.
+// A new rule: x + 0 → x. In the tree it would be the file passes/rules/remove_add_zero.cc; here it
+// is registered explicitly, in addition to the built-in rules.
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/printer.h"
@@ -27,7 +27,7 @@ public:
   P pattern() const override { return commutative("Add", {x, constant(zero)}); }
 
   void constraints(Constraints& c) const override {
-    // A scalar changes neither the shape nor, in ONNX, the element type of the sum.
+    // In ONNX, a scalar changes neither the shape nor the element type of the sum.
     c.require("the constant is a scalar zero", [this](const Match& match) {
       const TensorData& data = *match[zero].constant();
       return data.shape().empty() && scalarValue(data) == 0.0;

@@ -1,6 +1,6 @@
-// A target of one's own: writes recovered attention as my.engine::FlashAttention and refuses what
-// that engine cannot do, by name. In the tree it would be the folder passes/targets/my_engine, with
-// this class in my_engine_target.cc and a page, and nothing else.
+// A new target: writes recovered attention as my.engine::FlashAttention, and refuses everything
+// that this engine does not support, by name. In the tree it would be the folder
+// passes/targets/my_engine, with this class in my_engine_target.cc and a page.
 #include "driver/toolkit.h"
 #include "ir/text/printer.h"
 #include "ir/text/reader.h"
@@ -44,13 +44,13 @@ public:
     if (site.hasCache())
       return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
                           "attention without a cache", "a cache", ""};
-    // Whatever else ai.kvopt::Sdpa can say, now or later, is refused by its name, never dropped.
+    // All other attributes of ai.kvopt::Sdpa, present and future, are refused by name.
     static constexpr llvm::StringLiteral attributes[] = {"scale"};
     static constexpr llvm::StringLiteral operands[] = {"query", "key", "value"};
     return unhandled(*site.node, {attributes, operands});
   }
 
-  /// The engine runs attention without a cache, too.
+  /// The engine also runs attention without a cache.
   bool isForCaches() const override { return false; }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
@@ -72,7 +72,7 @@ public:
   }
 };
 
-/// Attention as raised, with `attributes` and `operands` of ai.kvopt::Sdpa in addition.
+/// Attention as raised, with additional `attributes` and `operands` of ai.kvopt::Sdpa.
 std::string attentionText(const std::string& attributes, const std::string& operands) {
   return R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 g (float[2,4,3,16] q, float[2,4,3,16] k, float[2,4,3,16] v, bool[3,3] mask, float[4] sinks)
@@ -83,7 +83,7 @@ g (float[2,4,3,16] q, float[2,4,3,16] k, float[2,4,3,16] v, bool[3,3] mask, floa
 })";
 }
 
-/// Lowers attention; the model's text, or why the target refuses it.
+/// Lowers attention. Returns the model's text, or the reason that the target refuses it.
 llvm::Expected<std::string> lowered(const std::string& text, const driver::Toolkit& toolkit) {
   auto model = readText(text, toolkit.ops);
   if (!model)

@@ -1,10 +1,7 @@
-// Decodes greedily with a model that `kvopt rewrite` wrote, for any target: the manifest in the
-// file says what happens to caches and lengths from step to step.
+// Decodes greedily with a model that `kvopt rewrite` wrote for any target: the manifest in the file
+// describes how caches and lengths change from step to step.
 //
-//   decode_from_manifest MODEL.onnx 1,2,3 8 [--input NAME=1,80,3000:FILE]…
-//
-// The second argument is the prompt, the third the number of tokens to generate. --input gives a
-// float32 tensor that an encoder computed: its name, its extents and the file with its elements.
+//   decode_from_manifest model.onnx 1,2,3 8        prompt, number of tokens to generate
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
@@ -86,7 +83,7 @@ llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t 
   if (llvm::Error error = inferShapes((*model)->graph()))
     return error;
   SessionOptions options;
-  options.mode = SessionOptions::Mode::Stateful; // buffers grow as far as the manifest allows
+  options.mode = SessionOptions::Mode::Stateful; // buffers grow up to the manifest's limit
   auto session = Session::create(**model, kernels, **manifest, options);
   if (!session)
     return session.takeError();

@@ -45,7 +45,7 @@ void writeCodes(KernelContext& context, const FixedScales& scales, simd::CodeFor
 llvm::Error setRowScales(KernelContext& context, const FixedScaleCaches& caches,
                          AttentionOperands& operands);
 
-/// What runAttention computes over the numbers that codes stand for, into a contiguous `output`
+/// Computes runAttention over the numbers that codes represent, into a contiguous `output`
 /// [B,S,H*Dv]. No number of a cache is computed: scales of columns multiply the query before, and
 /// the output after. Requires setRowScales, and that checkAttention succeeded.
 ///

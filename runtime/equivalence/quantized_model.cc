@@ -333,7 +333,7 @@ llvm::Error unquantize(Model& model, Manifest& manifest, CodeForms forms) {
   if (!forms.rowScales)
     return inferShapes(model.graph());
   Graph& graph = model.graph();
-  llvm::StringMap<ElementType> elements; // of caches that held codes before
+  llvm::StringMap<ElementType> elements; // caches that held codes before
   RemovedScales removed;
   unquantizeReaders(graph);
   llvm::SmallVector<Node*, 32> overBlocks;

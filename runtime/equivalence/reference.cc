@@ -306,7 +306,8 @@ private:
     }
     TensorView ours = numbers.view;
     int64_t first = 0;
-    // A ring and another cache have only some last rows in common. So does a cache of which the
+    // A ring and another cache have only some last rows in common. So does a cache if the model
+    // returned only the rows of each step.
     // model returned only the rows of each step.
     const bool hasLastRows =
         theirs.rank() == ours.rank() &&

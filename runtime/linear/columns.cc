@@ -239,7 +239,7 @@ void addTile(const float* tile, size_t tileStride, const FloatProduct& p, size_t
 }
 
 /// Whether to prefetch only one line of many. With more rows, or with unsuitable sizes of sums or
-/// runs of W, computation takes too much time and the hardware prefetchers fall behind (decision
+/// runs of W, computation takes too much time and the hardware prefetchers do not keep up (decision
 /// 18).
 template <class Storage> bool goesStraight(size_t rows, size_t width, size_t stride) {
   constexpr size_t kBytes = sizeof(typename Storage::Element);

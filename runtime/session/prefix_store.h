@@ -51,8 +51,8 @@ private:
   /// Key of a block: its predecessor, 0 for none, and its tokens.
   struct Place {
     uint64_t before = 0;
-    ModelFingerprint model{}; ///< of the first block in a chain
-    uint64_t context = 0;     ///< of the first block in a chain
+    ModelFingerprint model{}; ///< model of the first block in a chain
+    uint64_t context = 0;     ///< context of the first block in a chain
     std::vector<int64_t> tokens;
 
     bool operator==(const Place&) const = default;

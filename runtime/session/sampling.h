@@ -51,7 +51,7 @@ int64_t largestScore(llvm::ArrayRef<float> scores);
 /// Selects a token at random from softmax(scores / temperature), limited by topK and topP. After
 /// two roundings of each score, everything is integer arithmetic: equal scores give the same token
 /// on every machine. A token that is 2^40 times less likely than the most likely one is never
-/// selected. Of equal scores, the lower index counts as more likely. Requires 1 to 2^23 scores
+/// selected. Among equal scores, the lower index counts as more likely. Requires 1 to 2^23 scores
 /// without NaN, and options that `checkSampling` accepts.
 int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options,
                     SamplingPlace place);

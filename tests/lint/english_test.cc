@@ -53,7 +53,6 @@ constexpr EnglishException englishExceptions[] = {
 /// Folders and pages whose English has not been read yet.
 constexpr std::string_view notReadYet[] = {"ir/manifest/manifest",
                                            "ir/ops/kvopt/",
-                                           "runtime/",
                                            "passes/",
                                            "driver/",
                                            "cli/",

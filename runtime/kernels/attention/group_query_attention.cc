@@ -22,11 +22,11 @@
 //
 // If k_quant_type and v_quant_type are PER_TENSOR or PER_CHANNEL, pasts and presents hold codes:
 // int8 with kv_cache_bit_width 8; with 4, two four-bit codes in one byte of uint8, so that rows
-// have half as many elements (CodeForm::nibbles). k_scale and v_scale are float, with one number,
-// or one for each head and column, in any shape. The present's new rows are the codes of the
-// rotated keys (rounded as in runtime/attention/fixed_scales.h), and attention reads the numbers
-// that codes represent, including those of the new rows. Unused rows of a new present are zero
-// bytes.
+// have half the number of elements (CodeForm::nibbles). k_scale and v_scale are float, with one
+// number, or one for each head and column, in any shape. The present's new rows are the codes of
+// the rotated keys (rounded as in runtime/attention/fixed_scales.h), and attention reads the
+// numbers that codes represent, including those of the new rows. Unused rows of a new present are
+// zero bytes.
 //
 // Only the value 1 sets a flag: ONNX Runtime treats other numbers as unset, and its optimizer
 // writes -1. A softcap or a window below zero is also unset.

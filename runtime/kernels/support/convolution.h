@@ -21,8 +21,8 @@ struct ConvolutionAxis {
 /// padBegin…] for m < groups * features, with g = m / features.
 struct ConvolutionShape {
   int64_t groups = 1;
-  int64_t channels = 0; ///< of the input, per group
-  int64_t features = 0; ///< of the result, per group
+  int64_t channels = 0; ///< channels of the input per group
+  int64_t features = 0; ///< channels of the result per group
   std::vector<ConvolutionAxis> axes;
 };
 

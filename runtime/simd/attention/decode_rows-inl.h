@@ -26,8 +26,8 @@ namespace kvopt::simd::HWY_NAMESPACE {
 inline constexpr int64_t kAheadBytes = 16384;
 
 /// Whether rows with common numbers of vectors have separate loops. With vectors of 128 bits, rows
-/// have so many vectors that a generic loop is cheap, while compilation takes equally long for each
-/// target.
+/// have enough vectors for a generic loop to be cheap, while compilation takes equally long for
+/// each target.
 inline constexpr bool kHasLoopsForWidths = hn::MaxLanes(F32Tag()) >= 8;
 
 /// Rows of K or V of one head.

@@ -110,8 +110,8 @@ inline constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters)
                                                                                  : 2;
 
 /// Calls body(Index<n>(), isTail, column, columns) for runs of n = Most vectors of columns, of 4 if
-/// Most is 8, and of one. The last, where it is not whole, is a tail of so many columns. Rows of
-/// four-bit codes have no such rest.
+/// Most is 8, and of one. A partial last vector is a tail of `columns` columns; rows of four-bit
+/// codes have no tail.
 template <class Cache, int Most, class Body>
 HWY_INLINE void forEachColumnRun(size_t width, Body&& body) {
   const size_t lanes = hn::Lanes(F32Tag());
