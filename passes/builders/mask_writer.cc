@@ -130,7 +130,7 @@ maskObstacle(ExprRef expression, const IndexSpace& space,
              llvm::function_ref<bool(const Value&, IndexVariable)> isAvailable) {
   const auto refused = [&] {
     return expression->value ? fmt::format("an element of '{}'", expression->value->name())
-                             : std::string("a part that is not understood");
+                             : std::string("an unsupported expression");
   };
   switch (expression->kind) {
   case Kind::Integer:
@@ -155,7 +155,7 @@ maskObstacle(ExprRef expression, const IndexSpace& space,
     break;
   case Kind::Apply:
     if (operatorOf(expression->name).empty())
-      return fmt::format("a part that is not understood ({})", expression->name.str());
+      return fmt::format("an unsupported expression ({})", expression->name.str());
     break;
   case Kind::Opaque:
     return refused();

@@ -234,11 +234,12 @@ private:
       bool isProved =
           piece.condition || (step.kind == MaskStep::Kind::Add && masksCompletely(*step.operand));
       if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
-        object(*midFill,
-               fmt::format("masks of 0 and of at most {} beside such a fill, or a key that every "
-                           "row keeps",
-                           belowAbsorbing),
-               fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
+        object(
+            *midFill,
+            fmt::format(
+                "masks of 0 and of at most {} next to such a fill, or a key that every row keeps",
+                belowAbsorbing),
+            fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
     }
   }
 
@@ -246,7 +247,7 @@ private:
     for (const ScoreMask::Piece& piece : mask.pieces)
       if (piece.step.operand && piece.step.kind != MaskStep::Kind::Fill && !piece.condition)
         object(*halfFill,
-               "float16 masks of 0 and the lowest number beside such a fill, or a key that every "
+               "float16 masks of 0 and the lowest number next to such a fill, or a key that every "
                "row sees",
                fmt::format("mask '{}'", piece.step.operand->name().str()));
   }

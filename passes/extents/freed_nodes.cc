@@ -127,7 +127,7 @@ private:
     if (Value* target = reshapeTarget(node, data.type(), *shape))
       node.setOperand(1, target);
     else
-      refuse(node, fmt::format("no input tells the shape {}", listText(*shape)));
+      refuse(node, fmt::format("no input determines the shape {}", listText(*shape)));
   }
 
   /// Whether a reader repeats the only entry of an axis, as for heads that share keys: the axis
@@ -219,7 +219,7 @@ private:
     }
     Value* target = symbols.list(shape);
     if (!target)
-      return refuse(node, fmt::format("no input tells the shape {}", listText(shape)));
+      return refuse(node, fmt::format("no input determines the shape {}", listText(shape)));
     node.setOperand(1, target);
   }
 
@@ -229,7 +229,7 @@ private:
       if (result.isUnused())
         continue;
       if (!movement || !movement->axes)
-        return refuse(node, "what it keeps is not known");
+        return refuse(node, "the part that it keeps is not known");
       for (size_t i = 0; i < movement->axes->size(); ++i) {
         const Dim& extent = movedOperand(node)->type().dim((*movement->axes)[i]);
         if (!symbols.isFreed(extent))
@@ -237,7 +237,7 @@ private:
         if (!node.is("Slice"))
           return refuse(node, fmt::format("it splits {} rows", extent.str()));
         if (!adaptRange(node, extent, movement->ranges[i]))
-          return refuse(node, fmt::format("it keeps rows of {} by numbers", extent.str()));
+          return refuse(node, fmt::format("it keeps rows of {} by constant indices", extent.str()));
       }
     }
   }
@@ -279,7 +279,7 @@ private:
   void adaptConcat(Node& node) {
     const std::optional<Movement> movement = movementOf(node.result());
     if (!movement || !movement->axis() || !node.result().type().hasRank())
-      return refuse(node, "what it joins is not known");
+      return refuse(node, "the values that it joins are not known");
     const unsigned rank = node.result().type().rank();
     for (unsigned operand = 0; operand < node.operands().size(); ++operand) {
       Value& value = *node.operand(operand);
@@ -293,7 +293,7 @@ private:
         continue;
       Value* target = symbols.list(shape);
       if (!target)
-        return refuse(node, fmt::format("no input tells the shape {}", listText(shape)));
+        return refuse(node, fmt::format("no input determines the shape {}", listText(shape)));
       node.setOperand(operand,
                       &symbols.builder().node("Expand", {value, *target}, {}, "freed_rows"));
     }
@@ -303,7 +303,7 @@ private:
     const std::optional<Movement> movement = movementOf(node.result());
     const Value& data = *movedOperand(node);
     if (!movement || !movement->axis())
-      return refuse(node, "what it picks is not known");
+      return refuse(node, "the part that it selects is not known");
     const Dim& extent = data.type().dim(*movement->axis());
     if (!symbols.isFreed(extent) || data.knownIntegers())
       return;
@@ -314,11 +314,11 @@ private:
     const auto place = picked->size() == 1 ? picked->front().value() : std::nullopt;
     const bool isLast = place && (*place == -1 || (*place > 0 && before == *place + 1));
     if (!isLast)
-      return refuse(node, fmt::format("it picks rows of {} by numbers", extent.str()));
+      return refuse(node, fmt::format("it selects rows of {} by constant indices", extent.str()));
     const Value& indices = *node.operand(movement->indices);
     const TensorRef last = indices.type().rank() == 0 ? int64Scalar(-1) : ints({-1});
     if (indices.type().rank() > 1)
-      return refuse(node, "it picks rows by a table");
+      return refuse(node, "it selects rows by a table");
     node.setOperand(movement->indices, &symbols.builder().castTo(symbols.builder().value(last),
                                                                  indices.type().elementType()));
   }

@@ -38,7 +38,7 @@ private:
     Steps steps;
     const std::optional<OpHistory> history = findHistory(op);
     if (!history) {
-      steps.unknown = fmt::format("{}, of which kvopt does not know what changed", op.str());
+      steps.unknown = fmt::format("{}, whose changes kvopt does not know", op.str());
       return steps;
     }
     if (!history->versionAt(from)) {
@@ -91,8 +91,9 @@ std::optional<MatchFailure> obstacleIn(const Graph& graph, int64_t version) {
       if (std::optional<std::string> found = obstacleAt(node, table))
         failure = MatchFailure{
             ReasonCode::TargetLacksFeature, node.name().str(),
-            fmt::format("operators that mean the same in opset {}, or that can be adapted to it",
-                        version),
+            fmt::format(
+                "operators with the same meaning in opset {}, or that can be converted to it",
+                version),
             std::move(*found), fmt::format("export the model at opset {}", version)};
     }
   });

@@ -143,7 +143,7 @@ private:
         names += i + 1 == turning.size() ? " and " : ", ";
       names += "'" + turning[i]->rule->name().str() + "'";
     }
-    return unsupported("{}: the rewriting does not end",
+    return unsupported("{}: rewriting does not terminate",
                        turning.size() == 1 ? "rule " + names + " undoes itself"
                                            : "rules " + names + " undo each other")
         .hint("leave one of the rules out with --disable");

@@ -78,7 +78,7 @@ public:
     else if (!readJoined() && !readLastRows())
       describe();
     if (rows && !isFitted && fact.origin == RowOrigin::Computed && !differing.empty()) {
-      fact.detail = "other rows " + differing + " than at the sizes that were tried first";
+      fact.detail = "other rows " + differing + " than at the sizes tried first";
       fact.sizes.clear();
     }
     return std::move(fact);
@@ -288,8 +288,8 @@ private:
     if (isScaled) {
       fact.detail = fmt::format("elements of {}, scaled", names);
     } else if (hasConstants) {
-      fact.detail =
-          made.empty() ? "numbers, no rows" : fmt::format("elements of {}, and numbers", names);
+      fact.detail = made.empty() ? "numbers instead of rows"
+                                 : fmt::format("elements of {}, and numbers", names);
     } else {
       fact.detail = fmt::format("elements of {}, but not whole rows of one cache", names);
     }

@@ -53,7 +53,7 @@ public:
         RowFunctionWriter(rows.values.moves, matrixRows(rows.values), rewriter).write();
     Value& output = build.node("MatMul", {attended, weights}, {}, "values");
     if (rewriter.replace(site.node->result(), output))
-      llvm_unreachable("what attention gives depends on nothing behind it");
+      llvm_unreachable("the result of attention does not depend on later values");
     Node* outputs[] = {site.key->output->producer(), site.value->output->producer()};
     replaceOutputs(joined);
     removeCaches({site.key->past, site.value->past}, outputs, rewriter);

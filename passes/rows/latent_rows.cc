@@ -110,7 +110,7 @@ std::optional<MatchFailure> whyNotOwn(const AttentionSite& site) {
     return *site.failure;
   if (!site.grows() || site.isLatent() || site.sharesCaches() || site.pastFlag || site.stepRows ||
       site.isCross || site.node->graph().parentNode())
-    return notLowRank(site.node->result(), "attention with growing caches of its own");
+    return notLowRank(site.node->result(), "attention with its own growing caches");
   const std::pair<const SiteCache*, unsigned> sides[] = {{&*site.key, 1}, {&*site.value, 2}};
   for (const auto& [cache, operand] : sides) {
     Value& joined = cache->writer->result();
@@ -119,9 +119,9 @@ std::optional<MatchFailure> whyNotOwn(const AttentionSite& site) {
         site.node->operand(operand) != &joined || cache->output != &joined ||
         cache->writer->operand(0) != cache->past || cache->writer->operand(1) != cache->fresh)
       return notLowRank(joined,
-                        "keys and values as the cache holds them, [batch, heads, rows, width]");
+                        "keys and values as stored in the cache, [batch, heads, rows, width]");
     if (type.rank() != 4 || !type.dim(1).value() || !type.dim(3).value())
-      return notLowRank(joined, "fixed heads of a fixed width", type.str());
+      return notLowRank(joined, "a fixed number and width of heads", type.str());
     for (const Use& use : joined.uses())
       if (&use.user() != site.node && !use.user().is("Shape"))
         return notLowRank(joined, "keys and values that only attention reads",
@@ -142,15 +142,15 @@ public:
       return std::move(*failure);
     Value& keys = *site.key->fresh;
     if (!site.node->operand(0)->type().dim(1).isKnownEqual(keys.type().dim(1)))
-      return notLowRank(keys, "as many heads as the query has", keys.type().str());
+      return notLowRank(keys, "the same number of heads as the query", keys.type().str());
     if (auto failure = findParts(keys))
       return std::move(*failure);
     if (!found.compressed)
-      return notLowRank(keys, "keys of which some are products of compressed rows");
+      return notLowRank(keys, "keys that include products of compressed rows");
     auto values = expanded(*site.value->fresh);
     if (!values)
       return notLowRank(*site.value->fresh,
-                        "values that are products of the rows that keys are products of");
+                        "values that are products of the same rows as the keys");
     found.values = std::move(*values);
     const Dim heads = keys.type().dim(1);
     const auto full = (heads * (keys.type().dim(3) + site.value->fresh->type().dim(3))).value();

@@ -12,7 +12,7 @@ llvm::Expected<std::optional<int64_t>> parseCapacity(llvm::StringRef text) {
     return std::nullopt;
   int64_t capacity = 0;
   if (text.getAsInteger(10, capacity) || capacity <= 0)
-    return usageError("'{}' is no capacity", text);
+    return usageError("invalid capacity '{}'", text);
   return capacity;
 }
 
@@ -26,11 +26,11 @@ llvm::Expected<std::vector<unsigned>> parseLayers(llvm::StringRef text, char sep
     unsigned first = 0;
     unsigned last = 0;
     if (firstText.getAsInteger(10, first))
-      return usageError("'{}' is no layer or range of layers", range);
+      return usageError("invalid layer or range of layers '{}'", range);
     if (range.contains('-') ? lastText.getAsInteger(10, last) : (last = first, false))
-      return usageError("'{}' is no layer or range of layers", range);
+      return usageError("invalid layer or range of layers '{}'", range);
     if (last < first || last >= mostLayers)
-      return usageError("'{}' is no range of layers", range);
+      return usageError("invalid range of layers '{}'", range);
     for (unsigned layer = first; layer <= last; ++layer)
       layers.push_back(layer);
   }

@@ -60,9 +60,9 @@ llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const 
   if (!text.contains(':'))
     return choice;
   if (choice.size == 0)
-    return usageError("the target '{}' takes no size", name);
+    return usageError("the target '{}' does not take a size", name);
   if (size.getAsInteger(10, choice.size) || choice.size < 1 || choice.size > INT32_MAX)
-    return usageError("'{}' is no size for the target '{}'", size, name);
+    return usageError("invalid size '{}' for the target '{}'", size, name);
   return choice;
 }
 
@@ -108,7 +108,7 @@ bool Target::serves(const AttentionSite& site) const {
 MatchFailure Target::nothingToDo(const AttentionSite& site) const {
   return {ReasonCode::NoCache, site.node->name().str(), "attention that appends to a cache",
           site.isCross ? "keys that are only read" : "attention without a cache",
-          site.isCross ? "" : "kvopt add-cache gives the model caches, or says why not"};
+          site.isCross ? "" : "kvopt add-cache adds caches, or gives the reason why it cannot"};
 }
 
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
@@ -130,8 +130,8 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
     if (!failures.back() && !reorder.empty() && target.changesPadding(site))
       failures.back() = {
           ReasonCode::CacheReordered, reorder,
-          "what padding leaves in a cache to be as it was, as rows may change places",
-          fmt::format("that '{}' leaves it undefined", target.name()), ""};
+          "the rows of padding in a cache to be unchanged, because batch rows may change places",
+          fmt::format("that '{}' leaves them undefined", target.name()), ""};
     if (!failures.back())
       failures.back() = obstacle;
     hasWork |= !failures.back() && target.serves(site);
@@ -288,8 +288,8 @@ std::optional<MatchFailure> carriedHiddenRows(const Graph& graph, const SiteList
   if (!carrier)
     return std::nullopt;
   return MatchFailure{ReasonCode::HiddenRowsCarried, carrier->name,
-                      "hidden rows that only attention could carry to other tokens", carrier->why,
-                      "--padding none, where no batch is padded"};
+                      "rows of hidden tokens that only attention could carry to other tokens",
+                      carrier->why, "--padding none, if no batch is padded"};
 }
 
 namespace {

@@ -39,7 +39,7 @@ namespace {
 constexpr const char* passName = "add-caches";
 
 constexpr const char* writableMask =
-    "a causal mask that else depends on places, heads and inputs [batch, tokens]";
+    "a causal mask whose other conditions depend on positions, heads and inputs [batch, tokens]";
 constexpr const char* otherExport =
     "export with past and present keys and values as inputs and outputs";
 
@@ -51,7 +51,7 @@ public:
   llvm::Error run() {
     context.sites = explainedSites(model, context);
     if (context.sites.empty())
-      return refused("the model has no attention to give caches to");
+      return refused("the model has no attention that could get caches");
     const std::vector<CrossProjection> projections = projectionsOf(context.sites);
     if (!projections.empty()) {
       makeInputs(graph, projections, context.journal);
@@ -69,7 +69,7 @@ public:
         return refused(
             fmt::format("caches cannot be added: {} {}", site.id(), site.failure->str()));
     if (tokens.isUnknown())
-      return refused("the model has no attention among its own tokens to give caches to");
+      return refused("the model has no attention among its own tokens that could get caches");
     sequences = findPrefixSequences(graph, lengthened.getArrayRef(), tokens);
     for (AttentionSite& site : context.sites)
       if (auto why = elementObstacle(site))
@@ -137,8 +137,8 @@ private:
   std::optional<MatchFailure> obstacle(const AttentionSite& site) {
     if (site.hasCache() || site.update != CacheUpdate::None || site.isCross)
       return failure(ReasonCode::TargetLacksFeature, site, "attention without a cache",
-                     site.isCross ? "attention to another sequence, with keys and values that are "
-                                    "computed from more than its inputs"
+                     site.isCross ? "attention to another sequence, whose keys and values depend "
+                                    "on more than its inputs"
                                   : "attention with a cache");
     if (site.node->graph().parentNode())
       return failure(ReasonCode::InSubgraph, site, "attention in the main graph",
@@ -156,7 +156,7 @@ private:
                      "export with dynamic axes");
     if (!tokens.isUnknown() && !(tokens == rows))
       return failure(ReasonCode::ShapeMismatch, site,
-                     "as many rows as other attention has, " + tokens.str(), rows.str());
+                     "the same number of rows as other attention, " + tokens.str(), rows.str());
     tokens = rows;
     if (!site.node->operand(1)->type().dim(2).isKnownEqual(tokens))
       return failure(ReasonCode::ShapeMismatch, site, "a key for each token",
@@ -175,7 +175,7 @@ private:
 
   /// Failure for attention that is not causal: its mask is something else, or it has no mask.
   static MatchFailure causalObstacle(const AttentionSite& site) {
-    const char* const expected = "a mask that is proved to be causal";
+    const char* const expected = "a mask that is provably causal";
     if (!site.mask)
       return failure(ReasonCode::MaskNoncausal, site, expected, "no mask", otherExport);
     const MaskFacts& mask = *site.mask;
@@ -198,7 +198,7 @@ private:
       return failure(ReasonCode::BiasUnsupported, site, writableMask, found, otherExport);
     };
     if (!site.mask || !seesKeys(*site.mask))
-      return refusedMask(site.mask ? site.mask->text : "a mask that is not understood");
+      return refusedMask(site.mask ? site.mask->text : "an unknown form of mask");
     const Value* mask = site.node->operand(3);
     MaskElements& plan = masks[mask];
     if (!plan.reader) {
@@ -452,7 +452,7 @@ private:
 llvm::Expected<std::unique_ptr<Pass>> addCachesOf(const PassOptions& given) {
   auto part = given.find("part");
   if (part != given.end() && part->second != "first")
-    return usageError("add-caches: 'part' can be 'first' only, not '{}'", part->second);
+    return usageError("add-caches: 'part' must be 'first', not '{}'", part->second);
   return makeAddCaches(part != given.end() ? CachedPart::FirstStep : CachedPart::Decoder);
 }
 
@@ -464,7 +464,7 @@ std::unique_ptr<Pass> makeAddCaches(CachedPart part) {
 
 void register_add_caches(PassRegistry& registry) {
   registry.add({passName,
-                "Gives caches to a decoder that computes the whole sequence at every step.",
+                "Adds caches to a decoder that computes the whole sequence at every step.",
                 {"part"},
                 addCachesOf});
 }

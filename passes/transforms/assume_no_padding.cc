@@ -125,7 +125,7 @@ public:
 
 void register_assume_no_padding(PassRegistry& registry) {
   registry.add({assumeNoPaddingName,
-                "Puts new rows behind all rows of the past, where masks that count them are ones.",
+                "Assumes that no batch row is padded: appends new rows after all rows of the past.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<AssumeNoPadding>());

@@ -87,7 +87,7 @@ public:
     }
     Node* output = graph.outputs()[cache.output]->producer();
     if (rewriter.replace(replacements))
-      llvm_unreachable("new rows do not depend on what is computed of all of them");
+      llvm_unreachable("new rows do not depend on values computed from all rows");
     replaceOutput(joined);
     removeCaches({cache.input}, {output, cache.join}, rewriter);
     for (const Value* past : pasts) {
@@ -179,13 +179,13 @@ public:
 } // namespace
 
 void register_cache_attended_rows(PassRegistry& registry) {
-  registry.add({cacheAttendedRowsName,
-                "Caches rows as attention reads them, after what is computed of each.",
-                {},
-                [](const PassOptions&) {
-                  return llvm::Expected<std::unique_ptr<Pass>>(
-                      std::make_unique<CacheAttendedRows>());
-                }});
+  registry.add(
+      {cacheAttendedRowsName,
+       "Caches rows as attention reads them, after the functions that are applied to each row.",
+       {},
+       [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<CacheAttendedRows>());
+       }});
 }
 
 } // namespace kvopt::transforms

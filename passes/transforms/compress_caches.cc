@@ -18,12 +18,13 @@ public:
 } // namespace
 
 void register_compress_caches(PassRegistry& registry) {
-  registry.add({"compress-caches",
-                "Caches compressed rows in the place of the keys and values that are made of them.",
-                {},
-                [](const PassOptions&) {
-                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<CompressCaches>());
-                }});
+  registry.add(
+      {"compress-caches",
+       "Caches compressed rows instead of the keys and values that are computed from them.",
+       {},
+       [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<CompressCaches>());
+       }});
 }
 
 } // namespace kvopt::transforms

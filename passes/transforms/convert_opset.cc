@@ -21,7 +21,7 @@ public:
 
   llvm::Error run(Model& model, PassContext& context) override {
     if (std::optional<MatchFailure> failure = opsetObstacle(model, opset))
-      return unsupported("the model cannot be brought to opset {}: {}", opset, failure->str());
+      return unsupported("the model cannot be converted to opset {}: {}", opset, failure->str());
     context.count("convert-opset", "adapted", raiseOpset(model, opset));
     return inferShapes(model.graph());
   }
@@ -35,7 +35,7 @@ llvm::Expected<std::unique_ptr<Pass>> makeConvertOpset(const PassOptions& given)
   int64_t opset = 0;
   if (option == given.end() || llvm::StringRef(option->second).getAsInteger(10, opset) ||
       opset < 1 || opset > newestKnownOpset)
-    return usageError("convert-opset needs to=OPSET, {} at most", newestKnownOpset);
+    return usageError("convert-opset needs to=OPSET, at most {}", newestKnownOpset);
   return std::make_unique<ConvertOpset>(opset);
 }
 
@@ -43,7 +43,7 @@ llvm::Expected<std::unique_ptr<Pass>> makeConvertOpset(const PassOptions& given)
 
 void register_convert_opset(PassRegistry& registry) {
   registry.add({"convert-opset",
-                "Brings the whole model to a newer opset of ONNX's own domain.",
+                "Converts the whole model to a newer opset of ONNX's own domain.",
                 {"to"},
                 makeConvertOpset});
 }

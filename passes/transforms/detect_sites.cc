@@ -22,7 +22,7 @@ public:
 
 void register_detect_sites(PassRegistry& registry) {
   registry.add(
-      {"detect-sites", "Finds attention sites and their caches.", {}, [](const PassOptions&) {
+      {"detect-sites", "Finds attention layers and their caches.", {}, [](const PassOptions&) {
          return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<DetectSites>());
        }});
 }

@@ -19,7 +19,7 @@ public:
 
 void register_eliminate_dead_nodes(PassRegistry& registry) {
   registry.add({"eliminate-dead-nodes",
-                "Nodes and initializers that nobody reads are removed.",
+                "Removes unused nodes and initializers.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(

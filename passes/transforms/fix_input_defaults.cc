@@ -57,7 +57,7 @@ public:
 
 void register_fix_input_defaults(PassRegistry& registry) {
   registry.add({fixInputDefaultsName,
-                "Makes constants of inputs that have a default.",
+                "Turns inputs that have a default into constants.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(

@@ -103,7 +103,7 @@ llvm::Expected<std::unique_ptr<Pass>> freeExtentsOf(const PassOptions& given) {
     *axis = true;
   }
   if (axes.past && !axes.sequence)
-    return usageError("free-extents: rows of the caches grow by those of the sequence")
+    return usageError("free-extents: caches grow by the rows of the sequence")
         .hint("axes=sequence+past");
   return makeFreeExtents(axes);
 }
@@ -111,13 +111,13 @@ llvm::Expected<std::unique_ptr<Pass>> freeExtentsOf(const PassOptions& given) {
 } // namespace
 
 std::unique_ptr<Pass> makeFreeExtents(FreedAxes axes) {
-  assert((axes.sequence || !axes.past) && "rows of the caches grow by those of the sequence");
+  assert((axes.sequence || !axes.past) && "caches grow by the rows of the sequence");
   return std::make_unique<FreeExtents>(axes);
 }
 
 void register_free_extents(PassRegistry& registry) {
   registry.add({freeExtentsName,
-                "Gives symbols to the batch, sequence and past extents that an export fixed.",
+                "Replaces the batch, sequence and past extents that an export fixed by symbols.",
                 {"axes"},
                 freeExtentsOf});
 }

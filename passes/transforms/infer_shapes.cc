@@ -46,7 +46,7 @@ private:
 } // namespace
 
 void register_infer_shapes(PassRegistry& registry) {
-  registry.add({"infer-shapes", "Symbolic types of every value.", {}, [](const PassOptions&) {
+  registry.add({"infer-shapes", "Infers symbolic types of all values.", {}, [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<InferShapes>());
                 }});
 }

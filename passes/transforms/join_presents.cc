@@ -114,7 +114,7 @@ public:
 
 void register_join_presents(PassRegistry& registry) {
   registry.add({joinPresentsName,
-                "Makes caches whole of which a model hands out the new rows only.",
+                "Makes outputs that return only new rows return the whole cache.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<JoinPresents>());

@@ -157,7 +157,7 @@ public:
 
 void register_lift_reorders(PassRegistry& registry) {
   registry.add({liftReordersName,
-                "Takes the choice of batch rows of caches out of the graph.",
+                "Removes the selection of batch rows of caches from the graph.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<LiftReorders>());

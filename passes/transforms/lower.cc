@@ -63,7 +63,7 @@ public:
       options.size = choice->size;
     }
     if (options.state != ElementType::Float && !target->hasTileState())
-      return usageError("'{}' has no state between tiles that could be {}", target->name(),
+      return usageError("'{}' does not have a state between tiles that could be {}", target->name(),
                         dtypeName(options.state));
     if (llvm::Error error = checkNotInPlace(model))
       return error;
@@ -85,7 +85,7 @@ public:
     const AttentionSite* firstRefused = nullptr;
     for (unsigned layer : options.layers)
       if (layer >= context.sites.size())
-        return usageError("there is no layer {}: the model has {} attention sites", layer,
+        return usageError("there is no layer {}: the model has {} attention layers", layer,
                           context.sites.size());
     std::vector<std::optional<MatchFailure>> failures =
         refusals(*target, context.sites, model, context.reorder);
@@ -178,10 +178,11 @@ private:
   /// The contents of padding rows in a cache are undefined, and another batch row may continue from
   /// them and see them.
   llvm::Error refuseReorder(const PassContext& context, llvm::ArrayRef<AttentionSite*> chosen) {
-    return refuseAll({ReasonCode::CacheReordered, context.reorder,
-                      "what padding leaves in a cache to be as it was, as rows may change places",
-                      fmt::format("that '{}' leaves it undefined", wantedName()), ""},
-                     chosen);
+    return refuseAll(
+        {ReasonCode::CacheReordered, context.reorder,
+         "the rows of padding in a cache to be unchanged, because batch rows may change places",
+         fmt::format("that '{}' leaves them undefined", wantedName()), ""},
+        chosen);
   }
 
   llvm::Error refuseAll(const MatchFailure& failure, llvm::ArrayRef<AttentionSite*> chosen) {
@@ -231,8 +232,8 @@ private:
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
     // Without a hint the message ends here.
-    return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
-                       wantedName(), first.id(), first.failure->str())
+    return unsupported("{} of {} attention layers cannot be written for '{}': {} {}", refused,
+                       wanted, wantedName(), first.id(), first.failure->str())
         .hint(refused < wanted ? "--require any rewrites the others" : "")
         .as<RefusedError>();
   }
@@ -292,7 +293,7 @@ std::unique_ptr<Pass> makeLower(LowerRequest request) {
 
 void register_lower(PassRegistry& registry) {
   registry.add({"lower",
-                "Writes the detected sites in the form of one target.",
+                "Writes the detected attention layers in the form of one target.",
                 {"to", "capacity", "layers", "require", "state"},
                 lowerOf});
 }

@@ -95,20 +95,20 @@ llvm::Expected<std::unique_ptr<Pass>> narrowCachesOf(const PassOptions& given) {
   const auto to = given.find("to");
   const std::string name = to == given.end() ? "float16" : to->second;
   if (name != "float16" && name != "bfloat16")
-    return usageError("narrow-caches: 'to' can be float16 or bfloat16, not '{}'", name);
+    return usageError("narrow-caches: 'to' must be float16 or bfloat16, not '{}'", name);
   return makeNarrowCaches(name == "float16" ? ElementType::Float16 : ElementType::BFloat16);
 }
 
 } // namespace
 
 std::unique_ptr<Pass> makeNarrowCaches(ElementType type) {
-  assert((type == ElementType::Float16 || type == ElementType::BFloat16) && "a type of 16 bits");
+  assert((type == ElementType::Float16 || type == ElementType::BFloat16) && "a 16-bit type");
   return std::make_unique<NarrowCaches>(type);
 }
 
 void register_narrow_caches(PassRegistry& registry) {
   registry.add({narrowCachesName,
-                "Rounds the rows of growing float32 caches to a type of 16 bits.",
+                "Rounds the rows of growing float32 caches to a 16-bit type.",
                 {"to"},
                 narrowCachesOf});
 }

@@ -8,7 +8,7 @@ using namespace pattern;
 void register_normalize(PassRegistry& registry) {
   addRuleGroupPass(
       registry, "normalize",
-      "Fewer spellings of the same thing: no-op casts, identities, shapes of concatenations.",
+      "Reduces equivalent forms to one: no-op casts, identities, shapes of concatenations.",
       RuleGroup::Normalize);
 }
 

@@ -59,7 +59,7 @@ public:
 
   llvm::Error run() {
     if (context.sites.empty())
-      return refused(nullptr, "the model has no attention that is recognized");
+      return refused(nullptr, "no attention of the model is recognized");
     for (const AttentionSite& site : context.sites)
       if (site.failure)
         return refused(nullptr, fmt::format("{} {}", site.id(), site.failure->str()));
@@ -107,7 +107,7 @@ private:
     if (freed.exported.tokens.value() != 1 || !isShown || !readsAllRows ||
         site.mask->remaining == MaskFacts::Remaining::Other ||
         site.mask->bias != MaskFacts::Bias::None || site.mask->window != 0)
-      return refused(&node, fmt::format("attention is not proved to be causal: {}",
+      return refused(&node, fmt::format("attention is not provably causal: {}",
                                         site.mask ? site.mask->text : "no mask"));
     node.setAttribute("causal", Attribute::ofInt(1));
     context.count(proveExtentsName, "made_causal");
@@ -172,13 +172,13 @@ private:
             return extent.isKnownEqual(freed.symbols.tokens);
           });
       if (!hasTokens)
-        return refused(nullptr, fmt::format("'{}', {}, has no place for each token", input->name(),
-                                            input->type().str()));
+        return refused(nullptr, fmt::format("'{}', {}, does not have an element for each token",
+                                            input->name(), input->type().str()));
       isTold |= notePlaces(*input, tables);
     }
     if (!isTold && tables.size() < 2 && functions.positions.empty() && functions.tables.empty())
-      return refused(nullptr, "no input tells the positions of tokens, which the export may have "
-                              "taken for constants");
+      return refused(nullptr, "no input determines the positions of tokens, which the export may "
+                              "have stored as constants");
     return llvm::Error::success();
   }
 
@@ -210,8 +210,8 @@ class ProveExtents final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
     if (!context.freed)
-      return usageError("prove-extents: no extents were freed before it")
-          .hint("free-extents, and what recovers attention, come first");
+      return usageError("prove-extents: no extents were replaced by symbols before")
+          .hint("run free-extents and the recovery of attention first");
     if (llvm::Error error = ExtentProof(model.graph(), context).run())
       return error;
     model.markEdited();
@@ -223,7 +223,7 @@ public:
 
 void register_prove_extents(PassRegistry& registry) {
   registry.add({proveExtentsName,
-                "Proves that extents that became symbols may be any numbers.",
+                "Proves that extents that became symbols may have any value.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ProveExtents>());

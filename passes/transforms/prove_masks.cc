@@ -170,7 +170,7 @@ std::unique_ptr<Pass> makeProveMasks(MaskAssumptions assumptions) {
 
 void register_prove_masks(PassRegistry& registry) {
   registry.add({"prove-masks",
-                "Proves what masks mean; causal masks and windows become attributes.",
+                "Proves the meaning of masks; causal masks and windows become attributes.",
                 {"hidden-rows", "padding"},
                 proveMasksOf});
 }

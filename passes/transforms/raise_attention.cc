@@ -6,7 +6,7 @@ using namespace passes;
 using namespace pattern;
 
 void register_raise_attention(PassRegistry& registry) {
-  addRuleGroupPass(registry, "raise-attention", "Attention in any spelling becomes ai.kvopt::Sdpa.",
+  addRuleGroupPass(registry, "raise-attention", "Replaces attention in any form by ai.kvopt::Sdpa.",
                    RuleGroup::Raise);
 }
 

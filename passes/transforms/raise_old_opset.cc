@@ -33,10 +33,12 @@ public:
 } // namespace
 
 void register_raise_old_opset(PassRegistry& registry) {
-  registry.add(
-      {"raise-old-opset", "Brings a model older than opset 13 to it.", {}, [](const PassOptions&) {
-         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RaiseOldOpset>());
-       }});
+  registry.add({"raise-old-opset",
+                "Converts a model older than opset 13 to opset 13.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RaiseOldOpset>());
+                }});
 }
 
 } // namespace kvopt::transforms

@@ -23,7 +23,7 @@ public:
 
 void register_read_attention(PassRegistry& registry) {
   registry.add({"read-attention",
-                "Evaluates what the exported attention reads and hides.",
+                "Evaluates which elements the exported attention reads and hides.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ReadAttention>());

@@ -331,13 +331,13 @@ public:
 } // namespace
 
 void register_read_cached_rows(PassRegistry& registry) {
-  registry.add(
-      {readRowsName,
-       "Takes shared buffers to caches that grow, and masks away: to read rows, not to run.",
-       {},
-       [](const PassOptions&) {
-         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ReadCachedRows>());
-       }});
+  registry.add({readRowsName,
+                "Replaces shared buffers by growing caches and removes masks, to analyze rows; the "
+                "model must not be run.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ReadCachedRows>());
+                }});
 }
 
 } // namespace kvopt::transforms

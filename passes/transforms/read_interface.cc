@@ -27,7 +27,7 @@ public:
 
 void register_read_interface(PassRegistry& registry) {
   registry.add({"read-interface",
-                "Notes what reads each input, for the manifest.",
+                "Records the readers of each input, for the manifest.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ReadInterface>());

@@ -301,10 +301,9 @@ private:
 } // namespace
 
 void register_relate_extents(PassRegistry& registry) {
-  registry.add(
-      {"relate-extents", "One symbol for extents that are equal.", {}, [](const PassOptions&) {
-         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RelateExtents>());
-       }});
+  registry.add({"relate-extents", "Gives equal extents one symbol.", {}, [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RelateExtents>());
+                }});
 }
 
 } // namespace kvopt::transforms

@@ -170,10 +170,10 @@ private:
       isSame = areAlwaysEqual(before, after, evaluations, rows->place->input);
       if (isSame)
         assumed.insert(
-            fmt::format("the elements of {} count on by one", rows->place->input->name()));
+            fmt::format("the elements of {} increase by one", rows->place->input->name()));
     }
     if (isSame && argument.broken)
-      assumed.insert(fmt::format("{} does at all sizes what it does at those that were tried",
+      assumed.insert(fmt::format("{} has the same form at all sizes as at those that were tried",
                                  labelOf(*argument.broken->node)));
     if (isSame)
       equalValues.insert(before.name());
@@ -369,7 +369,7 @@ private:
 
 void register_respell_caches(PassRegistry& registry) {
   registry.add({respellCachesName,
-                "Writes keys, values and presents anew from what evaluation finds them to be.",
+                "Rewrites keys, values and presents based on evaluation.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RespellCaches>());

@@ -98,12 +98,12 @@ private:
       if (input.feed == LengthFeed::HasPast || input.feed == LengthFeed::NoPast)
         return refused("it has branches");
       if (input.feed != LengthFeed::PastLength || length)
-        return refused("its lengths are those of another operator");
+        return refused("another operator defines its lengths");
       length = graph.findValue(input.input);
       if (!length || !length->isGraphInput() || length->isGraphOutput() ||
           !length->type().hasRank() || length->type().rank() != 1 ||
           length->type().dim(0).value() != 1)
-        return refused("there is no input '" + input.input + "' of one length");
+        return refused("there is no input '" + input.input + "' with one length");
     }
     return llvm::Error::success();
   }
@@ -167,9 +167,10 @@ private:
       }
     }
     if (!firstPast && !keepsExtents)
-      return refused("no cache of its manifest is in it");
+      return refused("it contains no cache of its manifest");
     if (length && !firstPast)
-      return refused("no cache of its manifest tells the length '" + length->name().str() + "'");
+      return refused("no cache of its manifest determines the length '" + length->name().str() +
+                     "'");
     return llvm::Error::success();
   }
 
@@ -196,7 +197,7 @@ private:
     cache.present = *presentRows;
     cache.axis = node.intAttr(CacheOperator::axisName(side), 2);
     if (!grown.count(cache.past))
-      return refused("'" + cache.past->name().str() + "' is no cache of its manifest");
+      return refused("'" + cache.past->name().str() + "' is not a cache of its manifest");
     const bool isKnown = cache.past->type().hasRank();
     auto layout =
         isKnown ? CacheLayout::bySequenceAxis(cache.past->type().rank(), cache.axis) : std::nullopt;
@@ -287,7 +288,8 @@ private:
   llvm::Expected<Joined> appendedRows(const RestoredCache& cache, Value& lengths,
                                       AttentionBuilder& build) const {
     if (cache.layout.hasFoldedHeads() || cache.axis != 2)
-      return refused("rows of '" + cache.past->name().str() + "' differ in length by batch row");
+      return refused("rows of '" + cache.past->name().str() +
+                     "' have a different length per batch row");
     Value& present =
         build.node("ai.kvopt::AppendRows", {*cache.past, *cache.fresh, lengths}, {}, "present");
     return Joined{&present, &present};
@@ -346,7 +348,7 @@ public:
 
 void register_restore_caches(PassRegistry& registry) {
   registry.add({restoreCachesName,
-                "Takes caches that kvopt made share buffers back to caches that grow.",
+                "Converts caches that kvopt made share buffers back to growing caches.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RestoreCaches>());

@@ -65,7 +65,7 @@ private:
     Node& copied = graph.createFresh(node.op(), operands, node.results().size(), &choice);
     copied.setName(node.name().str());
     if (!node.subgraphs().empty())
-      return unsupported("a branch that holds subgraphs itself cannot be moved")
+      return unsupported("a branch that contains subgraphs cannot be moved")
           .node(node.name(), node.op().str());
     copyAttributes(node, copied);
     copied.setMetadata(node.metadata());
@@ -152,7 +152,7 @@ private:
     value = flag->withPast;
     context.unreadFlag = flag;
     context.assumptions.push_back(
-        fmt::format("with an empty past the branch of {} = {} computes what the other one does",
+        fmt::format("with an empty past the branch of {} = {} computes the same as the other one",
                     flag->input->name(), value));
     return flag->input;
   }
@@ -185,12 +185,12 @@ std::unique_ptr<Pass> makeBranchWithPast() { return SpecialiseBranch::alwaysWith
 
 void register_specialise_branch(PassRegistry& registry) {
   registry.add({"specialise-branch",
-                "One branch takes the place of each If whose condition is known.",
+                "Replaces each If whose condition is known by the branch that it takes.",
                 {"input", "value", "past"},
                 [](const PassOptions& options) -> llvm::Expected<std::unique_ptr<Pass>> {
                   if (auto past = options.find("past"); past != options.end()) {
                     if (past->second != "1" || options.size() != 1)
-                      return usageError("specialise-branch takes past=1 alone");
+                      return usageError("specialise-branch takes past=1 only by itself");
                     return makeBranchWithPast();
                   }
                   auto input = options.find("input");
@@ -200,7 +200,7 @@ void register_specialise_branch(PassRegistry& registry) {
                   if (input == options.end())
                     return makeBranch("", false);
                   if (value->second != "0" && value->second != "1")
-                    return usageError("'{}' is neither 0 nor 1", value->second);
+                    return usageError("'{}' must be 0 or 1", value->second);
                   return makeBranch(input->second, value->second == "1");
                 }});
 }

@@ -25,7 +25,7 @@ public:
       return manifest.takeError();
     if (!*manifest || (*manifest)->variants.empty())
       return usageError("the model has no variants: its caches are not in blocks of fixed extents")
-          .hint("lower{to=pyramid:SIZE capacity=TOKENS} makes one that has");
+          .hint("lower{to=pyramid:SIZE capacity=TOKENS} creates a model with variants");
     context.count("specialize-blocks", "models");
     return keepPastBlocks(model, **manifest, past);
   }
@@ -46,7 +46,7 @@ llvm::Expected<std::unique_ptr<Pass>> makePass(const PassOptions& given) {
 
 void register_specialize_blocks(PassRegistry& registry) {
   registry.add({"specialize-blocks",
-                "Leaves some of the blocks of caches whose blocks have fixed extents.",
+                "Keeps only some blocks of caches in blocks with fixed extents.",
                 {"past"},
                 makePass});
 }

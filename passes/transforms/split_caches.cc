@@ -16,7 +16,7 @@ public:
 
 void register_split_caches(PassRegistry& registry) {
   registry.add({"split-caches",
-                "Cuts caches that hold several in one into one for each.",
+                "Cuts a cache that holds several into one for each.",
                 {},
                 [](const PassOptions&) {
                   return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<SplitCaches>());

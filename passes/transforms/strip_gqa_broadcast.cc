@@ -7,7 +7,8 @@ using namespace pattern;
 
 void register_strip_gqa_broadcast(PassRegistry& registry) {
   addRuleGroupPass(registry, "strip-gqa-broadcast",
-                   "Sdpa reads grouped keys and values without their broadcast.", RuleGroup::Strip);
+                   "Makes Sdpa read grouped keys and values without their broadcast.",
+                   RuleGroup::Strip);
 }
 
 } // namespace kvopt::transforms

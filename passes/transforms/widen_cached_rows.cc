@@ -220,12 +220,13 @@ public:
 } // namespace
 
 void register_widen_cached_rows(PassRegistry& registry) {
-  registry.add({widenCachedRowsName,
-                "Keeps caches in the type of their inputs where attention computes in less.",
-                {},
-                [](const PassOptions&) {
-                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<WidenCachedRows>());
-                }});
+  registry.add(
+      {widenCachedRowsName,
+       "Keeps caches in the type of their inputs if attention computes in a narrower type.",
+       {},
+       [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<WidenCachedRows>());
+       }});
 }
 
 } // namespace kvopt::transforms

@@ -168,7 +168,7 @@ TEST(RewriteTest, TilesAreWrittenInPiecesWithAStateOfEitherType) {
   ProgramResult wrong = runProgram({"rewrite", model, "-o", folder.path("x.onnx"), "--to",
                                     "pyramid:16", "--capacity", "40", "--tile-state", "float16"});
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_NE(wrong.err.find("has no state between tiles"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("does not have a state between tiles"), std::string::npos) << wrong.err;
 }
 
 TEST(RewriteTest, OneBranchOfAMergedDecoderTakesAllSteps) {

@@ -144,7 +144,7 @@ private:
             refuse(
                 *found->second.site, *source.first,
                 fmt::format("that every branch updates the cache '{}'", grown->past->name().str()),
-                "one that hands out something else");
+                "one that returns something else");
   }
 
   /// Whether the source updates the same cache as `grown`.
@@ -216,12 +216,12 @@ private:
     for (const SiteCache* cache : {&*site.key, &*site.value})
       if (!cache->output) {
         refuse(site, *cache->present, "a present that becomes an output of the model",
-               "that it stays inside", ReasonCode::PresentNotOutput);
+               "a value inside the model", ReasonCode::PresentNotOutput);
         return;
       }
     if (site.key->fromStart != site.value->fromStart)
       refuse(site, *site.key->present, "keys and values of one past",
-             "that only one of them reads it");
+             "a past that only one of them reads");
   }
 
   /// The bool input that selects the branch. A driver must know when there is no past, so no other

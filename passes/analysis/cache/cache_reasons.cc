@@ -55,7 +55,7 @@ bool isBatchReorder(const Node& node) {
 }
 
 MatchFailure reorderedCache(const Node& gather) {
-  return {ReasonCode::CacheReordered, labelOf(gather), "batch rows in the order that they came in",
+  return {ReasonCode::CacheReordered, labelOf(gather), "batch rows in their original order",
           "rows of '" + movedOperand(gather)->name().str() + "' picked by '" +
               indexSource(*gather.operand(movementOf(gather.result())->indices)).name().str() + "'",
           ""};
@@ -64,7 +64,7 @@ MatchFailure reorderedCache(const Node& gather) {
 MatchFailure transformedCache(const Value& read, const Node& update) {
   const Node* last = read.producer();
   return {ReasonCode::CacheTransformed, last ? labelOf(*last) : read.name().str(),
-          "keys and values as the cache holds them",
+          "keys and values as stored in the cache",
           (last ? last->op().str() : std::string("a value")) + " of what '" + labelOf(update) +
               "' joined",
           ""};
@@ -72,7 +72,7 @@ MatchFailure transformedCache(const Value& read, const Node& update) {
 
 MatchFailure stackedCache(const Value& past) {
   return {ReasonCode::CacheStacked, past.name().str(),
-          "an input of its own for each layer's keys and values",
+          "a separate input for each layer's keys and for its values",
           "one input " + past.type().str() + " that holds several caches", ""};
 }
 

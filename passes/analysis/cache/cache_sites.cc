@@ -38,7 +38,7 @@ public:
         site.rule = text;
       else if (metadataKey == contradictionMetadataKey)
         site.failure = failureAt(ReasonCode::EvaluatedOtherwise, node.result(),
-                                 "what evaluation of the exported graph finds", text);
+                                 "the result of evaluating the exported graph", text);
     if (site.failure)
       return std::move(site);
 
@@ -151,7 +151,7 @@ AttentionSite missedSite(Node& node) {
   bool inside = node.graph().parentNode() != nullptr;
   site.failure =
       failureAt(inside ? ReasonCode::InSubgraph : ReasonCode::PatternMismatch, node.result(),
-                "attention in a form that some rule raises", node.op().str());
+                "attention in a form that a rule recognizes", node.op().str());
   if (inside || !isSoftmax(node))
     return site;
   // Reasons that hold for every spelling take precedence over a rule's expectation.
@@ -221,13 +221,12 @@ private:
     if (site.failure)
       return;
     // Each attention reads its own part of a stacked cache.
-    site.failure =
-        cache.layout.isStacked()
-            ? stackedCache(*cache.past)
-            : failureAt(ReasonCode::SharedReader, *cache.past,
-                        "a cache of which all readers attend to the same keys and values",
-                        other ? other->id() + " reads it otherwise"
-                              : "attention that reads it otherwise");
+    site.failure = cache.layout.isStacked()
+                       ? stackedCache(*cache.past)
+                       : failureAt(ReasonCode::SharedReader, *cache.past,
+                                   "a cache whose readers all attend to the same keys and values",
+                                   other ? other->id() + " reads it differently"
+                                         : "attention that reads it differently");
   }
 
   SiteList& sites;
@@ -253,8 +252,8 @@ void refuseOtherLengths(SiteList& sites) {
       bool open = length.isUnknown() || expected.isUnknown();
       site.failure =
           failureAt(open ? ReasonCode::AxisUnproven : ReasonCode::ShapeMismatch, *cache->past,
-                    fmt::format("as many earlier rows as '{}' ({})", first->past->name().str(),
-                                expected.str()),
+                    fmt::format("the same number of earlier rows as '{}' ({})",
+                                first->past->name().str(), expected.str()),
                     length.str());
       break;
     }

@@ -128,14 +128,14 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
       bool otherConcat = reader.op() == "Concat" && &reader != next && use.operandIndex() == 0;
       if (otherConcat && update.op() == OpName(kvoptDomain, "AppendRows"))
         return failureAt(ReasonCode::SharedReader, *past.value,
-                         "new rows after as many of the past as attention counts",
+                         "new rows after the past rows that attention counts",
                          reader.describe() + " joins rows after all of the past",
-                         "hand out the operator's own present");
+                         "return the operator's own present");
       if (otherConcat)
         return failureAt(ReasonCode::SharedReader, *past.value,
                          "one Concat of the past with new rows",
                          reader.describe() + " joins it with other rows, too",
-                         "hand out the keys or values that attention reads as the present");
+                         "return the keys or values that attention reads as the present");
       return failureAt(ReasonCode::CacheEscapes, *past.value, expected,
                        reader.describe() + " reads it as data", "remove that reader of the past");
     }
@@ -163,9 +163,9 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
   if (!present)
     return elsewhere
                ? failureAt(ReasonCode::LayoutUnsupported, *elsewhere->value,
-                           "a present laid out as the past, " + cache.layout.text(),
+                           "a present in the layout of the past, " + cache.layout.text(),
                            elsewhere->map ? elsewhere->map->layout().text() : "another layout",
-                           "hand out the present in the layout of the past")
+                           "return the present in the layout of the past")
                : failureAt(ReasonCode::PresentNotOutput, updated, "a graph output",
                            "a value inside the graph");
   cache.present = present->value;
@@ -193,12 +193,12 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
     return refused(reorderedCache(*root.reorder));
   if (!root.map)
     return refused(failureAt(ReasonCode::AxisUnproven, *root.unproved,
-                             "data movement that provably keeps rows apart",
+                             "data movement that provably keeps rows separate",
                              describeProducer(*root.unproved)));
   std::optional<unsigned> axis = root.map->sequenceAxis();
   if (!axis)
-    return refused(failureAt(ReasonCode::AxisUnproven, updated,
-                             "the sequence along an axis of its own", "it shares one"));
+    return refused(failureAt(ReasonCode::AxisUnproven, updated, "the sequence on a separate axis",
+                             "a shared axis"));
   bool isConcat = node.op() == "Concat";
   bool grows = isConcat || node.op() == OpName("ai.kvopt::AppendRows");
   if (isConcat) {
@@ -245,7 +245,7 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
     return refused(stackedCache(*past.value));
   if (!past.map && pastType.hasRank())
     return refused(failureAt(ReasonCode::PastNotInput, *past.unproved,
-                             fmt::format("the rows of '{}' as they came in", past.value->name()),
+                             fmt::format("the rows of '{}' unchanged", past.value->name()),
                              movedBy(*past.unproved->producer())));
   if (!past.map || !pastType.hasRank() || !past.map->sequenceAxis())
     return refused(failureAt(ReasonCode::DynamicRank, *past.value,
@@ -325,10 +325,10 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
     if (isOwn)
       return trace;
     if (const Value* written = writtenOutput(*origin, *root.value))
-      return refused(failureAt(ReasonCode::NotACacheConcat, *written,
-                               "a cache that is read as it came in, or joined with new rows by a "
-                               "Concat",
-                               describeProducer(*written)));
+      return refused(
+          failureAt(ReasonCode::NotACacheConcat, *written,
+                    "a cache that is read unchanged, or joined with new rows by a Concat",
+                    describeProducer(*written)));
     trace.isCross = true;
     if (!isModelInput(*root.value))
       return trace;
@@ -360,7 +360,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
     return refused(transformedCache(firstChange(*root.value, *origin->update), *origin->update));
   if (origin)
     return refused(failureAt(ReasonCode::NotACacheConcat, *root.value,
-                             "keys and values straight from a Concat of past and new rows",
+                             "keys and values directly from a Concat of past and new rows",
                              describeProducer(*root.value)));
   // Projected from another sequence than this model's tokens: its length is an input's.
   if (!length.isUnknown() && !isOwn && inputExtents.count(length.str()))

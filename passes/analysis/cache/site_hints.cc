@@ -82,7 +82,7 @@ std::string hintOn(const UnknownExtents& unknown) {
   if (unknown.isUndeclared())
     return fmt::format("declare the shape of '{}', symbolic extents are enough",
                        unknown.source->name());
-  return fmt::format("no declaration is missing: from {} on extents are not known",
+  return fmt::format("no declaration is missing: extents are unknown from {} on",
                      unknown.source->producer()->describe());
 }
 

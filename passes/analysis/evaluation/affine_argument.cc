@@ -57,7 +57,7 @@ private:
   void step(const Value& value) {
     const Node& node = *value.producer();
     if (value.graph().parentNode() || !node.subgraphs().empty()) {
-      numbers.breakAt(&node, "what a branch or a loop computes is not followed");
+      numbers.breakAt(&node, "branches and loops are not followed");
       return;
     }
     if (movementKind(node)) {
@@ -110,14 +110,14 @@ AffineArgument affineArgument(const Value& value, llvm::ArrayRef<const Value*> s
                               StepEvaluations& evaluations) {
   AffineArgument argument;
   if (evaluations.count() == 0) {
-    return {ArgumentBreak{value.producer(), "the graph has no step to be evaluated at"}, true};
+    return {ArgumentBreak{value.producer(), "no step of the graph can be evaluated"}, true};
   }
   DataWalk walk(sources, evaluations);
   // The constants that this trace reads determine the checking points.
   for (size_t i = 0; i < std::min<size_t>(evaluations.count(), 2); ++i) {
     std::vector<LinearForm> forms;
     if (!evaluations.at(i).traceAll(value, forms))
-      return {ArgumentBreak{value.producer(), "its elements are too many"}, true};
+      return {ArgumentBreak{value.producer(), "it has too many elements"}, true};
   }
   walk.walk(value);
   // No other size is close to the largest ones.

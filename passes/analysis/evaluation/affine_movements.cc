@@ -170,7 +170,7 @@ void walkRange(const Node& node, const Value& data, unsigned axis, const Movemen
     return;
   if (*range.step.known.value() < 0 && !(start.isUnlimited() && end.isUnlimited()) &&
       !(start.value() == -1 && end.isUnlimited())) {
-    numbers.breakAt(&node, "it goes backwards from a place that depends on lengths");
+    numbers.breakAt(&node, "it runs backwards from an index that depends on lengths");
     return;
   }
   for (const SliceBound* bound : {&start, &end})
@@ -198,7 +198,7 @@ void walkSlice(const Value& result, const Movement& movement, AffineNumbers& num
   const Node& node = *result.producer();
   const Value& data = *node.operand(movement.data);
   if (!movement.axes || movement.axes->size() != movement.ranges.size() || !data.type().hasRank()) {
-    numbers.breakAt(&node, "which axes it cuts is not known");
+    numbers.breakAt(&node, "the axes that it cuts are not known");
     return;
   }
   bool isFixed = true;
@@ -228,7 +228,7 @@ void walkRepeat(const Value& result, AffineNumbers& numbers) {
   const TensorType& from = movedOperand(node)->type();
   const TensorType& to = result.type();
   if (!from.hasRank() || !to.hasRank() || from.rank() != to.rank()) {
-    numbers.gapAt(&node, "what it repeats is not known");
+    numbers.gapAt(&node, "the part that it repeats is not known");
     return;
   }
   for (unsigned axis = 0; axis < from.rank(); ++axis) {
@@ -260,7 +260,7 @@ void walkMovement(const Value& result, AffineNumbers& numbers) {
   const Node& node = *result.producer();
   const std::optional<Movement> movement = movementOf(result);
   if (!movement) {
-    numbers.breakAt(&node, "how it moves elements is not known");
+    numbers.breakAt(&node, "its movement of elements is not known");
     return;
   }
   if (movement->is(MovementKind::Reshape)) {

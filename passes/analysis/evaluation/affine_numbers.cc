@@ -143,7 +143,7 @@ NumberBounds AffineNumbers::compute(const Value& value) {
                    isWhole(value));
   const Node* node = value.producer();
   if (!node || value.graph().parentNode() || !node->subgraphs().empty()) {
-    breakAt(node, node ? "what a branch or a loop computes is not followed"
+    breakAt(node, node ? "branches and loops are not followed"
                        : fmt::format("'{}' is not an input that is fed", value.name()));
     return {};
   }
@@ -210,7 +210,7 @@ void AffineNumbers::indexBy(const Node& node, const Value& indices) {
   breakpoint.node = &node;
   breakpoint.mayStayUnseen = dependsOnInputs(indices);
   breakpoint.sides = {{"counted from the end", true, {}},
-                      {"counted from the first one", bounds.high >= 0, {}}};
+                      {"counted from the start", bounds.high >= 0, {}}};
   breakpoint.seen = [&indices](Evaluation& at) {
     unsigned sides = 0;
     if (const NumberTensor* numbers = at.numbers(indices))
@@ -243,7 +243,7 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
   const bool isModulo = node.is("Mod");
   if (!by.isFixed && !by.isUniform()) {
     gapAt(&node, fmt::format("it {} a number that depends on lengths or inputs",
-                             isModulo ? "is the rest of a division by" : "divides by"));
+                             isModulo ? "is the remainder of a division by" : "divides by"));
     // The remainder has the divisor's sign.
     return between(isModulo && by.low >= 0 ? 0 : -NumberBounds::largest, NumberBounds::largest,
                    data.isIntegral && by.isIntegral);
@@ -262,8 +262,9 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
   const double divisor = by.low;
   Breakpoint breakpoint;
   breakpoint.node = &node;
-  breakpoint.sides = {{"a division of less than its divisor", data.low < divisor, {}},
-                      {"a division of its divisor or more", data.high >= divisor, {}}};
+  breakpoint.sides = {
+      {"a division of a number less than its divisor", data.low < divisor, {}},
+      {"a division of a number that is its divisor or more", data.high >= divisor, {}}};
   breakpoint.seen = [data = node.operand(0), divisor](Evaluation& at) {
     unsigned sides = 0;
     if (const NumberTensor* numbers = at.numbers(*data))
@@ -372,7 +373,7 @@ NumberBounds AffineNumbers::compare(const Node& node, Operands operands) {
 
 NumberBounds AffineNumbers::combine(const Node& node, Operands operands) {
   if (!operands[0].isIndicator() || !operands[1].isIndicator()) {
-    breakAt(&node, "it combines numbers that are not truth values");
+    breakAt(&node, "it combines numbers that are not booleans");
     return {};
   }
   double low = 0, high = 1;
@@ -549,19 +550,19 @@ NumberBounds AffineNumbers::apply(const Value& value, Operands operands) {
     return unionOf(operands.drop_front());
   case NumberKind::Round:
     if (!first.isIntegral)
-      breakAt(&node, "it rounds numbers that are not whole");
+      breakAt(&node, "it rounds numbers that are not integers");
     return first;
   case NumberKind::Range:
     return range(node, operands);
   case NumberKind::RunningSum:
     if (!first.isUniform())
-      gapAt(&node, "it adds up numbers that differ");
+      gapAt(&node, "it sums numbers that differ");
     return between(std::min(0.0, first.low * NumberBounds::largest),
                    std::max(0.0, first.low * NumberBounds::largest), first.isIntegral);
   case NumberKind::Fill: {
     const NumberTensor* filled = evaluation.numbers(value);
     if (!filled || filled->numbers.empty())
-      breakAt(&node, "what it fills with is not known");
+      breakAt(&node, "its fill value is not known");
     const double fill = broken ? 0 : filled->numbers.front();
     return between(fill, fill, fill == std::floor(fill));
   }
@@ -589,10 +590,10 @@ NumberBounds AffineNumbers::convert(const Value& value, const NumberBounds& data
     return between(mayBeFalse ? 0 : 1, mayBeTrue ? 1 : 0, true);
   }
   if (isInteger(to) && !data.isIntegral)
-    breakAt(&node, "it rounds numbers that are not whole");
+    breakAt(&node, "it rounds numbers that are not integers");
   const auto range = wholeNumbersOf(to);
   if (data.low < range.first || data.high > range.second)
-    breakAt(&node, "it converts lengths to a type that does not hold all of them");
+    breakAt(&node, "it converts lengths to a type that cannot represent all of them");
   return data;
 }
 

@@ -463,8 +463,8 @@ std::string contradiction(const AttentionReading& exported, const AttentionReadi
         continue;
       const double bias = before[key].bias + offset;
       if (std::abs(after[key].bias - bias) > 1e-3 * (1 + std::abs(bias)))
-        return fmt::format("the score of row {} and key {} gets {} more than that of the row's "
-                           "first key, and not {}",
+        return fmt::format("the mask adds {2} to the score of row {0} and key {1}, relative to the "
+                           "row's first key, and not {3}",
                            rows[r], key, before[key].bias - first->bias,
                            after[key].bias - first->bias - offset);
       for (const std::string& text :

@@ -25,7 +25,7 @@ void refuseUnseenCaches(const Graph& graph, const InterfaceFacts& facts, SiteLis
           evaluations->count() != 0 ? joinedPast(rows, evaluations->at(0)) : nullptr;
       if (past && !site.failure)
         site.failure = failureAt(
-            ReasonCode::CacheTransformed, rows, "keys and values as the cache holds them",
+            ReasonCode::CacheTransformed, rows, "keys and values as stored in the cache",
             fmt::format("values computed from rows of '{}' and from new rows", past->name().str()));
     }
   }

@@ -138,16 +138,18 @@ std::variant<DecoderExtents, std::string> findDecoderExtents(const Graph& graph)
                          cache.present, present->type().str(), cache.past, past.type().str());
     if (grows && !(found.past.isKnownEqual(before) && found.tokens.isKnownEqual(added) &&
                    found.batch.isKnownEqual(batch)))
-      return fmt::format("'{}' has other extents than the caches before it", cache.past);
+      return fmt::format("the extents of '{}' differ from those of the caches before it",
+                         cache.past);
     grows = true;
     found = {batch, added, before};
   }
   if (grows && !found.hasPast())
-    return "the caches hold no rows, so that extents of all keys and of the new ones look alike";
+    return "the caches hold no rows, so the extents of all keys and of the new ones cannot be "
+           "distinguished";
   if (!grows) {
     const Value* tokens = tokenInput(graph, pasts);
     if (!tokens)
-      return "there is neither a cache that grows nor an input of tokens";
+      return "there is neither a growing cache nor an input of tokens";
     found.batch = tokens->type().dim(0);
     found.tokens = tokens->type().dim(1);
   }

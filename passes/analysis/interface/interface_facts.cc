@@ -50,7 +50,7 @@ llvm::Error checkLengths(const InterfaceFacts& facts) {
       if (first && !isSameLength(first->feed, length.feed))
         return invalid("input '{}' is {} for {}, but {} for {}", entry.first().str(),
                        wordOf(first->feed), first->node, wordOf(length.feed), length.node)
-            .hint("export the model with an input for each");
+            .hint("export the model with a separate input for each");
       first = first ? first : &length;
     }
   }

@@ -148,7 +148,7 @@ std::optional<MatchFailure> unbalanced(llvm::ArrayRef<HeadMap> keys, llvm::Array
   if (!ofQueries || !alsoRead || !keyMap.source.groups.isKnownEqual(valueMap.source.groups))
     return std::nullopt;
   return MatchFailure{ReasonCode::HeadsNotGrouped, at.name().str(),
-                      "every key head, with its value head, read by one number of query heads",
+                      "every key head, with its value head, read by the same number of query heads",
                       "query heads that read key heads " + printed(*ofQueries) +
                           " and value heads " + printed(*alsoRead),
                       ""};

@@ -27,7 +27,8 @@ public:
       if (site.isCross && site.isMatched()) {
         if (!flow.isFree(*site.node->operand(0)))
           return failure(ReasonCode::PositionAbsolute, site.node,
-                         "queries of cross-attention without positions", "queries with positions");
+                         "queries of cross-attention that do not depend on positions",
+                         "queries that depend on positions");
         continue;
       }
       if (auto refused = visit(site))
@@ -54,13 +55,13 @@ private:
     if (auto refused = checkMask(site))
       return refused;
     if (const Value* sinks = site.node->operand(4); sinks && !flow.isFree(*sinks))
-      return failure(ReasonCode::PositionAbsolute, site.node, "sinks without positions",
-                     "sinks that depend on them");
+      return failure(ReasonCode::PositionAbsolute, site.node,
+                     "sinks that do not depend on positions", "sinks that depend on positions");
     // Slots correspond to positions if attention sees all slots up to the new token's own position.
     if (site.update == CacheUpdate::Static && site.mask && !site.mask->causalIf &&
         site.mask->causal != Proof::Proved)
       return failure(ReasonCode::MaskUnprovenCausal, site.node,
-                     "attention to the slots up to the position of each token", site.mask->text);
+                     "attention to the slots up to each token's position", site.mask->text);
     if (!site.owner) {
       if (auto refused = checkKeys(site))
         return refused;
@@ -135,7 +136,7 @@ private:
     for (int64_t i = 0; i < rows->count(); ++i)
       if (!rows->at(i).isPositionFree())
         return failure(ReasonCode::RotationUnknown, values.producer(),
-                       "values that do not depend on positions", "values that do");
+                       "values that do not depend on positions", "values that depend on positions");
     return std::nullopt;
   }
 
@@ -166,8 +167,7 @@ private:
       const auto axis = [&](char letter) { return layout->axisOf(letter).value_or(0); };
       if (!layout->isKnown() || layout->rank() != forms->shape.size() || !layout->axisOf('S') ||
           !layout->axisOf('D'))
-        return failure(ReasonCode::LayoutUnsupported, site.node, "a layout that is known",
-                       layout->text());
+        return failure(ReasonCode::LayoutUnsupported, site.node, "a known layout", layout->text());
       order = {axis('B'), axis('H'), axis('S'), axis('D')};
       if (forms->shape.size() == 3) {
         const auto width = site.keyWidth.value();
@@ -216,7 +216,8 @@ private:
     if (evaluator.mixesPositions())
       return failure(ReasonCode::PositionAbsolute, flow.entry(value),
                      "positions that only rotate keys and queries",
-                     at ? fmt::format("rows that go on to {}", at->describe()) : "other rows");
+                     at ? fmt::format("rows that depend on positions and reach {}", at->describe())
+                        : "other rows");
     return failure(ReasonCode::RotationUnknown, at ? at : value.producer(),
                    "rows that are rotated by multiples of the position", evaluator.obstacle());
   }
@@ -232,7 +233,7 @@ private:
         return failure(
             ReasonCode::PositionAbsolute, flow.entry(*output),
             fmt::format("'{}' to depend on positions through attention only", output->name()),
-            "positions among what is computed of tokens");
+            "positions in values that are computed from tokens");
     return std::nullopt;
   }
 

@@ -128,7 +128,7 @@ const FormTensor* FormEvaluator::evaluate(const Value& value) {
   --depth;
   known[&value] = made;
   if (!made)
-    return fail(value.producer(), "what it computes is not known");
+    return fail(value.producer(), "its result could not be evaluated");
   return made.get();
 }
 
@@ -374,7 +374,7 @@ FormEvaluator::Tensor FormEvaluator::computed(const Value& value, const Node& no
   if (operands.size() == 1)
     made = changedForms(type, *operands[0], reason);
   else if (operands.size() != 2)
-    return failed(node, "it has other operands than are known");
+    return failed(node, "it has unsupported operands");
   else if (type == "MatMul")
     made = multipliedForms(*operands[0], *operands[1], reason);
   else if (type == "Einsum")
@@ -404,7 +404,7 @@ FormEvaluator::Tensor FormEvaluator::opaque(const Value& value, const Node& node
                         "position");
   }
   if (!node.subgraphs().empty())
-    return failed(node, "it chooses or repeats what it computes");
+    return failed(node, "it contains subgraphs, which are not followed");
   return rawElements(value);
 }
 
@@ -432,7 +432,7 @@ FormEvaluator::Tensor FormEvaluator::moved(const Value& value, const Node& node)
   const std::optional<Movement> movement = movementOf(value);
   const Value* source = movedOperand(node);
   if (!movement || !source)
-    return failed(node, "where it moves elements is not known");
+    return failed(node, "its movement of elements is not known");
   if (movement->is(MovementKind::Concat))
     return concatenated(node, *movement);
   if (movement->is(MovementKind::Gather))
@@ -511,7 +511,7 @@ FormEvaluator::Tensor FormEvaluator::sliced(const Value& value, const Node& node
   if (!isTold)
     shape = data.shape;
   if (!movement.axes)
-    return failed(node, "what it keeps is not known");
+    return failed(node, "the part that it keeps is not known");
   Shape starts(shape->size(), 0);
   Shape steps(shape->size(), 1);
   std::optional<unsigned> along;
@@ -522,20 +522,20 @@ FormEvaluator::Tensor FormEvaluator::sliced(const Value& value, const Node& node
     const auto step = range.step.known.value();
     const auto start = extent(range.start.known);
     if (!step || !start)
-      return failed(node, "what it keeps is not known");
+      return failed(node, "the part that it keeps is not known");
     steps[axis] = *step;
     starts[axis] = *start < 0 ? *start + data.shape[axis] : *start;
     if (!isTold) {
       const auto end = extent(range.end.known);
       if (!end || *end < 0 || *step != 1 || starts[axis] < 0 || starts[axis] > data.shape[axis])
-        return failed(node, "what it keeps is not known");
+        return failed(node, "the part that it keeps is not known");
       (*shape)[axis] = std::max<int64_t>(std::min(*end, data.shape[axis]) - starts[axis], 0);
     }
     if (data.isNumeric() && !range.start.known.value()) {
       const auto form = formOf(range.start.known);
       const auto begin = form ? form->asLine() : std::nullopt;
       if (!begin || begin->slope != 1 || *step != 1 || along)
-        return failed(node, "it cuts a table at places that do not count on");
+        return failed(node, "it cuts a table at indices that are not consecutive");
       along = axis;
       line = *begin;
     }
@@ -559,7 +559,7 @@ FormEvaluator::Tensor FormEvaluator::sliced(const Value& value, const Node& node
       if (axis == *along)
         continue;
       if (entryAt < 0 || entryAt >= data.shape[axis])
-        return failed(node, "what it keeps is not known");
+        return failed(node, "the part that it keeps is not known");
       column = column * data.shape[axis] + entryAt;
     }
     PositionForm::Line own = line;
@@ -615,9 +615,9 @@ FormEvaluator::Tensor FormEvaluator::gathered(const Node& node, const Movement& 
     return nullptr;
   const auto axis = movement.axis();
   if (!axis)
-    return failed(node, "the axis that it picks from is not known");
+    return failed(node, "the axis that it selects from is not known");
   if (data->count() == 0 || *axis >= data->shape.size())
-    return failed(node, "it picks entries of nothing");
+    return failed(node, "it selects from an empty axis");
   const int64_t inner = stridesOf(data->shape)[*axis];
   const int64_t rows = data->shape[*axis];
   const int64_t outer = data->count() / rows / inner;
@@ -626,7 +626,7 @@ FormEvaluator::Tensor FormEvaluator::gathered(const Node& node, const Movement& 
   made->shape.append(places->shape.begin(), places->shape.end());
   made->shape.append(data->shape.begin() + *axis + 1, data->shape.end());
   if (outer * places->count() * inner > mostForms)
-    return failed(node, "it picks too many elements");
+    return failed(node, "it selects too many elements");
   std::vector<PositionForm> forms;
   for (int64_t before = 0; before < outer; ++before)
     for (int64_t i = 0; i < places->count(); ++i)
@@ -634,16 +634,16 @@ FormEvaluator::Tensor FormEvaluator::gathered(const Node& node, const Movement& 
         const PositionForm form = places->at(i);
         if (const auto number = form.asNumber()) {
           if (!(std::abs(*number) <= static_cast<double>(mostNumbers)))
-            return failed(node, "it picks entries outside of its operand");
+            return failed(node, "it selects entries outside its operand");
           const int64_t row = static_cast<int64_t>(*number) + (*number < 0 ? rows : 0);
           if (row < 0 || row >= rows)
-            return failed(node, "it picks entries outside of its operand");
+            return failed(node, "it selects entries outside its operand");
           forms.push_back(data->at((before * rows + row) * inner + after));
           continue;
         }
         const auto line = form.asLine();
         if (!line || line->slope != 1 || !data->isNumeric())
-          return failed(node, "it picks entries by something else than a position");
+          return failed(node, "it selects entries by something other than a position");
         forms.push_back(entry(*data, *axis, before * inner + after, *line));
       }
   made->take(std::move(forms));
@@ -660,10 +660,10 @@ FormEvaluator::Tensor FormEvaluator::gatheredElements(const Node& node) {
       normalizedAxis(node.intAttr("axis", 0), static_cast<unsigned>(data->shape.size()));
   if (!axis || !data->isNumeric() || data->count() == 0 ||
       places->shape.size() != data->shape.size() || places->count() > mostForms)
-    return failed(node, "it picks entries of something else than a table");
+    return failed(node, "it selects entries of something other than a table");
   for (unsigned each = 0; each < data->shape.size(); ++each)
     if (each != *axis && places->shape[each] > data->shape[each])
-      return failed(node, "it picks entries outside of its operand");
+      return failed(node, "it selects entries outside its operand");
   const auto to = stridesOf(places->shape);
   std::vector<PositionForm> forms;
   for (int64_t i = 0; i < places->count(); ++i) {
@@ -673,7 +673,7 @@ FormEvaluator::Tensor FormEvaluator::gatheredElements(const Node& node) {
         column = column * data->shape[each] + i / to[each] % places->shape[each];
     const auto line = places->at(i).asLine();
     if (!line || line->slope != 1)
-      return failed(node, "it picks entries by something else than a position");
+      return failed(node, "it selects entries by something other than a position");
     forms.push_back(entry(*data, *axis, column, *line));
   }
   auto made = std::make_shared<FormTensor>();
@@ -740,7 +740,7 @@ FormEvaluator::Tensor FormEvaluator::range(const Value& value, const Node& node)
   else if (const auto shape = shapeOf(value); shape && apart && !value.type().dim(0).isUnknown())
     count = shape->front();
   if (!count || *count > mostForms)
-    return failed(node, "how far it counts is not known");
+    return failed(node, "the end of its range is not known");
   std::vector<PositionForm> forms;
   for (int64_t i = 0; i < *count; ++i) {
     forms.push_back(start->at(0));
@@ -764,7 +764,7 @@ FormEvaluator::Tensor FormEvaluator::counted(const Value& value, const Node& nod
       node.intAttr("exclusive", 0) != 0 || node.intAttr("reverse", 0) != 0 ||
       normalizedAxis(axis->front(), 2) != 1u)
     return isSum ? opaque(value, node)
-                 : failed(node, "it sums something else than a mask's columns");
+                 : failed(node, "it sums something other than a mask's columns");
   auto made = std::make_shared<FormTensor>();
   made->shape = *shape;
   for (int64_t i = 0; i < *elementsOf(*shape); ++i) {
@@ -786,7 +786,7 @@ FormEvaluator::Tensor FormEvaluator::chosen(const Node& node) {
     return nullptr;
   const auto shape = broadcastShape(first->shape, second->shape);
   if (!shape)
-    return failed(node, "its operands do not fit each other");
+    return failed(node, "the shapes of its operands do not match");
   const auto left = broadcastIndices(first->shape, *shape);
   const auto right = broadcastIndices(second->shape, *shape);
   const Value* mask = inputBehind(node.operand(0));
@@ -825,7 +825,7 @@ FormEvaluator::Tensor FormEvaluator::rotated(const Node& node) {
   if (x->shape.size() < 3 || x->shape.size() > 4 || node.floatAttr("scale", 1) != 1 ||
       node.intAttr("is_packed_batching", 0) != 0 || cosines->shape != sines->shape ||
       cosines->shape.empty() || cosines->shape.back() == 0)
-    return failed(node, "its attributes or extents are not understood");
+    return failed(node, "its attributes or extents are not supported");
   RotaryForms rotary;
   rotary.interleaved = node.intAttr("interleaved", 0) == 1;
   const int64_t pairs = cosines->shape.back();
@@ -847,7 +847,7 @@ FormEvaluator::Tensor FormEvaluator::rotated(const Node& node) {
       auto line = places->count() == 0 ? std::nullopt : places->at(isEach ? row : 0).asLine();
       if (!line || line->slope != 1 || cosines->shape.size() != 2 || !cosines->isNumeric() ||
           !sines->isNumeric())
-        return failed(node, "it looks angles up by something else than a position");
+        return failed(node, "it looks up angles by something other than a position");
       if (!isEach)
         line->offset += static_cast<double>(row);
       rotary.cosines.push_back(entry(*cosines, 0, pair, *line));

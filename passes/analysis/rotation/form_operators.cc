@@ -73,7 +73,7 @@ MadeForms combinedForms(llvm::StringRef type, const FormTensor& a, const FormTen
                         bool isInteger, std::string& why) {
   const auto shape = broadcastShape(a.shape, b.shape);
   if (!shape)
-    return refused(why, "its operands do not fit each other");
+    return refused(why, "the shapes of its operands do not match");
   auto made = std::make_shared<FormTensor>();
   made->shape = *shape;
   const std::vector<int64_t> left = broadcastIndices(a.shape, *shape);
@@ -135,7 +135,7 @@ MadeForms changedForms(llvm::StringRef type, const FormTensor& a, std::string& w
 
 MadeForms multipliedForms(const FormTensor& a, const FormTensor& b, std::string& why) {
   if (a.shape.size() < 2 || b.shape.size() < 2)
-    return refused(why, "it multiplies a vector");
+    return refused(why, "it multiplies by a vector");
   const llvm::ArrayRef<int64_t> left(a.shape);
   const llvm::ArrayRef<int64_t> right(b.shape);
   const int64_t rows = left[left.size() - 2];
@@ -143,7 +143,7 @@ MadeForms multipliedForms(const FormTensor& a, const FormTensor& b, std::string&
   const int64_t columns = right.back();
   const auto batch = broadcastShape(left.drop_back(2), right.drop_back(2));
   if (!batch || right[right.size() - 2] != inner)
-    return refused(why, "its operands do not fit each other");
+    return refused(why, "the shapes of its operands do not match");
   constexpr int64_t mostProducts = 1 << 24;
   const int64_t extents[] = {*elementsOf(*batch), rows, columns, inner};
   if (elementsOf(extents).value_or(INT64_MAX) > mostProducts)
@@ -187,16 +187,16 @@ MadeForms einsumForms(llvm::StringRef equation, const FormTensor& a, const FormT
   const std::pair<llvm::StringRef, const FormTensor*> sides[] = {{first, &a}, {second, &b}};
   for (const auto& [letters, tensor] : sides) {
     if (letters.size() != tensor->shape.size() || letters.contains('.'))
-      return refused(why, "its equation is not understood");
+      return refused(why, "its equation is not supported");
     for (size_t i = 0; i < letters.size(); ++i)
       if (extents.try_emplace(letters[i], tensor->shape[i]).first->second != tensor->shape[i])
-        return refused(why, "its operands do not fit each other");
+        return refused(why, "the shapes of its operands do not match");
   }
   // Every letter is an axis of the result: nothing is summed.
   auto made = std::make_shared<FormTensor>();
   for (char letter : result) {
     if (!extents.count(letter))
-      return refused(why, "its equation is not understood");
+      return refused(why, "its equation is not supported");
     made->shape.push_back(extents[letter]);
   }
   const auto isKept = [&](char letter) { return result.contains(letter); };

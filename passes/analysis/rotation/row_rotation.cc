@@ -153,7 +153,7 @@ std::string RotationFinder::readColumn(const PositionForm& form, Column& column)
   }
   for (const FormTerm& term : form.terms()) {
     if (term.function.kind == Kind::One && column.isRotated)
-      return "a column is rotated in part";
+      return "a column is only partly rotated";
     double theta = term.function.slope;
     double offset = term.function.offset;
     double factor = term.factor;
@@ -189,7 +189,7 @@ std::string RotationFinder::readColumn(const PositionForm& form, Column& column)
   if (column.isRotated && !llvm::all_of(form.terms(), [](const FormTerm& term) {
         return term.function.kind != Kind::One;
       }))
-    return "a column is rotated in part";
+    return "a column is only partly rotated";
   return "";
 }
 
@@ -287,7 +287,7 @@ std::variant<RowRotation, std::string> RotationFinder::find(const FormTensor& ro
       if (token > 0)
         for (size_t i = 0; i < own.offsets.size(); ++i)
           if (std::abs(wrapped(own.offsets[i] - before->offsets[i] - own.rotation.theta[i])) > 1e-5)
-            return "its positions do not count on from one token to the next";
+            return "its positions do not increase by one from one token to the next";
       before = std::move(own);
     }
   if (!first)

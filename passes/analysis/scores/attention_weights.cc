@@ -87,7 +87,7 @@ llvm::DenseSet<const Node*> softmaxesOf(const Value& value) {
 }
 
 MatchFailure notSoftmax(const Node& at, std::string found) {
-  return {ReasonCode::NotSoftmax, labelOf(at), "values weighed by one softmax for each head",
+  return {ReasonCode::NotSoftmax, labelOf(at), "values weighted by one softmax per head",
           std::move(found), ""};
 }
 
@@ -172,7 +172,7 @@ std::optional<MatchFailure> combinedProbabilities(const Node& softmax) {
                             reader.op().str() + " of them", ""};
       if (changesWeights(reader))
         return MatchFailure{ReasonCode::ProbabilitiesChanged, labelOf(reader),
-                            "probabilities that weigh the values as the softmax gives them",
+                            "probabilities that weight the values unchanged",
                             reader.op().str() + " of them", ""};
       if ((isElementwise(reader) || onlyMovesData(reader)) && seen.insert(&reader).second)
         reached.push_back(&reader);
@@ -260,10 +260,10 @@ std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing) {
     return std::nullopt;
   if (hasSum && function && function->is("Exp"))
     return MatchFailure{ReasonCode::PatternMismatch, labelOf(weighing),
-                        "attention in a form that some rule raises",
-                        "a softmax in several operators", ""};
+                        "attention in a form that a rule recognizes",
+                        "a softmax written in several operators", ""};
   return notSoftmax(function ? *function : weighing,
-                    "scores weighed by " +
+                    "scores weighted by " +
                         (function ? function->op().type().str()
                                   : std::string(isMasked ? "a factor" : "nothing at all")));
 }

@@ -93,9 +93,10 @@ bool guardsHiddenRows(const Value& mask, const Value& scores, const ScoreChain& 
     return false;
   };
   if (!added)
-    return refuse("a guard that tests the scores, or a mask that is added to them", "another mask");
+    return refuse("a guard that tests the scores, or a mask that is added to the scores",
+                  "another mask");
   return refuse(
-      "a mask that stays in force up to the softmax",
+      "a mask that no later step cancels before the softmax",
       fmt::format("{}, which gives hidden keys a finite score", lifting->node->describe()));
 }
 

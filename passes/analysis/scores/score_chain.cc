@@ -89,7 +89,7 @@ private:
   bool scaleRows(const ScoreStep& step) {
     if (isCapped || !chain.mask.empty())
       return refuse(*step.node, ReasonCode::ScaleNotConstant,
-                    "a factor per row before the soft cap and the mask", "that it comes later");
+                    "a factor per row before the soft cap and the mask", "a factor after them");
     if (!broadcasts(step))
       return false;
     chain.rowFactors.push_back({step.other, step.kind == ScoreStep::Kind::DivideRows});
@@ -101,7 +101,7 @@ private:
       return refuse(*step.node, ReasonCode::ScoreFunction, "one soft cap", "a second one");
     if (!chain.mask.empty())
       return refuse(*step.node, ReasonCode::ScoreFunction, "the soft cap before the mask",
-                    "that it comes after " + labelOf(*chain.mask.back().node) +
+                    "a soft cap after " + labelOf(*chain.mask.back().node) +
                         ", so that masked keys keep some weight");
     isCapped = true;
     return true;

@@ -18,7 +18,7 @@ using namespace ir;
 namespace {
 
 constexpr const char* mixes = "it combines the rows of several tokens";
-constexpr const char* unknownEffect = "nothing says that it keeps the rows of tokens apart";
+constexpr const char* unknownEffect = "it is not known to keep the rows of tokens separate";
 
 /// Rows of tokens in a value.
 struct Rows {
@@ -263,7 +263,7 @@ private:
           return refuse(node, unknownEffect);
         const Rows* other = rowsOf(&node.result(i));
         if (other && !other->axes.hasRowsOf(found->axes))
-          return refuse(node, "its branches lay rows out in two ways");
+          return refuse(node, "its branches have rows in different layouts");
         set(node.result(i), *found);
       }
     }
@@ -300,7 +300,7 @@ private:
   void visitWriter(const Node& node, unsigned axis) {
     for (const Use& use : node.operands())
       if (const Rows* found = rowsOf(use.value()); found && found->pick)
-        return refuse(node, "new rows of a cache are not those of all tokens");
+        return refuse(node, "new rows of a cache are not the rows of all tokens");
     setAll(node, {RowAxes(shapeOf(node.result(0)), {0U, axis}), true, nullptr});
   }
 
@@ -311,7 +311,7 @@ private:
     if (!joined)
       return;
     if (spreads(node, *joined))
-      return refuse(node, "it gives all tokens the rows of some");
+      return refuse(node, "it broadcasts the rows of some tokens to all");
     setAll(node, *joined);
   }
 
@@ -409,7 +409,7 @@ private:
     const std::optional<Movement> movement = movementOf(node.result(0));
     const Value& other = *node.operand(data ? 1 : 0);
     if ((data && indices) || !movement || !movement->axis() || !other.type().hasRank())
-      return refuse(node, "it picks rows by what was computed for tokens");
+      return refuse(node, "it selects rows by values that depend on tokens");
     const unsigned axis = *movement->axis();
     if (indices) {
       Rows result = *indices;
@@ -439,13 +439,13 @@ private:
     const std::optional<int64_t> count = points.empty() ? std::nullopt : points.back().value();
     if ((data && indices) || !count || node.intAttr("batch_dims", 0) != 0 || *count < 1 ||
         *count > static_cast<int64_t>(shape.size()))
-      return refuse(node, "it picks rows by what was computed for tokens");
+      return refuse(node, "it selects rows by values that depend on tokens");
     const auto picked = static_cast<unsigned>(*count);
     Rows result = data ? *data : *indices;
     RowAxes entries = data ? data->axes : RowAxes(shape, {});
     for (unsigned axis = 0; axis < picked; ++axis) {
       if (entries.hasRows(0))
-        return refuse(node, "it picks tokens by their place");
+        return refuse(node, "it selects tokens by position");
       entries.remove(0);
     }
     const auto last = static_cast<unsigned>(points.size() - 1);
@@ -467,7 +467,7 @@ private:
     if (!joined)
       return;
     if (!along || joined->axes.hasRows(*along))
-      return refuse(node, "it picks tokens by their place");
+      return refuse(node, "it selects tokens by position");
     joined->axes.replace(*along, shape[*along]);
     setAll(node, *joined);
   }
@@ -478,7 +478,7 @@ private:
     const llvm::ArrayRef<Dim> shape = shapeOf(node.result(0));
     const unsigned along = joint.value_or(0);
     if (!joint || along >= shape.size())
-      return refuse(node, "where it joins rows is not known");
+      return refuse(node, "the axis on which it joins rows is not known");
     std::optional<Rows> joined;
     for (const Use& use : node.operands()) {
       const Rows* found = rowsOf(use.value());
@@ -501,7 +501,7 @@ private:
     const bool otherRows = llvm::any_of(
         node.operands(), [&](const Use& use) { return rowsOf(use.value()) && !isMoved(use); });
     if (!data || otherRows)
-      return refuse(node, "where it moves something depends on tokens");
+      return refuse(node, "the movement depends on tokens");
     if (kind == MovementKind::Slice)
       return visitSlice(node, *data);
     const std::optional<Movement> movement = movementOf(node.result(0));
@@ -509,11 +509,11 @@ private:
     if (movement)
       moved = movedAxes(*movement, data->axes, shapeOf(node.result(0)));
     if (!moved || moved->rank() != shapeOf(node.result(0)).size())
-      return refuse(node, "where it moves the rows of tokens is not known");
+      return refuse(node, "the movement of the tokens' rows is not known");
     Rows result{std::move(*moved), data->isJoined, data->pick};
     if (kind == MovementKind::Broadcast && result.pick &&
         repeats(*movedOperand(node), node.result(0)))
-      return refuse(node, "it gives all tokens the rows of some");
+      return refuse(node, "it broadcasts the rows of some tokens to all");
     setAll(node, result);
   }
 
@@ -523,7 +523,7 @@ private:
         continue;
       const std::optional<Movement> movement = movementOf(result);
       if (!movement || !movement->axes || shapeOf(result).size() != data.axes.rank())
-        return refuse(node, "what it keeps is not known");
+        return refuse(node, "the part that it keeps is not known");
       Rows kept = data;
       for (const unsigned axis : *movement->axes) {
         const bool picks = data.axes.hasRows(axis);

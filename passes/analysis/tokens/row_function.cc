@@ -191,10 +191,10 @@ std::variant<RowFunction, std::string> findRowFunction(Value& rows, unsigned axi
       return text(*mixing);
   const auto counts = [](const Dim& extent) { return extent == Dim::symbol(rowsSymbol); };
   if (!output->type().hasRank() || llvm::count_if(output->type().shape(), counts) != 1)
-    return fmt::format("it makes {} of {}", output->type().str(), type.str());
+    return fmt::format("it computes {} from {}", output->type().str(), type.str());
   function.places = std::move(std::get<TokenFunctions>(followed).positions);
   if (!std::get<TokenFunctions>(followed).tables.empty())
-    return "it cuts entries from a table of places";
+    return "it cuts entries from a table of positions";
   return function;
 }
 

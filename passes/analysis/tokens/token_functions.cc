@@ -139,7 +139,7 @@ const char* mixedByCrossAttention(const Node& node, ValueTest isConstant, ValueT
     if (!isConstant(node.operand(operand)))
       return "its keys, values, sinks or lengths depend on the tokens";
   if (node.intAttr("causal", 0) != 0 || node.intAttr("window", 0) != 0)
-    return "which rows of the other sequence a token sees depends on its place";
+    return "the rows of the other sequence that a token sees depend on the token's position";
   if (!isConstant(node.operand(3)) && !isRowPerToken(node.operand(3)))
     return "its mask depends on other tokens";
   return nullptr;
@@ -162,10 +162,10 @@ const char* mixedByAttention(const Node& node, ValueTest isConstant, ValueTest i
 /// rows on the first axis, or be the same for all rows.
 const char* mixedByBatchedAttention(const Node& node, ValueTest isConstant, ValueTest isFirstAxis) {
   if (!isFirstAxis(node.operand(0)))
-    return "its queries are not laid out by batch rows";
+    return "its queries do not have batch rows on the first axis";
   for (const Use& use : node.operands()) // a mask that was not followed counts as constant
     if (!isConstant(use.value()) && !isFirstAxis(use.value()))
-      return "its operands are not laid out by batch rows";
+      return "its operands do not have batch rows on the first axis";
   return nullptr;
 }
 
@@ -350,7 +350,7 @@ protected:
       return setAll(node, state);
     }
     if (data.kind != Kind::PerToken || axis == unknown || tokensOf(0) == unknown)
-      return refuse(&node, "it picks by token and from tokens");
+      return refuse(&node, "it selects by token and from tokens");
     if (axis != tokensOf(0) && indices.kind == Kind::Constant)
       return setAll(node, withoutAxis(data));
     auto known = node.operand(1)->knownIntegers();
@@ -359,7 +359,7 @@ protected:
         isPure(data) &&
         (known->front().value() == -1 || known->front().isKnownEqual(tokens - Dim::fixed(1)));
     if (!isLast)
-      return refuse(&node, "it picks tokens by their place");
+      return refuse(&node, "it selects tokens by position");
     setAll(node, {Kind::LastToken, Dim::fixed(1)});
   }
 
@@ -371,7 +371,7 @@ protected:
     const auto axis = tokenAxis(*node.operand(data.kind == Kind::PerToken ? 0 : 1));
     const llvm::ArrayRef<Dim> places = extentsOf(*node.operand(1));
     if (!axis || places.empty() || node.intAttr("batch_dims", 0) != 0)
-      return refuse(&node, "nothing says that it treats tokens apart");
+      return refuse(&node, "it is not known to treat tokens separately");
     if (data.kind == Kind::Constant && *axis + 1 < places.size()) {
       State state = indices;
       state.axis = axis;
@@ -379,7 +379,7 @@ protected:
     }
     const auto pointed = places.back().value();
     if (indices.kind != Kind::Constant || !pointed || *axis < *pointed)
-      return refuse(&node, "it picks tokens by their place");
+      return refuse(&node, "it selects tokens by position");
     setAll(node, withoutAxis(data));
   }
 
@@ -397,7 +397,7 @@ protected:
   void visitScatterElements(const Node& node) {
     const auto axis = tokenAxis(*node.operand(1));
     if (!picksWithinTokens(node))
-      return refuse(&node, "it writes by the place of tokens");
+      return refuse(&node, "it writes by the position of tokens");
     const State indices = stateOf(node.operand(1));
     const auto isAlike = [&](const Value& value) {
       const State own = stateOf(&value);
@@ -410,7 +410,7 @@ protected:
     };
     for (const Use& use : node.operands())
       if (!isAlike(*use.value()))
-        return refuse(&node, "its operands are not laid out along the tokens alike");
+        return refuse(&node, "its operands have tokens on different axes");
     setAll(node, {Kind::PerToken, indices.outer, stateOf(node.operand(0)).axis});
   }
 
@@ -428,7 +428,7 @@ protected:
       return setAll(node, indices);
     if (stateOf(node.operand(0)).kind != Kind::Constant || indices.kind != Kind::PerToken ||
         !along || tokenAxis(*node.operand(1)) != along)
-      return refuse(&node, "it picks tokens by their place");
+      return refuse(&node, "it selects tokens by position");
     setAll(node, indices);
   }
 
@@ -508,8 +508,8 @@ private:
           (attentions.all.contains(&node) && use.operandIndex() == 3))
         continue;
       if (node.is("Gather") && !sequence->second.isCounted)
-        refuse(&node,
-               fmt::format("it picks by '{}', which is as long as all keys", use.value()->name()));
+        refuse(&node, fmt::format("it selects by '{}', which has an element per key",
+                                  use.value()->name()));
       found.lastRows.push_back(
           {const_cast<Node*>(&node), use.operandIndex(), sequence->second.axis});
     }
@@ -588,7 +588,7 @@ private:
       const Dim& past = attentions.pastRows;
       if (followed != Followed::Tokens || !start || !limit || !step || step->value() != 1 ||
           !start->isKnownEqual(past) || !limit->isKnownEqual(past + tokens))
-        return refuse(&node, "it counts something else than the tokens");
+        return refuse(&node, "it counts something other than the tokens");
       found.positions.push_back(const_cast<Node*>(&node));
       return setAll(node, {Kind::PerToken, Dim::fixed(1)});
     }
@@ -614,7 +614,7 @@ private:
     const bool countsTokens =
         llvm::any_of(extentsOf(node.result()), [&](const Dim& extent) { return counts(extent); });
     if (countsTokens && movementKind(node) == MovementKind::Reshape)
-      return refuse(&node, "it lays constants out along the tokens");
+      return refuse(&node, "it combines constants with the axis of tokens");
     setAll(node, {countsTokens ? Kind::PerToken : Kind::Constant, Dim::fixed(1)});
   }
 
@@ -644,7 +644,7 @@ private:
     const auto rank = axis ? static_cast<int64_t>(extentsOf(*node.operand(0)).size()) : 0;
     const auto combined = axis ? combinedAxes(node, rank) : std::nullopt;
     if (!combined)
-      return refuse(&node, "nothing says that it treats tokens apart");
+      return refuse(&node, "it is not known to treat tokens separately");
     if (llvm::is_contained(*combined, static_cast<int64_t>(*axis)))
       return refuse(&node, "it combines the tokens");
     if (llvm::any_of(node.operands(), [&](const Use& use) {
@@ -690,7 +690,7 @@ private:
     case MovementKind::Concat:
       break;
     }
-    refuse(&node, "nothing says that it treats tokens apart");
+    refuse(&node, "it is not known to treat tokens separately");
   }
 
   /// The order of elements is preserved: the extent before the tokens is unchanged.
@@ -702,7 +702,7 @@ private:
     const Dim left = product(extentsOf(node.result()).take_front(*after));
     const std::optional<Dim> outer = before.dividedBy(left);
     if (!outer || !extentsOf(node.result())[*after].dividedBy(*outer * tokens))
-      return refuse(&node, "nothing says that it keeps the order of the tokens");
+      return refuse(&node, "it is not known to keep the order of the tokens");
     setAll(node, {Kind::PerToken, *outer});
   }
 
@@ -712,7 +712,7 @@ private:
         continue;
       const std::optional<Movement> movement = movementOf(result);
       if (!movement || !movement->axes)
-        return refuse(&node, "what it keeps is not known");
+        return refuse(&node, "the part that it keeps is not known");
       const auto* place = llvm::find(*movement->axes, axis);
       if (place == movement->axes->end()) {
         set(result, state, &node);
@@ -721,7 +721,7 @@ private:
       const MovementRange& range =
           movement->ranges[static_cast<size_t>(place - movement->axes->begin())];
       if (followed != Followed::Tokens || !isPure(state) || !keepsLast(range, tokens))
-        return refuse(&node, "it keeps tokens by their place");
+        return refuse(&node, "it selects tokens by position");
       set(result, {Kind::LastToken, Dim::fixed(1)}, &node);
     }
   }

@@ -12,7 +12,7 @@ std::optional<std::string> obstacleToSlice(const Node& node) {
   const std::optional<llvm::ArrayRef<int64_t>> starts = node.intsAttr("starts");
   const std::optional<llvm::ArrayRef<int64_t>> ends = node.intsAttr("ends");
   if (!starts || !ends || starts->empty() || starts->size() != ends->size())
-    return "no starts and ends of one number";
+    return "no starts and ends, or different numbers of them";
   return std::nullopt;
 }
 

@@ -111,7 +111,7 @@ public:
     auto scale = static_cast<float>(before.floatAttr("scale", 1.0f) * factor.number);
     if (!std::isfinite(scale))
       return MatchFailure{ReasonCode::ScaleNotConstant, before.name().str(), "a finite scale",
-                          "one beyond the range of float", ""};
+                          "a scale outside the range of float", ""};
     // If the Sdpa reads the product itself, there is no movement to read it through.
     for (Value*& operand : operands)
       if (operand == factor.scaled)

@@ -49,7 +49,7 @@ public:
       return filler ? uniformValue(*filler) == 0.0 : isZeroOrOne(match[m]);
     });
     c.require(
-        "a mask for as many keys as there are scores",
+        "a mask with one column per score",
         [this](const Match& match) {
           const TensorType& mask = match[m].type();
           const TensorType& scores = match[x].type();

@@ -57,7 +57,7 @@ public:
   P pattern() const override { return op("Cast", {moved}); }
 
   void constraints(Constraints& c) const override {
-    c.require("a cast from float or double to a type of 16 bits", [this](const Match& match) {
+    c.require("a cast from float or double to a 16-bit type", [this](const Match& match) {
       const ElementType wide = match[moved].type().elementType();
       return isNarrow(match.root().result().type().elementType()) &&
              (wide == ElementType::Float || wide == ElementType::Double);

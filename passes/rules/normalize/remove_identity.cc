@@ -20,7 +20,7 @@ public:
   P pattern() const override { return op("Identity", {x}); }
 
   void constraints(Constraints& c) const override {
-    c.require("it is not what gives an output its name", [this](const Match& match) {
+    c.require("an Identity that does not name an output", [this](const Match& match) {
       return !match.root().result().isGraphOutput() ||
              (match[x].producer() && !match[x].isGraphOutput() &&
               &match[x].graph() == &match.root().graph());

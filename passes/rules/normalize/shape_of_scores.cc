@@ -109,7 +109,7 @@ public:
   P pattern() const override { return op("Shape", {scores}); }
 
   void constraints(Constraints& c) const override {
-    c.plan(productOfHeads, "scores, of which batch and heads are the queries'",
+    c.plan(productOfHeads, "scores with the batch and heads of the queries",
            [this](const Match& match) { return productOf(match[scores]); });
   }
 

@@ -35,7 +35,7 @@ public:
   P pattern() const override { return op("Concat", {before, rows, after}); }
 
   void constraints(Constraints& c) const override {
-    c.plan(place, "rows between two slices of a cache, of which they take the place",
+    c.plan(place, "rows between two slices of a cache, in place of the rows between them",
            [this](const Match& match) { return placeOf(match); });
   }
 

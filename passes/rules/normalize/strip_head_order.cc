@@ -91,7 +91,7 @@ class StripHeadOrder final : public Rule {
     if (failure)
       return std::nullopt;
     if (!grouping)
-      return refuse("key and value heads that are repeated or in another order");
+      return refuse("key and value heads that are repeated or reordered");
     if (grouping->keepsOrder() && isBroadcast(match[k], grouping->keys.groups) &&
         isBroadcast(match[v], grouping->values.groups))
       return refuse(others);

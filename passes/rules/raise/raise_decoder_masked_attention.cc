@@ -199,8 +199,8 @@ private:
                             mask->type().str(), ""};
       });
     };
-    return check(padding, 2, "a mask_index [B,T] as long as all keys") &&
-           check(attentionBias, 4, "an attention_bias [B,H,1,T] as long as all keys");
+    return check(padding, 2, "a mask_index [B,T] with one column per key") &&
+           check(attentionBias, 4, "an attention_bias [B,H,1,T] with one column per key");
   }
 
   void splitOperands(const Match& match, AttentionBuilder& build,

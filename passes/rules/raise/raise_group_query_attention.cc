@@ -240,10 +240,11 @@ private:
       return result < results.size() && !results[result].isAbsent() && !results[result].isUnused();
     };
     if (isShared(match) && (isUsed(1) || isUsed(2)))
-      return refuse(ReasonCode::SharedReader, "a past of another layer that is not handed on",
-                    "that the present is used");
+      return refuse(ReasonCode::SharedReader, "a past of another layer that is not returned",
+                    "a present that is used");
     if (key && !isShared(match) && key->type().dim(1).isKnownDifferent(match[q].type().dim(1)))
-      return refuse(ReasonCode::CrossAttention, "as many keys as query rows", key->type().str());
+      return refuse(ReasonCode::CrossAttention, "the same number of keys as query rows",
+                    key->type().str());
     if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
       return refuse(ReasonCode::PatternMismatch, "a past of keys and of values, or none",
                     "one of them");
@@ -255,7 +256,7 @@ private:
         if (weights->type().hasRank() &&
             (weights->type().rank() != 1 ||
              weights->type().dim(0).isKnownDifferent(Dim::fixed(*width))))
-          return refuse(ReasonCode::ShapeMismatch, "norm weights as long as a head is wide",
+          return refuse(ReasonCode::ShapeMismatch, "norm weights with the width of a head",
                         weights->type().str());
     if (node.graph().opsetVersion() < 13)
       return refuse(ReasonCode::PatternMismatch, "opset 13 or later",

@@ -67,7 +67,7 @@ public:
         ReasonCode::DtypeMix);
     c.check([this](const Match& m, Refusal& r) { return checkMasks(m, r); });
     c.require(
-        "as many new keys as query rows where later keys are hidden",
+        "the same number of new keys as query rows, because later keys are hidden",
         [this](const Match& match) {
           const MultiHeadFacts& facts = match[extents];
           return match.root().intAttr("unidirectional", 0) != 1 ||
@@ -141,8 +141,8 @@ private:
                     fmt::format("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
     // Engines differ in whether they add a bias to keys that are already split.
     if (!rows && match.find(bias) && !(split && isQueryBias(match)))
-      return refuse(ReasonCode::BiasUnsupported, "a bias beside rows only",
-                    "a bias beside operands split by heads");
+      return refuse(ReasonCode::BiasUnsupported, "a bias only with operands in rows",
+                    "a bias with operands split by heads");
     if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
       return refuse(ReasonCode::PatternMismatch, "a past of keys and of values, or none",
                     "one of them");
@@ -182,9 +182,9 @@ private:
       // A mask of the new keys only does not say which rows of a past are visible.
       bool partial = match.find(pastKey) && columns.isKnownEqual(facts.newKeys);
       if (columns.isKnownDifferent(facts.tokens) || partial)
-        return refuse(*mask, "a padding mask as long as all keys");
+        return refuse(*mask, "a padding mask with one column per key");
       if (columns.isKnownEqual(Dim::fixed(1)) && !facts.tokens.isKnownEqual(columns))
-        return refuse(*mask, "a padding mask as long as all keys");
+        return refuse(*mask, "a padding mask with one column per key");
     }
     if (const Value* added = match.find(attentionBias)) {
       if (rankOf(added) != 4)
@@ -192,7 +192,7 @@ private:
       Dim columns = added->type().dim(3);
       if (columns.isKnownDifferent(facts.tokens) ||
           (columns.isKnownEqual(Dim::fixed(1)) && !facts.tokens.isKnownEqual(columns)))
-        return refuse(*added, "an attention bias as long as all keys");
+        return refuse(*added, "an attention bias with one column per key");
     }
     return true;
   }

@@ -86,7 +86,7 @@ public:
         },
         ReasonCode::ValueEscapes);
     c.plan(read, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
-    c.require("a past of both keys and values, or none, and none beside nonpad_kv_seqlen",
+    c.require("a past of both keys and values, or none, and none with nonpad_kv_seqlen",
               [this](const Match& match) {
                 bool past = match.find(pastKey);
                 return past == (match.find(pastValue) != nullptr) && !(past && match.find(lengths));

@@ -329,8 +329,8 @@ public:
         return Plan{std::move(*region), std::move(*atoms)};
       refusal.because([&] {
         return MatchFailure{ReasonCode::PatternMismatch, match.root().result().name().str(),
-                            "a softmax between matrix products of another rank than 4",
-                            region ? "rank 4, or extents that are not known" : "none", ""};
+                            "a softmax between matrix products of a rank other than 4",
+                            region ? "rank 4, or unknown extents" : "none", ""};
       });
       return std::nullopt;
     });

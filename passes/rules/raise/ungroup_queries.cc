@@ -154,9 +154,11 @@ public:
       Stackings found = stackingsOf(match[q]);
       return found.empty() ? std::nullopt : std::optional(std::move(found));
     });
-    c.require("no causal mask or window, whose rows would be others", [](const Match& match) {
-      return match.root().intAttr("causal", 0) == 0 && match.root().intAttr("window", 0) == 0;
-    });
+    c.require("attention without a causal mask or window, which depend on the row",
+              [](const Match& match) {
+                return match.root().intAttr("causal", 0) == 0 &&
+                       match.root().intAttr("window", 0) == 0;
+              });
     c.plan(chosen, [this](const Match& match, Refusal& refusal) {
       std::optional<Stacking> stacking = stackingOf(match);
       if (!stacking)

@@ -196,7 +196,8 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
   const Node& first = *chain.front();
   const Node& last = *chain.back();
   const auto broken = [&] {
-    return invalid("the tiles of an attention do not take one block of its caches after another")
+    return invalid(
+               "the tiles of an attention do not read the blocks of its caches one after another")
         .node(first.name(), first.op().str());
   };
   if (chain.size() < 2)
@@ -278,7 +279,8 @@ llvm::Error AttentionCut::findParts() {
   };
   for (const Value* output : graph.outputs()) {
     if (results.count(output))
-      return unsupported("attention that gives an output of the model by itself is in no part")
+      return unsupported(
+                 "attention whose result is an output of the model does not belong to a part")
           .value(output->name());
     tiles.outputs.push_back(output->name().str());
     give(*output);
@@ -296,7 +298,7 @@ llvm::Error AttentionCut::findParts() {
   for (const Part& part : parts)
     if (part.outputs.empty())
       return unsupported(
-          "attention reads only what another attention computes, so no part lies between them");
+          "attention reads only the result of another attention, so there is no part between them");
   return llvm::Error::success();
 }
 

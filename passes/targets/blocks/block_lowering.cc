@@ -48,7 +48,7 @@ std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const SiteCache& update) 
   llvm::SmallVector<Node*, 4> nodes;
   for (Value* value = update.writer->operand(0); value != update.past;) {
     Node* producer = value->producer();
-    assert(producer && "the past is behind its update");
+    assert(producer && "the past is an ancestor of its update");
     const std::optional<MovementKind> kind = movementKind(*producer);
     if (!kind || !takesPartsApart(*kind))
       return std::nullopt;
@@ -78,10 +78,10 @@ std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
                   site.queryHeads.str(), "");
   for (const SiteCache* update : {&*site.key, &*site.value}) {
     if (update->fromStart || !update->writer->is("Concat") || update->pastLength)
-      return refuse(ReasonCode::TargetLacksFeature, "new rows behind all rows of the past",
-                    "rows whose place differs by batch row",
-                    "--padding none, where batch rows are never padded; --to kvopt keeps rows "
-                    "where the lengths say");
+      return refuse(ReasonCode::TargetLacksFeature, "new rows after all rows of the past",
+                    "rows whose position differs between batch rows",
+                    "--padding none, if batch rows are never padded; --to kvopt keeps rows at the "
+                    "positions that the lengths give");
     if (!update->layout.orderFrom(update->freshLayout))
       return refuse(ReasonCode::LayoutUnsupported, "new rows with the axes of the cache",
                     fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
@@ -105,13 +105,12 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   const bool anyCache =
       llvm::any_of(sites, [](const AttentionSite* site) { return site->grows(); });
   if (anyCache && !capacity)
-    return usageError("blocks need a capacity: each is an input of its own")
-        .hint("--capacity TOKENS");
+    return usageError("blocks need a capacity: each is a separate input").hint("--capacity TOKENS");
   if (anyCache && *capacity < 2)
-    return usageError("a capacity of {} has no room for a token after the first", *capacity)
+    return usageError("a capacity of {} leaves no space for a token after the first", *capacity)
         .hint("--capacity 2 or more");
   if (anyCache && *capacity / size >= mostBlocks)
-    return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
+    return usageError("a capacity of {} in blocks of {} needs more than {} inputs per cache",
                       *capacity, size, mostBlocks)
         .hint("--to " + manifest.target + ":SIZE makes fewer");
   if (anyCache)

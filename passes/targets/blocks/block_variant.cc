@@ -126,7 +126,7 @@ private:
       return invalid("an extent of the block is not known").node(shape.name(), shape.op().str());
     Value* spelled = extents.spell(shape);
     if (!spelled)
-      return unsupported("an extent of the block is that of no other input")
+      return unsupported("no other input has an extent of the block")
           .node(shape.name(), shape.op().str());
     shape.result().replaceAllUsesWith(*spelled);
     return llvm::Error::success();
@@ -148,7 +148,7 @@ llvm::Error setPastRows(Model& model, int64_t rows) {
                      before->initializer()->elementType() == ElementType::Int64 &&
                      before->initializer()->shape() == llvm::makeArrayRef<int64_t>({1});
   if (!isOne)
-    return invalid("the model does not say where it counts the rows of its blocks");
+    return invalid("the model does not name the constant with the number of rows in its blocks");
   Value& after = model.graph().addConstant(*name, int64Tensor({rows}));
   before->replaceAllUsesWith(after);
   model.graph().removeInitializer(*before);

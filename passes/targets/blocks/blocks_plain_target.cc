@@ -19,8 +19,8 @@ class BlocksPlainTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "blocks-plain"; }
   llvm::StringRef summary() const override {
-    return "Concat, MatMul and Softmax: caches in blocks for every engine, blocks-plain:SIZE "
-           "tokens";
+    return "Concat, MatMul and Softmax, for every engine: caches in blocks of SIZE tokens, "
+           "blocks-plain:SIZE";
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }

@@ -215,7 +215,7 @@ std::optional<MatchFailure> codeBlocksObstacle(const AttentionSite& site) {
                         "--to blocks keeps rows as they are, --to int8 has them in one buffer"};
   };
   if (!site.addsQueryRows())
-    return refuse(ReasonCode::ShapeMismatch, "as many new rows as the query has",
+    return refuse(ReasonCode::ShapeMismatch, "the same number of new rows as the query has",
                   site.node->operand(1)->type().str());
   for (const auto* cache : {&site.key, &site.value}) {
     const bool isTransposable = cache == &site.key && !site.isLatent();
@@ -235,8 +235,8 @@ public:
   llvm::StringRef summary() const override {
     return quantizesCaches()
                ? "BlockQuantizedKvSdpa with its function body: int8 rows with a scale each, in "
-                 "blocks, int8-blocks:SIZE tokens each"
-               : "BlockKvSdpa with its function body: caches in blocks, blocks:SIZE tokens each";
+                 "blocks of SIZE tokens, int8-blocks:SIZE"
+               : "BlockKvSdpa with its function body: caches in blocks of SIZE tokens, blocks:SIZE";
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }

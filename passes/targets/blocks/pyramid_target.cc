@@ -31,7 +31,7 @@ private:
   llvm::Error checkBlockCount(int64_t count) const override {
     if (count < mostVariants)
       return llvm::Error::success();
-    return usageError("a capacity of {} in blocks of {} makes more than {} variants of the model",
+    return usageError("a capacity of {} in blocks of {} needs more than {} variants of the model",
                       *capacity, size, mostVariants)
         .hint("--to " + manifest.target + ":SIZE makes fewer");
   }
@@ -64,7 +64,8 @@ class PyramidTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "pyramid"; }
   llvm::StringRef summary() const override {
-    return "a variant for each number of past blocks, of fixed extents, pyramid:SIZE tokens";
+    return "one variant with fixed extents for each number of past blocks of SIZE tokens, "
+           "pyramid:SIZE";
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }

@@ -29,7 +29,7 @@ namespace {
 llvm::SmallVector<Node*, 4> nodesBehind(const Value& joined, const Value& operand) {
   llvm::SmallVector<Node*, 4> nodes;
   for (const Value* value = &operand; value != &joined; value = movedOperand(*nodes.back())) {
-    assert(value->producer() && "the joined rows are behind their attention");
+    assert(value->producer() && "the joined rows are ancestors of their attention");
     nodes.push_back(value->producer());
   }
   std::reverse(nodes.begin(), nodes.end());
@@ -123,8 +123,8 @@ class TilesTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "tiles"; }
   llvm::StringRef summary() const override {
-    return "a decoder cut around attention, and tiles of fixed extents that a host loops over, "
-           "tiles:SIZE tokens";
+    return "a decoder cut around attention, and tiles with fixed extents of SIZE tokens that a "
+           "host loops over, tiles:SIZE";
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }
@@ -135,7 +135,7 @@ public:
       return failure;
     if (site.grows() && !takesBlocksApart(site))
       return MatchFailure{ReasonCode::LayoutUnsupported, site.key->past->name().str(),
-                          "a past that reaches attention block by block",
+                          "a past that can reach attention block by block",
                           "nodes before the new rows are joined that move all of it at once",
                           "--to pyramid joins the blocks first"};
     return std::nullopt;

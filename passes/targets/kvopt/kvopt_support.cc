@@ -82,9 +82,9 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
       return refuse(ReasonCode::LayoutUnsupported,
                     isKey ? "one of BHSD, BSHD, SBHD, BHDS, (BH)SD, (BH)DS, BSD, BDS, BS(HD)"
                           : "one of BHSD, BSHD, SBHD, (BH)SD, BSD, BS(HD)",
-                    layout.empty() ? "a layout that cannot be told" : layout);
+                    layout.empty() ? "an unknown layout" : layout);
     if (!attendedLayout(update->freshLayout, true))
-      return refuse(ReasonCode::LayoutUnsupported, "new rows in a layout of their own",
+      return refuse(ReasonCode::LayoutUnsupported, "new rows in another layout",
                     update->freshLayout.text());
     const Value& operand = *site.node->operand(update == &key ? 1 : 2);
     if ((update->freshLayout.rank() == 3 || unflattened(update->layout)) &&
@@ -126,9 +126,10 @@ std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
     return MatchFailure{ReasonCode::CacheNotInPlace, (*cache)->past->name().str(),
                         "new rows written into the cache itself",
                         &read == (*cache)->past
-                            ? "that the present is made of what " + writer.describe() + " gives"
-                            : "that they are written into what " + read.producer()->describe() +
-                                  " makes of it",
+                            ? "a present computed from the value that " + writer.describe() +
+                                  " gives"
+                            : "rows written into the value that " + read.producer()->describe() +
+                                  " computes from it",
                         ""};
   }
   return doesNotGrow(site);
@@ -142,7 +143,7 @@ std::optional<MatchFailure> supportsReader(const AttentionSite& site) {
   if (site.node->operand(1) == site.key->present && site.node->operand(2) == site.value->present)
     return std::nullopt;
   return MatchFailure{ReasonCode::LayoutUnsupported, site.key->past->name().str(),
-                      "a cache of several readers laid out as attention reads it, BHSD",
+                      "a cache of several readers in the layout of attention, BHSD",
                       site.key->layout.text() + " and " + site.value->layout.text(), ""};
 }
 
@@ -156,8 +157,8 @@ llvm::Error checkReaders(llvm::ArrayRef<AttentionSite*> sites) {
     for (unsigned reader : site->readers)
       isWhole &= chosen.contains(reader);
     if (!isWhole)
-      return unsupported("site {}: other attention reads its caches too", site->id())
-          .hint("lower all sites that read the cache together");
+      return unsupported("layer {}: other attention reads its caches, too", site->id())
+          .hint("rewrite all layers that read the cache together");
   }
   return llvm::Error::success();
 }
@@ -170,8 +171,9 @@ llvm::Error checkBranches(llvm::ArrayRef<AttentionSite*> sites) {
       ++chosen[site->key->past];
   for (const AttentionSite* site : sites)
     if (site->grows() && chosen[site->key->past] < site->key->updaters)
-      return unsupported("site {}: attention in other branches updates its caches too", site->id())
-          .hint("lower the sites of all branches together");
+      return unsupported("layer {}: attention in other branches updates its caches, too",
+                         site->id())
+          .hint("rewrite the layers of all branches together");
   return llvm::Error::success();
 }
 
@@ -185,7 +187,7 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites, bool asRings) {
     if (attended && attended->node->operand(0)->type().elementType() !=
                         site->node->operand(0)->type().elementType())
       return unsupported("the attentions of the model have different element types")
-          .hint("lower the layers of one type only, with --layers");
+          .hint("rewrite the layers of one type only, with --layers");
     attended = site;
     const bool isRing = asRings && ringSlots(*site) != 0;
     if (!site->grows() && !isRing)
@@ -193,12 +195,12 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites, bool asRings) {
     const AttentionSite*& first = isRing ? ring : site->isLatent() ? latent : cached;
     if (first && first->key->past->type().elementType() != site->key->past->type().elementType())
       return unsupported("the caches of the model have different element types")
-          .hint("lower the layers of one type only, with --layers");
+          .hint("rewrite the layers of one type only, with --layers");
     if (first &&
         (attendedLayout(first->key->layout, true) != attendedLayout(site->key->layout, true) ||
          attendedLayout(first->value->layout, true) != attendedLayout(site->value->layout, true)))
       return unsupported("the caches of the model have different layouts")
-          .hint("lower the layers of one layout only, with --layers");
+          .hint("rewrite the layers of one layout only, with --layers");
     first = site;
   }
   return llvm::Error::success();

@@ -62,13 +62,13 @@ std::optional<MatchFailure> overwrittenCodesObstacle(const AttentionSite& site) 
     if (update.layout != CacheLayout::ofAttention() ||
         site.node->operand(cache == &site.key ? 1 : 2) != &present)
       return refuse(ReasonCode::LayoutUnsupported, *update.past,
-                    "a cache that attention reads as it lies, BHSD", update.layout.text());
+                    "a cache that attention reads in the layout BHSD", update.layout.text());
     if (!placesRows(*update.writer))
       return refuse(ReasonCode::CacheNotInPlace, *update.past, "new rows that are placed as rows",
                     update.writer->describe());
     for (const Use& use : present.uses())
       if (&use.user() != site.node)
-        return refuse(ReasonCode::CacheEscapes, present, "that only this attention reads the rows",
+        return refuse(ReasonCode::CacheEscapes, present, "rows that only this attention reads",
                       use.user().describe());
     const ElementType element = update.past->type().elementType();
     if (element != site.node->operand(0)->type().elementType())

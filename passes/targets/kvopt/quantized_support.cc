@@ -22,7 +22,7 @@ std::optional<MatchFailure> packingObstacle(const AttentionSite& site, const Sit
                         "--to int8 takes any layout and width"};
   };
   if (const auto layout = attendedLayout(cache.layout, true); layout && layout->isTransposed())
-    return refuse(ReasonCode::LayoutUnsupported, "rows whose columns are side by side",
+    return refuse(ReasonCode::LayoutUnsupported, "rows whose columns are adjacent",
                   cache.layout.text());
   const Dim& width = site.node->operand(&cache == &*site.key ? 1 : 2)->type().dim(3);
   if (!width.value() || code.elementsOf(*width.value()) >= *width.value())

@@ -14,12 +14,12 @@ bool ringChangesPadding(const AttentionSite& site) {
 
 MatchFailure noRing(const AttentionSite& site) {
   if (site.update == CacheUpdate::Grows && site.window() != 0)
-    return {ReasonCode::TargetLacksFeature, site.key->past->name().str(),
-            "keys and values appended to caches of their own, which no other layer reads, as many "
-            "rows for each batch row",
-            "caches that are shared, updated in branches, or of lengths by batch row",
-            "--padding none gives lengths by batch row one length, where batch rows are never "
-            "padded; --to kvopt keeps all rows in one buffer"};
+    return {
+        ReasonCode::TargetLacksFeature, site.key->past->name().str(),
+        "keys and values appended to caches that no other layer reads, with the same number of "
+        "rows for each batch row",
+        "caches that are shared, updated in branches, or of a different length per batch row",
+        "--padding none, if batch rows are never padded; --to kvopt keeps all rows in one buffer"};
   return {ReasonCode::NoWindow, site.key->past->name().str(),
           "attention that provably reads the last rows of its cache only",
           site.mask ? site.mask->text : "a mask that was not analyzed",

@@ -20,7 +20,7 @@ class Onnx23Target final : public Target {
 public:
   llvm::StringRef name() const override { return "onnx23"; }
   llvm::StringRef summary() const override {
-    return "Attention of opset 23 with past and present: caches that grow";
+    return "Attention of opset 23 with past and present: growing caches";
   }
 
   /// The operators are useful without a cache, too.

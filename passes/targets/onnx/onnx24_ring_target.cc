@@ -29,7 +29,7 @@ class Onnx24RingTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "onnx24-ring"; }
   llvm::StringRef summary() const override {
-    return "onnx24 with as many rows as the window, and room for a step of N tokens: onnx24-ring:N";
+    return "onnx24 with only the rows of the window and of a step of N tokens: onnx24-ring:N";
   }
 
   bool takesSharedCaches() const override { return true; }

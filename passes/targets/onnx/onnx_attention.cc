@@ -235,7 +235,7 @@ std::optional<MatchFailure> onnxAttentionObstacle(const Node& sdpa) {
     if (failure->code == ReasonCode::SinkUnsupported)
       return refuse(ReasonCode::SinkUnsupported, "attention without sinks",
                     "ONNX's Attention has no operand for them",
-                    "--to ort-gqa and --to kvopt can have sinks");
+                    "--to ort-gqa and --to kvopt support sinks");
     return failure;
   }
   const Value* mask = sdpa.operand(3);

@@ -89,8 +89,8 @@ std::optional<MatchFailure> supportsPastAttention(const AttentionSite& site) {
   for (const SiteCache* update : {&*site.key, &*site.value})
     if (update->writer && !update->writer->op().isOnnx())
       return MatchFailure{ReasonCode::TargetLacksFeature, update->past->name().str(),
-                          "new rows behind all rows of the past",
-                          "rows whose place differs by batch row",
+                          "new rows after all rows of the past",
+                          "rows whose position differs between batch rows",
                           "--to onnx24 writes them with TensorScatter"};
   return std::nullopt;
 }

@@ -25,7 +25,7 @@ public:
     for (Node& node : graph.nodes()) {
       for (const NamedAttribute& attribute : node.attributes())
         if (!attribute.value.graphs().empty())
-          return unsupported("{}: caches that a branch updates do not become codes",
+          return unsupported("{}: caches that a branch updates cannot be quantized",
                              node.describe());
       const bool hasCaches = node.is(groupQueryAttention) && node.operand(pastKey) &&
                              node.operand(pastKey + 1) && node.results().size() >= 3;
@@ -51,7 +51,7 @@ private:
       Value& past = *operands[pastKey + side];
       const auto found = scales.ofPast.find(past.name().str());
       if (found == scales.ofPast.end())
-        return unsupported("{}: nothing is known of the rows of '{}'", node.describe(),
+        return unsupported("{}: there are no scales for the rows of '{}'", node.describe(),
                            past.name());
       for (const Use& use : past.uses())
         if (!use.user().is(groupQueryAttention) && !use.user().is("Shape"))

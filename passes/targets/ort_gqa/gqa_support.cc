@@ -33,12 +33,13 @@ std::optional<MatchFailure> checkCausal(const AttentionSite& site) {
   if (site.node->intAttr("causal", 0) != 0)
     return std::nullopt;
   if (!site.mask)
-    return refusal(ReasonCode::MaskUnprovenCausal, site, "a causal mask", "one nobody read", "");
+    return refusal(ReasonCode::MaskUnprovenCausal, site, "a causal mask",
+                   "a mask that was not analyzed", "");
   if (site.mask->causal == Proof::Proved || (site.mask->hidesLaterKeys && site.mask->seesOwnKey))
     return std::nullopt;
   if (site.mask->hidesLaterKeys)
     return refusal(ReasonCode::MaskUnprovenCausal, site,
-                   "a mask that shows every row its own key, but for padding", site.mask->text,
+                   "a mask that shows every row its own key, except for padding", site.mask->text,
                    keptByKvopt);
   if (site.mask->causalIf)
     return refusal(ReasonCode::MaskUnprovenCausal, site, "a mask that is causal for every input",

@@ -41,7 +41,7 @@ PagedLowering::PagedLowering(Model& lowered, const LowerOptions& lowerOptions, J
 llvm::Expected<Manifest> PagedLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   constexpr int64_t leastSize = 16;
   if (options.size < leastSize || (options.size & (options.size - 1)) != 0)
-    return usageError("blocks of {} tokens: ONNX Runtime takes powers of two from {} on",
+    return usageError("blocks of {} tokens: ONNX Runtime supports powers of two from {} on",
                       options.size, leastSize);
   // A capacity is a whole number of blocks.
   if (options.capacity) {

@@ -35,11 +35,10 @@ std::optional<MatchFailure> checkFrontier(const AttentionSite& site) {
     return pagedRefusal(
         ReasonCode::BiasUnsupported, site, "a mask that hides later keys only, and no padding",
         found,
-        "--padding none, where batch rows are never padded; --to ort-gqa takes padding "
-        "as a bias");
+        "--padding none, if batch rows are never padded; --to ort-gqa writes padding as a bias");
   if (isCausal || site.mask->causal == Proof::Proved || site.mask->hidesLaterKeys)
-    return pagedRefusal(ReasonCode::BiasUnsupported, site,
-                        "a mask that says no more than which keys are later", found);
+    return pagedRefusal(ReasonCode::BiasUnsupported, site, "a mask that only hides later keys",
+                        found);
   return pagedRefusal(site.mask->causal == Proof::Refuted ? ReasonCode::MaskNoncausal
                                                           : ReasonCode::MaskUnprovenCausal,
                       site, "a causal mask", found);

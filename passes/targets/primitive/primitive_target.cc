@@ -35,7 +35,7 @@ class PrimitiveTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "primitive"; }
   llvm::StringRef summary() const override {
-    return "MatMul and Softmax: caches that grow, for every engine";
+    return "MatMul and Softmax, for every engine: growing caches";
   }
 
   /// The operators are useful without a cache, too.

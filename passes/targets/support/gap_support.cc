@@ -60,7 +60,7 @@ bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
 const Node* nodeOfFixedRows(const Value& from, const Value& to, const Dim& pastRows) {
   for (const Value* value = &from; value != &to;) {
     const Node* producer = value->producer();
-    assert(producer && "a site's caches lie on the way back from its attention");
+    assert(producer && "a site's caches are ancestors of its attention");
     if (!takesAnyNumberOfRows(*producer, pastRows))
       return producer;
     value = movedOperand(*producer);
@@ -83,8 +83,8 @@ std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
                         "--to blocks-plain takes any number"};
   if (site.node->operand(5))
     return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
-                        "batch rows of one length", "a length for each batch row",
-                        "--to kvopt keeps rows where the lengths say"};
+                        "batch rows of the same length", "a length for each batch row",
+                        "--to kvopt keeps rows at the positions that the lengths give"};
   const SiteCache* updates[] = {&*site.key, &*site.value};
   for (unsigned i = 0; i < 2; ++i) {
     const SiteCache& update = *updates[i];
@@ -95,7 +95,7 @@ std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
       obstacle = nodeOfFixedRows(*update.writer->operand(0), *update.past, pastRows);
     if (obstacle)
       return MatchFailure{ReasonCode::LayoutUnsupported, update.past->name().str(),
-                          "rows that are moved whatever their number",
+                          "rows that are moved in the same way for any number of them",
                           obstacle->describe() + " computes with it",
                           "--to blocks-plain keeps the number that the model computes with"};
   }

@@ -88,11 +88,11 @@ bool mayGetCaches(const std::string& path, Graph&, const std::string&, const Too
 
 constexpr HintKind kinds[] = {
     {"declare the shape of '", isUndeclared},
-    {"no declaration is missing: from ", losesExtents},
+    {"no declaration is missing: extents are unknown from ", losesExtents},
     {"no declaration is missing: the extents differ", hasOneSymbolAtMost},
     {"no declaration is missing", everythingIsDeclared},
     {"give equal extents one symbol", hasTwoSymbols},
-    {"kvopt add-cache gives", mayGetCaches},
+    {"kvopt add-cache adds", mayGetCaches},
 };
 
 /// The targets that a hint names.
@@ -211,7 +211,8 @@ TEST_F(HintsTest, NameTheInputThatCutsThePast) {
 TEST_F(HintsTest, NameWhereExtentsAreLost) {
   const std::string pasts = "  old_k = Identity (past_k)\n  old_v = Identity (past_v)";
   const MatchFailure lost = failureOf(cachedText("", pasts, "  q = my.own.Turned (k)"));
-  EXPECT_EQ(hintFor(lost).find("no declaration is missing: from node"), 0U) << lost.str();
+  EXPECT_EQ(hintFor(lost).find("no declaration is missing: extents are unknown from node"), 0U)
+      << lost.str();
   EXPECT_NE(hintFor(lost).find("my.own::Turned"), std::string::npos) << lost.str();
   // The declaration that is missing is named, and with it the site is found.
   const MatchFailure undeclared = failureOf(cachedText(", float[] q", pasts, ""));

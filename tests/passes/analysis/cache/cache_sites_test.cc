@@ -378,8 +378,8 @@ TEST_F(CacheSitesTest, AttentionThatTakesTheKeysOfOneCacheForValues) {
     pv = Concat <axis = 2> (past_v, v)
     x = ai.kvopt.Sdpa <scale = 0.25> (q, pk, pv)
     o = ai.kvopt.Sdpa <scale = 0.25> (x, pv, pk))"),
-            "self MISSED shared-reader at past_v: L1 reads it otherwise\n"
-            "self MISSED shared-reader at past_v: L0 reads it otherwise");
+            "self MISSED shared-reader at past_v: L1 reads it differently\n"
+            "self MISSED shared-reader at past_v: L0 reads it differently");
 }
 
 TEST_F(CacheSitesTest, BeamsThatAreIndexed) {

@@ -129,7 +129,7 @@ TEST_F(AffineArguments, EndAtARestOfADivisionByALength) {
   keys = Gather <axis = 2> (both, at)
 )");
   EXPECT_EQ(where, "at");
-  EXPECT_THAT(why, HasSubstr("rest of a division"));
+  EXPECT_THAT(why, HasSubstr("remainder of a division"));
 }
 
 TEST_F(AffineArguments, TryTwoQuotientsOfADivisionByAConstant) {
@@ -186,7 +186,7 @@ TEST_F(AffineArguments, EndAtTypesThatDoNotHoldLengths) {
   keys = Where (is, other, both)
 )");
   EXPECT_EQ(where, "narrow") << "129 rows become a negative number";
-  EXPECT_THAT(why, HasSubstr("does not hold"));
+  EXPECT_THAT(why, HasSubstr("cannot represent"));
   argue(", int32 length = {20}", R"(  narrow = Cast <to = 6> (P1)
   is = Greater (narrow, length)
   other = Concat <axis = 2> (k, past)

@@ -127,13 +127,13 @@ TEST(RowRotation, NearMisses) {
   EXPECT_THAT(refusalOf(twoTokens([&](double t, int64_t a) {
                 return pair(turned(1, 2 * t, a, 1, a + 1, -1), turned(1, 2 * t, a + 1, 1, a, 1));
               })),
-              HasSubstr("do not count on"));
+              HasSubstr("do not increase by one"));
   EXPECT_THAT(refusalOf(twoTokens([&](double t, int64_t a) {
                 PositionForm sum = turned(1, t, a, 1, a + 1, -1);
                 sum.add(PositionForm::raw(a));
                 return pair(sum, turned(1, t, a + 1, 1, a, 1));
               })),
-              HasSubstr("in part"));
+              HasSubstr("only partly rotated"));
   EXPECT_THAT(refusalOf(twoTokens([&](double t, int64_t a) {
                 PositionForm sum = turned(1, t, a, 1, a + 1, -1);
                 sum.add(waveOf(Kind::Cosine, 0.5, t, 1, a));

@@ -116,15 +116,15 @@ TEST(RowCarriers, WhatReadsSeveralTokensCarriesRows) {
        "it joins the rows of tokens with other rows"},
       {"  s = Pad (x, pads)\n  y = Sub (x, s)", "Pad"},
       {"  best, expert = TopK (x, k1)\n  y = ScatterElements <axis = 1> (x, expert, best)",
-       "it picks tokens by their place"},
+       "it selects tokens by position"},
       {"  e = Slice (x, first, minus, second)\n  f = Slice (x, second, end, second)\n  y = Sub (f, "
        "e)",
        "it combines the rows of several tokens"},
       // The last token's row for all of them.
       {"  l = Slice (x, minus, end, second)\n  y = Add (l, h)",
-       "it gives all tokens the rows of some"},
+       "it broadcasts the rows of some tokens to all"},
       {"  l = Slice (x, minus, end, second)\n  n = Shape (h)\n  y = Expand (l, n)",
-       "it gives all tokens the rows of some"},
+       "it broadcasts the rows of some tokens to all"},
       {"  i = Cast <to = 7> (h)\n  n = ReduceMax <keepdims = 0> (i)\n  r = ReduceMax <keepdims = "
        "0> (x)\n"
        "  y = Add (h, r)",

@@ -69,7 +69,7 @@ TEST(TokenFunctions, PlacesOfTokens) {
             "0 positions, 1 tables");
   EXPECT_EQ(
       found("  p = Slice (range, first, count_list, first)\n  e = Gather (w, p)\n  y = Add (x, e)"),
-      "Slice: it keeps tokens by their place");
+      "Slice: it selects tokens by position");
   EXPECT_EQ(
       found(
           "  p = Slice (places, first, count_list, second)\n  e = Gather (w, p)\n  y = Add (x, e)"),
@@ -86,17 +86,17 @@ TEST(TokenFunctions, WhatMixesTokens) {
   const std::pair<const char*, const char*> bodies[] = {
       {"  y = ReduceMean <keepdims = 1> (x, second)", "ReduceMean: it combines the tokens"},
       {"  y = ReduceMean <keepdims = 1> (x)",
-       "ReduceMean: nothing says that it treats tokens apart"},
+       "ReduceMean: it is not known to treat tokens separately"},
       {"  y = Softmax <axis = 1> (x)", "Softmax: it combines the tokens"},
       {"  y = LayerNormalization <axis = 1> (x, x)", "LayerNormalization: it combines the tokens"},
       {"  y = CumSum (x, one)", "CumSum: it combines the tokens"},
       {"  t = Transpose <perm = [0, 2, 1]> (x)\n  y = MatMul (x, t)",
        "MatMul: it multiplies tokens with each other"},
       {"  t = Transpose <perm = [0, 2, 1]> (x)\n  y = Conv (t, t)",
-       "Conv: nothing says that it treats tokens apart"},
+       "Conv: it is not known to treat tokens separately"},
       {"  f = Gather <axis = 1> (x, zero)\n  y = Add (f, half)",
-       "Gather: it picks tokens by their place"},
-      {"  y = Slice (x, first, second, second)", "Slice: it keeps tokens by their place"},
+       "Gather: it selects tokens by position"},
+      {"  y = Slice (x, first, second, second)", "Slice: it selects tokens by position"},
       {"  l = Gather <axis = 1> (x, minus)\n  y = Add (x, l)",
        "Add: it combines the last token with others"},
       {"  y = Concat <axis = 1> (x, x)", "Concat: it joins tokens with something else"},
@@ -104,17 +104,17 @@ TEST(TokenFunctions, WhatMixesTokens) {
       {"  f = Cast <to = 1> (count)\n  l = Log (f)\n  y = Mul (x, l)",
        "Cast: it computes with the number of tokens"},
       {"  r = Range (one, count, one)\n  c = Cast <to = 1> (r)\n  y = ReduceSum (c)",
-       "Range: it counts something else than the tokens"},
+       "Range: it counts something other than the tokens"},
       // One scale for the numbers of all tokens.
       {"  q, s, z = DynamicQuantizeLinear (x)\n  y = DequantizeLinear (q, s, z)",
-       "DynamicQuantizeLinear: nothing says that it treats tokens apart"},
+       "DynamicQuantizeLinear: it is not known to treat tokens separately"},
   };
   for (const auto& [body, why] : bodies)
     EXPECT_EQ(found(body), why) << body;
   // Tokens and batch rows in another order than they were in.
   EXPECT_EQ(found("  t = Transpose <perm = [1, 0, 2]> (x)\n  f = Reshape (t, flat)\n"
                   "  y = Reshape (f, extents)"),
-            "Reshape: nothing says that it keeps the order of the tokens");
+            "Reshape: it is not known to keep the order of the tokens");
 }
 
 } // namespace
