@@ -5,8 +5,10 @@
 #include "cli/support/command.h"
 #include "cli/support/help_text.h"
 #include "cli/support/option_values.h"
+#include "cli/support/progress.h"
 #include "cli/support/style.h"
 #include "cli/support/terminal.h"
+#include "cli/support/wrapped_text.h"
 #include "support/format.h"
 #include "support/nearest_word.h"
 
@@ -140,6 +142,11 @@ void printOut(const SafeText& text) {
     endByClosedPipe();
 }
 
+void printTable(const SafeText& lines) {
+  const std::optional<size_t> columns = terminalColumns(stdout);
+  printOut(columns ? SafeText(cutLines(lines.str(), *columns)) : lines);
+}
+
 bool flushOut() {
   if (std::fflush(stdout) != 0 && errno == EPIPE)
     endByClosedPipe();
@@ -154,6 +161,8 @@ void printErr(const SafeText& text) {
 namespace {
 
 int run(const CLI::App& command, CommandContext& context) {
+  ProgressLine progress(context.common);
+  context.toolkit.progress = &progress;
   context.start = std::chrono::steady_clock::now();
   llvm::Error overlap = registerPaths(command, context);
   llvm::Expected<ExitCode> code =

@@ -3,7 +3,6 @@
 #include "cli/report/latency_plot.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/progress.h"
 #include "driver/recover.h"
 #include "runtime/threads/cpu_count.h"
 #include "support/diagnostic.h"
@@ -68,19 +67,17 @@ llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext
     if (unsigned cores = usableCores(); cores > 1)
       plan.threads.push_back(cores);
   }
-  BenchResult result;
-  {
-    Progress progress(context.common);
-    result = runBench(plan, context.toolkit, [&](const std::string& text) { progress.show(text); });
-  }
+  BenchResult result = runBench(plan, context.toolkit);
   const BenchReport& report = result.report;
   std::string format = !options.output.empty() ? options.output
                        : context.common.json() ? "json"
                                                : "md";
   if (format == "json")
     printJson(benchJson(report));
+  else if (format == "csv")
+    printOut(benchCsv(report));
   else
-    printOut(format == "csv" ? benchCsv(report) : benchMarkdown(report));
+    printTable(benchMarkdown(report));
   if (report.machine.assertions)
     context.remark("this build checks assertions: a release build is faster");
   auto failures = std::count_if(report.rows.begin(), report.rows.end(),

@@ -5,6 +5,7 @@
 #include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -155,8 +156,14 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
       return error;
   if (llvm::Error error = context.files().checkOutputs())
     return error;
-  if (llvm::Error error = exportModel(*model, options.output, exported, context.files()))
-    return error;
+  {
+    Progress progress(context.toolkit.progress, "writing " + options.output);
+    if (isExternal)
+      progress.expect(static_cast<double>(weightBytes(*model)));
+    exported.onWritten = [&](size_t bytes) { progress.advance(static_cast<double>(bytes)); };
+    if (llvm::Error error = exportModel(*model, options.output, exported, context.files()))
+      return error;
+  }
   report(options, *spec, exported.externalFile, *model, context);
   return ExitCode::Done;
 }

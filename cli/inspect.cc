@@ -13,6 +13,7 @@
 #include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -142,22 +143,26 @@ ExitCode inspectMany(const InspectOptions& options, const CommandContext& contex
   OrderedJson models = OrderedJson::array();
   std::vector<std::string> names = tableNames(options.models);
   if (!context.common.json())
-    printOut(tableHead());
+    printTable(tableHead());
+  Progress progress(context.toolkit.progress, "inspecting models");
+  progress.expect(static_cast<double>(options.models.size()));
   for (size_t i = 0; i < options.models.size(); ++i) {
     const std::string& path = options.models[i];
-    auto recovered = recoverForInspection(path, context.toolkit);
+    auto recovered = recover(path, context.toolkit);
+    progress.hide();
     if (!recovered) {
       Diagnostic diagnostic = takeDiagnostic(recovered.takeError());
       code = ExitCode::BadInput;
       context.error("kvopt: error: " + diagnostic.text());
       models.push_back({{"model", path}, {"error", diagnostic.str()}});
       if (!context.common.json())
-        printOut(tableErrorRow(names[i]));
+        printTable(tableErrorRow(names[i]));
     } else if (context.common.json()) {
       models.push_back(modelJson(path, *recovered, context.toolkit));
     } else {
-      printOut(tableRow(names[i], recovered->context->sites));
+      printTable(tableRow(names[i], recovered->context->sites));
     }
+    progress.advance(1);
   }
   if (context.common.json())
     printJson({{"schema", "kvopt/inspect/1"}, {"models", models}});

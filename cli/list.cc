@@ -1,6 +1,8 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons, options, keys of manifests.
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
+#include "cli/support/terminal.h"
+#include "cli/support/wrapped_text.h"
 #include "driver/forms/form_table.h"
 #include "ir/manifest/manifest_reference.h"
 #include "passes/pattern/reason_docs.h"
@@ -63,6 +65,7 @@ void printReasons(const CommandContext& context) {
   OrderedJson json;
   json["schema"] = "kvopt/list/1";
   json["reasons"] = OrderedJson::array();
+  const size_t columns = terminalColumns(stdout).value_or(SIZE_MAX);
   std::string out;
   for (const ReasonInfo& reason : reasonTable()) {
     const ReasonDoc& doc = reasonDoc(reason.code);
@@ -71,8 +74,11 @@ void printReasons(const CommandContext& context) {
                                {"remedy", doc.remedy},
                                {"example", doc.example},
                                {"hint", doc.hint}});
+    constexpr size_t start = 11;
     out += fmt::format("{}\n  means    {}\n  do       {}\n  example  {}\n", reason.name,
-                       reason.meaning, doc.remedy, doc.example);
+                       wrappedIfLong(reason.meaning, columns, start),
+                       wrappedIfLong(doc.remedy, columns, start),
+                       wrappedIfLong(doc.example, columns, start));
   }
   if (context.common.json())
     printJson(json);
@@ -106,7 +112,7 @@ OrderedJson formsJson() {
 /// Targets are shown in the table of forms that they write.
 void printTargets(const CommandContext& context) {
   if (!context.common.json())
-    return printOut(formsText(context.toolkit.targets));
+    return printTable(formsText(context.toolkit.targets));
   OrderedJson json;
   json["schema"] = "kvopt/list/1";
   json["targets"] = OrderedJson::array();
@@ -229,8 +235,12 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
     printJson(json);
     return ExitCode::Done;
   }
-  for (const Row& row : rows)
-    printOut(formatText("{:<28} {}\n", row.name, row.text));
+  const size_t columns = terminalColumns(stdout).value_or(SIZE_MAX);
+  for (const Row& row : rows) {
+    const size_t start = std::max<size_t>(28, row.name.size()) + 1;
+    printOut(
+        formatText("{:<28} {}\n", row.name, SafeText(wrappedIfLong(row.text, columns, start))));
+  }
   return ExitCode::Done;
 }
 

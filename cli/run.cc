@@ -3,9 +3,10 @@
 #include "cli/report/step_dump.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/progress.h"
+#include "cli/support/input_option.h"
 #include "driver/generate/decoding.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -164,20 +165,18 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options, Decodin
                                   const StepResult& result) {
       return dump->write(tokens, inputs, result);
     };
-  Progress progress(context.common);
   LineEscaper escaper;
-  int64_t count = 0;
   const auto most = options.steps * static_cast<int64_t>(decoding.request().prompts.size());
   const bool streams = isStreamed(options, context);
+  Progress progress(streams ? nullptr : context.toolkit.progress, "generating");
+  progress.expect(static_cast<double>(most));
   if (streams)
     settings.onToken = [&](int64_t, int64_t token) {
       printOut(escaper.add(textOfBytes(token)));
       flushOut();
     };
   else
-    settings.onToken = [&](int64_t, int64_t) {
-      progress.show(fmt::format("{} of up to {} tokens", ++count, most));
-    };
+    settings.onToken = [&](int64_t, int64_t) { progress.advance(1); };
   auto generated = decoding.run();
   if (streams)
     printOut(escaper.finish() + "\n");

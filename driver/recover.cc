@@ -9,6 +9,7 @@
 #include "passes/known_names.h"
 #include "support/diagnostic.h"
 #include "support/nearest_word.h"
+#include "support/progress.h"
 
 namespace kvopt::driver {
 using namespace analysis;
@@ -93,7 +94,8 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
 
 llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Toolkit& toolkit,
                                             const RecoveryOptions& options) {
-  auto model = openModel(source, toolkit);
+  const Progress progress(toolkit.progress, "reading " + path);
+  auto model = openModel(path, toolkit);
   if (!model)
     return model.takeError();
   auto manifest = manifestOf(**model);

@@ -10,6 +10,10 @@
 
 #include <memory>
 
+namespace kvopt {
+class ProgressListener;
+} // namespace kvopt
+
 namespace kvopt::driver {
 
 /// The operators, rules, passes, targets and kernels that are built in. A program makes one and may
@@ -27,6 +31,8 @@ struct Toolkit {
   /// The files of the program's run: openModel registers what it opens there. Null for a program
   /// that reads what it has written itself, or that writes nothing.
   std::shared_ptr<FileAccess> files;
+  /// Receives how far long computations are; null where nothing shows it.
+  ProgressListener* progress = nullptr;
 };
 
 } // namespace kvopt::driver

@@ -20,6 +20,7 @@ ALLOWED = {
     r"slots": SIGNALS,
     r"isJson": SIGNALS,
     r"jsonCommand": SIGNALS,
+    r"endsByClosedPipe": "what stdout means to a process is known where it starts",
     r"ShapeContext::type\(unsigned int\) const::absent": TABLE,
     r"IndexSpace::rowLength\(\)::symbol": TABLE,
     r"IndexSpace::variable\(.*\)::symbols": TABLE,

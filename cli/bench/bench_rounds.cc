@@ -4,6 +4,7 @@
 #include "cli/bench/bench_subject.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 #include <algorithm>
 
@@ -45,9 +46,8 @@ struct Entry {
 
 class Bench {
 public:
-  Bench(const BenchPlan& benchPlan, const Toolkit& toolkit,
-        llvm::function_ref<void(const std::string&)> tell)
-      : plan(benchPlan), known(toolkit), progress(tell) {}
+  Bench(const BenchPlan& benchPlan, const Toolkit& toolkit)
+      : plan(benchPlan), known(toolkit), progress(toolkit.progress, "measuring") {}
 
   BenchResult run() {
     BenchReport& report = result.report;
@@ -58,14 +58,34 @@ public:
     report.batch = plan.batch;
     for (const std::string& model : plan.models)
       open(model);
+    const auto depths = static_cast<double>(plan.depths.size());
+    progress.expect(static_cast<double>(plan.threads.size()) *
+                    (prefillCost() + depths * depthCost()));
     for (unsigned threads : plan.threads)
       measure(threads);
     return std::move(result);
   }
 
 private:
+  /// Units of progress: a token of a prefill. A decode step reads the same weights for one token.
+  static constexpr double costOfDecoding = 16;
+
+  double prefillCost() const {
+    return static_cast<double>(entries.size()) * static_cast<double>(plan.repetitions + 1) *
+           static_cast<double>(plan.promptTokens);
+  }
+  /// Of one depth, without what fills the caches.
+  double depthCost() const {
+    return static_cast<double>(entries.size()) * static_cast<double>(plan.repetitions) *
+           static_cast<double>(plan.decodeTokens) * costOfDecoding;
+  }
+  /// A part is over, whether all models took it or not.
+  void complete(double cost) {
+    completed += cost;
+    progress.advanceTo(completed);
+  }
+
   void open(const std::string& model) {
-    progress(fmt::format("reading {}", model));
     Entry entry;
     entry.name = model;
     auto subject = BenchSubject::open(model, known);
@@ -93,9 +113,11 @@ private:
       if (llvm::Error error = entry.subject->start({pool, plan.batch, plan.longest()}))
         entry.failure = textOf(std::move(error));
     }
-    measurePrefill(threads);
+    measurePrefill();
+    complete(prefillCost());
     for (int64_t depth : plan.depths) {
-      measureDepth(depth, threads);
+      measureDepth(depth);
+      complete(depthCost());
       for (const Entry& entry : entries)
         result.report.rows.push_back(rowOf(entry, depth, threads));
     }
@@ -104,7 +126,7 @@ private:
         entry.subject->stop();
   }
 
-  void measurePrefill(unsigned threads) {
+  void measurePrefill() {
     for (Entry& entry : entries) {
       entry.prefillSeconds.clear();
       entry.prefillFailure.clear();
@@ -116,9 +138,8 @@ private:
       for (Entry& entry : entries) {
         if (!entry.runs() || !entry.prefillFailure.empty())
           continue;
-        progress(fmt::format("{} threads, prefill {} of {}: {}", threads, repetition + 1,
-                             plan.repetitions, entry.name));
         auto seconds = entry.subject->prefill(plan.promptTokens);
+        progress.advance(static_cast<double>(plan.promptTokens));
         if (!seconds)
           entry.prefillFailure = fmt::format("prefill of {} tokens: {}", plan.promptTokens,
                                              textOf(seconds.takeError()));
@@ -127,14 +148,13 @@ private:
       }
   }
 
-  void measureDepth(int64_t depth, unsigned threads) {
+  void measureDepth(int64_t depth) {
     for (Entry& entry : entries) {
       entry.samples = Samples();
       entry.depthFailure.clear();
     }
     if (plan.decodeTokens == 0)
       return;
-    progress(fmt::format("{} threads, filling to {} tokens", threads, depth));
     // One step that is not counted, as above.
     forEachDecoding([&](Entry& entry) {
       if (llvm::Error error = entry.subject->bringTo(depth))
@@ -144,10 +164,11 @@ private:
     for (int64_t repetition = 0; repetition < plan.repetitions; ++repetition) {
       forEachDecoding([&](Entry& entry) { return entry.subject->bringTo(depth); });
       for (int64_t done = 0; done < plan.decodeTokens; done += stepsOfARound) {
-        progress(fmt::format("{} threads, {} tokens, repetition {} of {}, step {} of {}", threads,
-                             depth, repetition + 1, plan.repetitions, done, plan.decodeTokens));
         int64_t steps = std::min(stepsOfARound, plan.decodeTokens - done);
-        forEachDecoding([&](Entry& entry) { return measureRound(entry, steps); });
+        forEachDecoding([&](Entry& entry) {
+          progress.advance(costOfDecoding * static_cast<double>(steps));
+          return measureRound(entry, steps);
+        });
       }
     }
   }
@@ -224,16 +245,16 @@ private:
 
   const BenchPlan& plan;
   const Toolkit& known;
-  llvm::function_ref<void(const std::string&)> progress;
+  Progress progress;
+  double completed = 0;
   std::vector<Entry> entries;
   BenchResult result;
 };
 
 } // namespace
 
-BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit,
-                     llvm::function_ref<void(const std::string&)> progress) {
-  return Bench(plan, toolkit, progress).run();
+BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit) {
+  return Bench(plan, toolkit).run();
 }
 
 } // namespace kvopt::cli

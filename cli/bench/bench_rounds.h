@@ -3,8 +3,6 @@
 
 #include "cli/report/bench_report.h"
 
-#include "llvm/ADT/STLFunctionalExtras.h"
-
 namespace kvopt::cli {
 
 struct BenchPlan {
@@ -27,8 +25,7 @@ struct BenchResult {
 };
 
 /// Measures everything that can be measured; a model that cannot be read or run, or not as far as
-/// a depth, has that said in its rows. `progress` is told what is done next.
-BenchResult runBench(const BenchPlan& plan, const driver::Toolkit& toolkit,
-                     llvm::function_ref<void(const std::string&)> progress);
+/// a depth, has that said in its rows.
+BenchResult runBench(const BenchPlan& plan, const driver::Toolkit& toolkit);
 
 } // namespace kvopt::cli

@@ -76,6 +76,9 @@ void printJson(const OrderedJson& object);
 /// Prints text to stdout. Output that could not be written fails the command when it ends; where
 /// the reader of a pipe has closed it, the process ends at once (`endByClosedPipe`).
 void printOut(const SafeText& text);
+/// Prints lines of a table to stdout. On a terminal they are cut at its edge; elsewhere they have
+/// any width.
+void printTable(const SafeText& lines);
 /// Hands what was printed to stdout to the system. False where that fails, now or before.
 bool flushOut();
 /// Prints text to stderr. Failures are ignored: they never change what a command does.

@@ -15,4 +15,11 @@ size_t columnsOf(std::string_view text);
 /// line is alone on its line. No line feed at the end.
 std::string wrapped(std::string_view text, size_t columns, size_t indent, size_t start);
 
+/// `text` as it is where it fits in the columns after `start`, else wrapped.
+std::string wrappedIfLong(std::string_view text, size_t columns, size_t start);
+
+/// The lines of a table, without what is beyond `columns` columns: a line that is cut ends with an
+/// ellipsis. The text has no escape sequences.
+std::string cutLines(std::string_view table, size_t columns);
+
 } // namespace kvopt::cli

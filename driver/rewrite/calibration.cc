@@ -6,6 +6,7 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/half.h"
+#include "support/progress.h"
 
 #include <algorithm>
 #include <cmath>
@@ -49,12 +50,16 @@ public:
   Calibration(TextReader opened, const TextPlan& given, const TextStep& extents)
       : reader(std::move(opened)), plan(given), step(extents) {}
 
-  llvm::Error run() {
+  llvm::Error run(ProgressListener* listener) {
     const llvm::ArrayRef<int64_t> text = plan.tokens;
-    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context))
+    Progress progress(listener, "calibrating");
+    progress.expect(static_cast<double>(text.size()));
+    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context)) {
       if (llvm::Error error =
               readWindow(text.slice(begin).take_front(static_cast<size_t>(plan.context))))
         return error;
+      progress.advance(static_cast<double>(plan.context));
+    }
     if (steps == 0)
       return usageError("the text for calibration has {} tokens, and a step of the model {}",
                         text.size(), step.tokens);
@@ -142,7 +147,7 @@ llvm::Expected<targets::CodeScales> calibrate(const Model& model, const Manifest
   if (!reader)
     return reader.takeError();
   Calibration calibration(std::move(*reader), plan, extents);
-  if (llvm::Error error = calibration.run())
+  if (llvm::Error error = calibration.run(toolkit.progress))
     return withNote(std::move(error),
                     fmt::format("the text for calibration is read {} tokens at a time, which "
                                 "--calibration-context changes",

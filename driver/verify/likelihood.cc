@@ -4,6 +4,7 @@
 #include "driver/verify/text_reader.h"
 #include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
+#include "support/progress.h"
 
 #include <cmath>
 
@@ -28,15 +29,19 @@ public:
                        TextStep extents)
       : a(std::move(readerOfA)), b(std::move(readerOfB)), plan(given), step(extents) {}
 
-  llvm::Expected<LikelihoodReport> run() {
+  llvm::Expected<LikelihoodReport> run(ProgressListener* listener) {
     if (llvm::Error error = fitScores())
       return error;
     report.context = plan.context;
     const llvm::ArrayRef<int64_t> text = plan.tokens;
-    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context))
+    Progress progress(listener, "reading the text");
+    progress.expect(static_cast<double>(text.size()));
+    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context)) {
       if (llvm::Error error =
               readWindow(text.slice(begin).take_front(static_cast<size_t>(plan.context))))
         return error;
+      progress.advance(static_cast<double>(plan.context));
+    }
     if (report.tokens == 0)
       return usageError("the text has no token that is predicted from one before it");
     return report;
@@ -164,7 +169,8 @@ llvm::Expected<LikelihoodReport> compareLikelihoods(const Model& a, const Manife
   auto readerOfB = TextReader::open(b, manifestB, extents.batch, fitted, threads, toolkit);
   if (!readerOfB)
     return readerOfB.takeError();
-  return LikelihoodComparison(std::move(*readerOfA), std::move(*readerOfB), fitted, extents).run();
+  return LikelihoodComparison(std::move(*readerOfA), std::move(*readerOfB), fitted, extents)
+      .run(toolkit.progress);
 }
 
 } // namespace kvopt::driver

@@ -12,6 +12,7 @@
 #include "runtime/equivalence/widened_model.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -375,10 +376,13 @@ llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string>
   if (!target)
     return target.takeError();
   ReferenceTable table;
+  Progress progress(toolkit.progress, "comparing with recorded steps");
+  progress.expect(static_cast<double>(models.size()));
   for (const std::string& model : models) {
     if (std::error_code code; !fs::exists(model, code))
       return ioError("there is no such file").file(model);
     ModelCases(model, *target, threads, toolkit).run(forms, table);
+    progress.advance(1);
   }
   return table;
 }

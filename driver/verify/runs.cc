@@ -7,6 +7,7 @@
 #include "passes/analysis/cache/row_lengths.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -29,6 +30,59 @@ bool isSameRun(const EquivalencePlan& one, const EquivalencePlan& other) {
          one.decodeSteps == other.decodeSteps && one.padding == other.padding &&
          one.pastRows == other.pastRows && one.padded == other.padded;
 }
+
+/// The progress of runs. Units are tokens, and for each step what reading the weights costs in
+/// tokens.
+class RunProgress {
+public:
+  explicit RunProgress(ProgressListener* listener) : progress(listener, "comparing") {}
+
+  void expect(const EquivalencePlan& plan) { progress.expect(costOf(plan)); }
+
+  /// Expects the runs that cost at most `products` together, and gives what is left of them.
+  int64_t expect(llvm::ArrayRef<EquivalencePlan> plans, int64_t products, int64_t weights) {
+    for (const EquivalencePlan& plan : plans) {
+      const int64_t tokens = plan.batch * plan.totalTokens();
+      if (tokens > products / weights)
+        break;
+      products -= tokens * weights;
+      expect(plan);
+    }
+    return products;
+  }
+
+  /// The plan, which reports its steps here.
+  EquivalencePlan reporting(EquivalencePlan plan) {
+    running = 0;
+    plan.onStep = [this, batch = plan.batch](int64_t tokens) {
+      progress.advance(running);
+      running = costOfStep(batch * tokens);
+    };
+    return plan;
+  }
+
+  /// The run was made, or was not necessary.
+  void complete(const EquivalencePlan& plan) {
+    completed += costOf(plan);
+    progress.advanceTo(completed);
+  }
+
+private:
+  static double costOfStep(int64_t tokens) {
+    constexpr double weights = 16;
+    return weights + static_cast<double>(tokens);
+  }
+
+  static double costOf(const EquivalencePlan& plan) {
+    const auto laterSteps =
+        static_cast<double>(plan.chunks.size()) + static_cast<double>(plan.decodeSteps);
+    return costOfStep(plan.batch * plan.totalTokens()) + laterSteps * costOfStep(0);
+  }
+
+  Progress progress;
+  double running = 0;   ///< units of the step that runs
+  double completed = 0; ///< units of the runs that are over
+};
 
 /// All positions that padding concerns, as one step.
 DecoderStep wholePrompt(const EquivalencePlan& plan) {
@@ -80,17 +134,21 @@ public:
   Verification(const ComparedModels& comparedModels, const VerificationPlan& wantedPlan,
                unsigned threadCount, const Toolkit& knownToolkit)
       : models(comparedModels), wanted(wantedPlan), threads(threadCount), toolkit(knownToolkit),
-        roomWanted(wantedPlan.tokens()) {}
+        roomWanted(wantedPlan.tokens()), progress(knownToolkit.progress) {}
 
   llvm::Expected<VerificationReport> run() {
     noteLandmarks();
+    for (const EquivalencePlan& plan : wanted.runs)
+      progress.expect(plan);
     rowsAdvanceByMask = models.manifestA.padsRight || countsRowsByInput(models.a.graph());
     report.tolerance = wanted.runs.front().tolerance;
     tokensAtStart = tokensBeforeStart(models.a, models.manifestA, fitted(wanted.runs.front()),
                                       threads, toolkit);
-    for (const EquivalencePlan& plan : wanted.runs)
+    for (const EquivalencePlan& plan : wanted.runs) {
       if (llvm::Error error = runOnce(plan))
         return error;
+      progress.complete(plan);
+    }
     if (llvm::Error error = runDeep())
       return error;
     if (wanted.visitsLandmarks)
@@ -235,7 +293,12 @@ private:
     if (tokens < wanted.depth)
       report.noteGap(
           fmt::format("tokens {} to {}, which are beyond the capacity", tokens + 1, wanted.depth));
-    return runOnce(deepRun(wanted.runs.front(), tokens));
+    const EquivalencePlan plan = deepRun(wanted.runs.front(), tokens);
+    progress.expect(plan);
+    if (llvm::Error error = runOnce(plan))
+      return error;
+    progress.complete(plan);
+    return llvm::Error::success();
   }
 
   void noteLandmarks() {
@@ -267,14 +330,16 @@ private:
     });
     for (const EquivalencePlan& plan : visits)
       roomWanted = std::max(roomWanted, plan.pastRows + plan.totalTokens());
+    const std::vector<EquivalencePlan> sizes = sizesAround(landmarks, like, capacity);
     int64_t products = productsForVisits(wanted.runs, weights);
+    progress.expect(sizes, progress.expect(visits, products, weights), weights);
     if (llvm::Error error = visitAll(visits, products))
       return error;
     if (!visits.empty() && visitsFromRows == 0)
       if (auto through = runThrough(landmarks, like, capacity, affordableTokens(models.a.graph())))
         if (llvm::Error error = runOnce(*through))
           return error;
-    if (llvm::Error error = visitAll(sizesAround(landmarks, like, capacity), products))
+    if (llvm::Error error = visitAll(sizes, products))
       return error;
     return runInOnePiece();
   }
@@ -292,6 +357,7 @@ private:
       products -= tokens * weights;
       if (llvm::Error error = visit(plan))
         return error;
+      progress.complete(plan);
     }
     return llvm::Error::success();
   }
@@ -404,7 +470,8 @@ private:
     std::optional<ExactSession> exact;
     if (sessionTwin)
       exact.emplace(ExactSession{*sessionTwin, models.unitRoundoff});
-    return compareSessions(*sessionA, *sessionB, plan, exact, sessionFirst.get());
+    return compareSessions(*sessionA, *sessionB, progress.reporting(plan), exact,
+                           sessionFirst.get());
   }
 
   void add(const EquivalencePlan& plan, ComparisonReport compared) {
@@ -450,6 +517,7 @@ private:
   int64_t refusedFrom = INT64_MAX;
   bool rowsAdvanceByMask = false;
   VerificationReport report;
+  RunProgress progress;
 
   std::unique_ptr<Session> sessionA;
   std::unique_ptr<Session> sessionB;

@@ -273,6 +273,7 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
   if (llvm::Error error = checkOverwriting(model, path, options.externalFile, files.access()))
     return error;
   ExternalData external(options.externalFile, options.externalBytes);
+  external.onWritten = options.onWritten;
   external.isHole = options.externalHole;
   if (llvm::Error error = placeSource(model, path, options.placement, external))
     return error;

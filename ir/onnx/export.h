@@ -6,6 +6,7 @@
 
 #include "llvm/Support/Error.h"
 
+#include <functional>
 #include <string>
 
 namespace kvopt::ir {
@@ -19,6 +20,9 @@ struct ExportOptions {
   int64_t externalBytes = 1024;
   /// Write a hole of zeros instead of the contents: gives tests models of any size.
   bool externalHole = false;
+  /// Called with the number of bytes of that file that were written since the last call; may be
+  /// empty.
+  std::function<void(size_t bytes)> onWritten;
   /// What becomes of contents that the model's source has in files beside it. Copy needs the name
   /// `externalFile`. Only for exportModel.
   ExternalPlacement placement = ExternalPlacement::Keep;

@@ -65,6 +65,8 @@ llvm::Error ExternalData::write(OutputFile& file) const {
       return error;
     llvm::Error error = entry.isCopy ? copyExternal(*entry.tensor, file)
                                      : entry.tensor->stream([&](std::span<const std::byte> piece) {
+                                         if (onWritten)
+                                           onWritten(piece.size());
                                          return file.write(piece);
                                        });
     if (error)

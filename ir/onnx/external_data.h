@@ -7,6 +7,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ public:
   bool takesInline = false;
   /// Writes a hole of zeros instead of the contents of new tensors.
   bool isHole = false;
+  /// Called with the number of bytes that were written since the last call; may be empty.
+  std::function<void(size_t bytes)> onWritten;
 
   /// Whether tensors with external data cannot be written as they are in the source.
   bool movesSource() const {

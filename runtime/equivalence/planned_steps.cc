@@ -30,6 +30,8 @@ bool PlannedSteps::isHidden(size_t row, int64_t position) const {
 }
 
 DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAnew) {
+  if (plan.onStep)
+    plan.onStep(tokens);
   DecoderStep step;
   step.pastLength = pastLength;
   std::uniform_int_distribution<int64_t> anyToken(0, plan.vocabulary - 1);

@@ -4,6 +4,7 @@
 #include "runtime/equivalence/comparison.h"
 #include "runtime/session/decoder_inputs.h"
 
+#include <functional>
 #include <random>
 
 namespace kvopt::runtime {
@@ -43,6 +44,8 @@ struct EquivalencePlan {
   /// Token ids are random numbers in [0, vocabulary).
   int64_t vocabulary = 0;
   Tolerance tolerance{1e-4, 1e-4};
+  /// Called before each step with its tokens; may be empty.
+  std::function<void(int64_t tokens)> onStep;
 
   int64_t totalTokens() const;
   /// Number of positions that padding may affect.

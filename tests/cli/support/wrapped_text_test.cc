@@ -26,5 +26,17 @@ TEST(WrappedText, CountsCodePoints) {
   EXPECT_EQ(wrapped("… … …", 5, 0, 0), "… … …");
 }
 
+TEST(WrappedText, KeepsWhatFits) {
+  EXPECT_EQ(wrappedIfLong("a  b", 10, 4), "a  b");
+  EXPECT_EQ(wrappedIfLong("a  b", 6, 4), "a\n    b");
+  EXPECT_EQ(wrappedIfLong("a b", SIZE_MAX, 4), "a b");
+}
+
+TEST(WrappedText, CutsLinesOfTables) {
+  EXPECT_EQ(cutLines("abc\nabcd\nabcde\n", 4), "abc\nabcd\nabc…\n");
+  EXPECT_EQ(cutLines("│é│é│", 4), "│é│…");
+  EXPECT_EQ(cutLines("", 4), "");
+}
+
 } // namespace
 } // namespace kvopt
