@@ -12,6 +12,7 @@ import sys
 import tempfile
 import termios
 import threading
+import time
 
 KVOPT = os.path.abspath(sys.argv[1])
 ERASE = "\r\x1b[K"
@@ -63,7 +64,7 @@ def check_line(name, code, shown):
 
 def check_widths(folder):
     """Tables and lists fit a terminal of 70 columns, and have any width in a pipe."""
-    for arguments in (["inspect", "a.onnx", "b.onnx"], ["list", "passes"], ["list", "reasons"],
+    for arguments in (["inspect", "2.onnx", "4.onnx"], ["list", "passes"], ["list", "reasons"],
                       ["list", "targets"], ["help", "rewrite"]):
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 70, 0, 0))
@@ -89,27 +90,41 @@ def check_widths(folder):
             check(any(len(line) > 70 for line in piped.splitlines()), f"{arguments} is cut in a pipe")
 
 
+def run_long(arguments_of, folder):
+    """Runs a command with more and more work, until it takes as long as progress needs to show."""
+    for scale in range(8):
+        arguments = arguments_of(2**scale)
+        start = time.monotonic()
+        code, out, shown = run(arguments, folder)
+        if time.monotonic() - start > 3:
+            return arguments, code, out, shown
+    return check(False, f"{arguments} takes no time")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        model = ["gen", "llama", "-o", "a.onnx", "--hidden", "256", "--layers", "4", "--vocab", "4000"]
-        check(run(model, folder, False)[0] == 0, "gen")
-        verify = ["verify", "a.onnx", "a.onnx", "--depth", "3000", "--threads", "1"]
-        code, out, shown = run(verify, folder)
+        for layers in (2, 4, 8, 16, 32, 64, 128, 256):
+            model = ["gen", "llama", "-o", f"{layers}.onnx", "--hidden", "128", "--layers", str(layers),
+                     "--vocab", "1000"]
+            check(run(model, folder, False)[0] == 0, "gen")
+        verify, code, out, shown = run_long(
+            lambda scale: ["verify", "4.onnx", "4.onnx", "--depth", str(1500 * scale)], folder)
         check_line("verify", code, shown)
         # Redirected, nothing is shown, and the answer is the same; neither with --quiet.
         code, redirected, errors = run(verify, folder, False)
         check((code, redirected, errors) == (0, out, ""), f"verify in a file: {errors!r}")
         code, _, shown = run(verify + ["--quiet"], folder)
         check((code, shown) == (0, ""), f"verify --quiet shows {shown!r}")
-        for name, arguments in {
-                "rewrite": ["rewrite", "a.onnx", "-o", "b.onnx", "--to", "kvopt", "--verify", "full"],
-                "bench": ["bench", "a.onnx", "-p", "64", "-d", "0,1024", "-t", "1", "-r", "3"],
-                "gen": ["gen", "llama", "-o", "large.onnx", "--hidden", "4096", "--vocab", "100000"],
+        for name, arguments_of in {
+                "rewrite": lambda scale: ["rewrite", f"{2 * scale}.onnx", "-o", "b.onnx", "--to", "kvopt",
+                                          "--verify", "full"],
+                "bench": lambda scale: ["bench", "2.onnx", "-p", "64", "-d", "0,256", "-t", "1",
+                                        "-r", str(5 * scale)],
         }.items():
-            code, _, shown = run(arguments, folder)
+            _, code, _, shown = run_long(arguments_of, folder)
             check_line(name, code, shown)
         check_widths(folder)
-    print("progress is shown by verify, rewrite, bench and gen")
+    print("progress is shown by verify, rewrite and bench; tables fit the terminal")
 
 
 main()
