@@ -35,7 +35,8 @@ llvm::Expected<ExitCode> runExplain(ExplainOptions& options, const CommandContex
 
 void addExplainCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ExplainOptions>();
-  CLI::App* command = addCommand(app, Command::Explain);
+  CLI::App* command =
+      app.add_subcommand("explain", "Every attention layer: how it was matched, or why missed");
   CommandOptions add(*command, context, driver::Command::Explain);
   add.add("model", options->model);
   addExplainOptions(add, options->request, options->words);

@@ -1,19 +1,22 @@
-// kvopt inspect: every cache and attention site, and what each target could do with it; for several
-// models a table with a row each.
+// kvopt inspect: every cache and attention layer, and what each target could do with it; for
+// several models a table with a row each.
 #include "cli/report/byte_text.h"
 #include "cli/report/site_table.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "cli/support/style.h"
 #include "driver/forms/form_table.h"
-#include "driver/inspect/model_json.h"
+#include "driver/inspect/recommendation.h"
 #include "driver/inspect/site_facts.h"
+#include "driver/inspect/site_groups.h"
 #include "driver/inspect/unmatched_caches.h"
 #include "driver/recover.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/progress.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <CLI/CLI.hpp>
 
@@ -59,50 +62,92 @@ std::string formOf(const std::string& target) {
   return "--to " + target;
 }
 
+/// Past keys and values of a layer, with their types.
+std::string cacheText(const AttentionSite& site, const CacheParts& parts) {
+  if (!site.hasCache())
+    return "no cache";
+  std::string text = site.key->past->type().str();
+  if (!site.isLatent())
+    text += " + " + site.value->past->type().str();
+  const ManifestPart* key = partOf(site.key->past, parts);
+  const ManifestPart* value = partOf(site.value->past, parts);
+  if (key && value)
+    text += fmt::format(", {} + {}", key->text(key->past), value->text(value->past));
+  return text;
+}
+
+/// Bytes of all caches at a context, for one sequence; nullopt when an extent is unknown.
+std::optional<int64_t> totalCacheBytes(const SiteList& sites, int64_t context) {
+  int64_t total = 0;
+  for (const AttentionSite& site : sites) {
+    // Another branch, or another site, updates the same caches.
+    if (!site.isMatched() || !site.hasCache() || site.key->fromStart || site.owner)
+      continue;
+    const auto keyBytes = cacheBytes(*site.key, context);
+    const auto valueBytes = cacheBytes(*site.value, context);
+    if (!keyBytes || !valueBytes)
+      return std::nullopt;
+    total += *keyBytes + (site.isLatent() ? 0 : *valueBytes);
+  }
+  return total;
+}
+
+/// Layers that differ in nothing but names are one line.
+SafeText layerLines(const RecoveredModel& recovered, const Style& style) {
+  SafeText out;
+  for (const SiteGroup& group : groupSites(recovered, nullptr, std::nullopt)) {
+    const AttentionSite& site = *group.first;
+    const std::string layers = layerRanges(group.layers);
+    if (site.isMatched())
+      out += formatText("  {:<4}  {:<6} {}  {}/{}×{}  mask {}  {}\n", layers, siteKindName(site),
+                        style.good("matched"), site.queryHeads.str(), site.keyHeads.str(),
+                        site.keyWidth.str(), maskKind(*site.node),
+                        cacheText(site, recovered.context->history.parts));
+    else
+      out += formatText("  {:<4}  {:<6} {}   {}\n", layers, siteKindName(site), style.bad("MISSED"),
+                        site.failure->str());
+  }
+  return out;
+}
+
+/// Forms that take the same layers, and refuse others for the same reasons, are one line.
+SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  const size_t total = recovered.context->sites.size();
+  for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
+    std::string result = fmt::format("{} of {} layers", capability.can, total);
+    for (const auto& [reason, count] : capability.reasons)
+      result += fmt::format("; {} {}", count, reason);
+    auto line = llvm::find_if(lines, [&](const auto& known) { return known.first == result; });
+    if (line == lines.end())
+      lines.emplace_back(result, formOf(name));
+    else
+      line->second += ", " + formOf(name);
+  }
+  llvm::stable_sort(lines, [](const auto& one, const auto& other) {
+    return !llvm::StringRef(one.first).startswith("0 ") &&
+           llvm::StringRef(other.first).startswith("0 ");
+  });
+  SafeText out;
+  for (const auto& [result, forms] : lines)
+    out += formatText("  {}: {}\n", result, forms);
+  return out;
+}
+
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Toolkit& toolkit, const Style& style) {
   const SiteList& sites = recovered.context->sites;
-  const CacheParts& parts = recovered.context->history.parts;
-  SafeText out =
-      formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
+  const auto matched = static_cast<size_t>(
+      llvm::count_if(sites, [](const AttentionSite& site) { return site.isMatched(); }));
+  SafeText out = formatText("{}  opset {} · {} attention layer{}, {} matched\n", path,
+                            recovered.opset, sites.size(), sites.size() == 1 ? "" : "s", matched);
   if (!recovered.writtenFor.empty())
     out += formatText("  written by kvopt for '{}'\n", recovered.writtenFor);
-  for (const std::string& sentence : recovered.context->unequalExtents)
-    out += formatText("  {}\n", sentence);
-  for (const std::string& assumption : recovered.context->assumptions)
-    out += formatText("  assumes {}\n", assumption);
-  int64_t total = 0;
-  bool known = true;
-  for (const AttentionSite& site : sites) {
-    if (!site.isMatched()) {
-      out += formatText("  {:<4} {:<6} {}   {}\n", site.id(), siteKindName(site),
-                        style.bad("MISSED"), site.failure->str());
-      continue;
-    }
-    std::string cache = "no cache";
-    if (site.hasCache()) {
-      cache = site.key->past->type().str();
-      if (!site.isLatent())
-        cache += " + " + site.value->past->type().str();
-      const ManifestPart* key = partOf(site.key->past, parts);
-      const ManifestPart* value = partOf(site.value->past, parts);
-      if (key && value)
-        cache += fmt::format(", {} + {}", key->text(key->past), value->text(value->past));
-      auto keyBytes = cacheBytes(*site.key, options.context);
-      auto valueBytes = cacheBytes(*site.value, options.context);
-      known &= keyBytes && valueBytes;
-      // Another branch, or another site, updates the same caches.
-      if (!site.key->fromStart && !site.owner)
-        total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
-    }
+  const auto total = totalCacheBytes(sites, options.context);
+  if (total.value_or(0) != 0)
     out +=
-        formatText("  {:<4} {:<6} {}  {}/{}×{}  mask {}  {}  {}\n", site.id(), siteKindName(site),
-                   style.good("matched"), site.queryHeads.str(), site.keyHeads.str(),
-                   site.keyWidth.str(), maskKind(*site.node), cache, site.rule);
-  }
-  if (known && total != 0)
-    out +=
-        formatText("  caches: {} per sequence at context {}\n", byteText(total), options.context);
+        formatText("  caches: {} per sequence at context {}\n", byteText(*total), options.context);
+  out += layerLines(recovered, style);
   for (const UnmatchedCaches& caches : unmatchedCaches(recovered.model->graph(), sites)) {
     out += formatText("  other caches: {} of {}{}", caches.count, dtypeName(caches.element),
                       caches.extents);
@@ -110,17 +155,74 @@ void printText(const std::string& path, const InspectOptions& options,
       out += formatText(", {} per token", byteText(*caches.bytesPerToken));
     out += "\n";
   }
+  for (const std::string& sentence : recovered.context->unequalExtents)
+    out += formatText("  {}\n", sentence);
+  for (const std::string& assumption : recovered.context->assumptions)
+    out += formatText("  assumes {}\n", assumption);
+  if (sites.empty())
+    return printOut(out + formatText("{}\n", recommend(path, recovered, toolkit).text()));
   if (contextRotationsOf(recovered))
     out += formatText("  context shift: yes\n");
   else
     out += formatText("  context shift: no, {}\n", recovered.context->shiftFailure->str());
-  for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
-    out += formatText("  {}: {} of {} sites", formOf(name), capability.can, sites.size());
-    for (const auto& [reason, count] : capability.reasons)
-      out += formatText("; {} {}", count, reason);
-    out += "\n";
-  }
-  printOut(out);
+  out += formLines(recovered, toolkit);
+  printOut(out + formatText("{}\n", recommend(path, recovered, toolkit).text()));
+}
+
+/// The facts of one model, without the schema.
+OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
+                      const Toolkit& toolkit) {
+  OrderedJson json;
+  json["model"] = path;
+  json["ir_version"] = recovered.model->irVersion;
+  json["opsets"] = OrderedJson::object();
+  for (const auto& [domain, version] : recovered.opsets)
+    json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  json["written_for"] =
+      recovered.writtenFor.empty() ? OrderedJson(nullptr) : OrderedJson(recovered.writtenFor);
+  json["assumptions"] = recovered.context->assumptions;
+  if (!recovered.context->unequalExtents.empty())
+    json["unequal_extents"] = recovered.context->unequalExtents;
+  json["sites"] = OrderedJson::array();
+  for (const AttentionSite& site : recovered.context->sites)
+    json["sites"].push_back(siteJson(site, recovered.context->history.parts));
+  json["other_caches"] = OrderedJson::array();
+  for (const UnmatchedCaches& caches :
+       unmatchedCaches(recovered.model->graph(), recovered.context->sites))
+    json["other_caches"].push_back(
+        {{"count", caches.count},
+         {"dtype", dtypeName(caches.element)},
+         {"extents", caches.extents},
+         {"bytes_per_token",
+          caches.bytesPerToken ? OrderedJson(*caches.bytesPerToken) : OrderedJson(nullptr)}});
+  const bool canShift = contextRotationsOf(recovered).has_value();
+  json["context_shift"] = {
+      {"can", canShift},
+      {"reason", canShift ? OrderedJson(nullptr)
+                          : OrderedJson(reasonName(recovered.context->shiftFailure->code).str())},
+      {"detail", canShift ? "" : recovered.context->shiftFailure->str()}};
+  json["targets"] = OrderedJson::object();
+  for (const auto& [name, capability] : capabilities(recovered, toolkit))
+    json["targets"][name] = {{"can", capability.can},
+                             {"of", recovered.context->sites.size()},
+                             {"reasons", capability.reasons}};
+  const Recommendation recommendation = recommend(path, recovered, toolkit);
+  json["recommendation"] = {{"text", recommendation.sentence},
+                            {"command", recommendation.command.empty()
+                                            ? OrderedJson(nullptr)
+                                            : OrderedJson(recommendation.command)}};
+  return json;
+}
+
+llvm::Expected<RecoveredModel> recover(const std::string& path, const Toolkit& toolkit) {
+  NearMissList misses = listenToRaising(toolkit);
+  RecoveryOptions options;
+  options.nearMisses = &misses;
+  options.restoresCaches = true;
+  auto recovered = recoverModel(path, toolkit, options);
+  if (recovered)
+    recovered->context->nearMisses = nullptr;
+  return recovered;
 }
 
 llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const CommandContext& context) {
@@ -179,7 +281,8 @@ llvm::Expected<ExitCode> inspect(const InspectOptions& options, const CommandCon
 
 void addInspectCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = addCommand(app, Command::Inspect);
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Every cache and attention layer of a model, and what to do; a table for several");
   CommandOptions add(*command, context, Command::Inspect);
   add.add("models", options->models);
   add.add("--context", options->context);

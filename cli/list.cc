@@ -1,8 +1,7 @@
-// kvopt list: passes, rules, targets, operators, kernels, reasons, options, keys of manifests.
+// kvopt list: passes, rules, targets, engines, operators, kernels, reasons.
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/terminal.h"
-#include "cli/support/wrapped_text.h"
+#include "driver/engines/engine_facts.h"
 #include "driver/forms/form_table.h"
 #include "ir/manifest/manifest_reference.h"
 #include "passes/pattern/reason_docs.h"
@@ -128,13 +127,19 @@ void printTargets(const CommandContext& context) {
   printJson(json);
 }
 
-std::vector<Row> commandRows() {
-  std::vector<Row> rows;
-  for (unsigned i = 0; i < commandCount; ++i) {
-    const CommandInfo& info = commandInfo(static_cast<Command>(i));
-    rows.push_back({info.word, info.summary});
-  }
-  return rows;
+void printEngines(const CommandContext& context) {
+  if (!context.common.json())
+    return printOut(enginesText());
+  OrderedJson json;
+  json["schema"] = "kvopt/list/1";
+  json["engines"] = OrderedJson::array();
+  for (const EngineFact& fact : engineFacts())
+    json["engines"].push_back(
+        {{"name", fact.what},
+         {"text", fact.note},
+         {"caches", fact.types},
+         {"onnxruntime_since", fact.ortVersion ? OrderedJson(fact.ortVersion) : nullptr}});
+  printJson(json);
 }
 
 std::vector<Row> optionRows() {
@@ -206,12 +211,27 @@ llvm::Expected<ExitCode> printSchema(const ListOptions& options, const CommandCo
 
 llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& context) {
   const std::string& what = options.what;
-  if (options.schema)
-    return printSchema(options, context);
-  if (options.markdown)
-    return printMarkdown(what, context);
+  if (options.markdown) {
+    if (context.common.json())
+      return usageError("--markdown and --format json exclude each other");
+    if (what == "reasons")
+      printOut(reasonsMarkdown());
+    else if (what == "targets")
+      printOut(formsMarkdown(context.toolkit.targets));
+    else if (what == "engines")
+      printOut(enginesMarkdown());
+    else if (what == "options")
+      printOut(optionsMarkdown());
+    else
+      return usageError("--markdown is for: kvopt list reasons, targets, engines, options");
+    return ExitCode::Done;
+  }
   if (what == "targets") {
     printTargets(context);
+    return ExitCode::Done;
+  }
+  if (what == "engines") {
+    printEngines(context);
     return ExitCode::Done;
   }
   if (what == "reasons") {

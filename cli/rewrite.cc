@@ -1,5 +1,6 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
 #include "driver/rewrite/rewrite.h"
+#include "cli/report/rewrite_answer.h"
 #include "cli/report/rewrite_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
@@ -41,15 +42,19 @@ struct RewriteOptions {
   std::string written() const { return dryRun ? "" : paths.model; }
 };
 
-/// The first line of the answer where the form was chosen for the user; empty otherwise.
-SafeText formLine(const RewriteOptions& options) {
-  if (!options.isChosen)
-    return {};
-  const std::string chosen = optionsOf(options.words.request.form);
-  if (options.refused.empty())
-    return formatText("form    {}; see others: kvopt list targets\n", chosen);
-  const auto& [form, why] = options.refused.front();
-  return formatText("form    {}, because {} is not possible: {}\n", chosen, optionsOf(form), why);
+AnswerRequest answerRequest(const RewriteOptions& options, const CommandContext& context) {
+  AnswerRequest request;
+  request.command = options.request.addCaches     ? Command::AddCache
+                    : options.request.freeExtents ? Command::MakeDynamic
+                                                  : Command::Rewrite;
+  request.model = options.model;
+  request.form = options.request.form;
+  request.isChosen = options.isChosen;
+  request.refused = options.refused;
+  request.paths = options.paths;
+  request.isDryRun = options.dryRun;
+  request.isVerbose = context.common.verbose;
+  return request;
 }
 
 /// Says in the JSON which form was chosen for the user, and which others refused the model.
@@ -63,19 +68,18 @@ OrderedJson withForm(OrderedJson json, const RewriteOptions& options) {
   return json;
 }
 
-/// Says on stderr which sites could not be rewritten, `--quiet` only that and the first reason; the
-/// JSON report says the same.
+/// Says on stderr which attention layers could not be rewritten, `--quiet` only that and the first
+/// reason; the JSON report says the same.
 ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
                 const CommandContext& context) {
   for (const auto& [form, why] : options.refused)
-    context.error(formatText("kvopt: {}", why));
+    context.error(formatText("kvopt: {} is not possible: {}", optionsOf(form), why));
   context.error(formatText("kvopt: {}", refused.message));
-  for (const RefusedSite& site : refused.sites)
-    context.remark(formatText("  {}  {}", site.id(), site.failure.str()));
-  if (!refused.sites.empty() && !options.words.request.addCaches &&
-      !options.words.request.freeExtents)
-    context.remark(formatText("  see: kvopt explain {} {}", options.model,
-                              optionsOf(options.words.request.form)));
+  for (const SafeText& layers : refusedLayers(refused))
+    context.remark(layers);
+  if (!refused.sites.empty() && !options.request.addCaches && !options.request.freeExtents)
+    context.remark(
+        formatText("next: kvopt explain {} {}", options.model, optionsOf(options.request.form)));
   if (context.common.json())
     printJson(withForm(refusedJson(options.target(), refused), options));
   return ExitCode::Different;
@@ -88,24 +92,11 @@ llvm::Expected<ExitCode> write(UnchangedModel unchanged, const RewriteOptions& o
     if (llvm::Error error = writeFiles(*unchanged.model, unchanged.manifest, options.paths, weights,
                                        context.files()))
       return error;
-  const std::string target = options.target();
-  if (context.common.json()) {
-    printJson(withForm(unchangedJson(options.written(), target, unchanged, weights), options));
-    return ExitCode::Done;
-  }
-  printOut(formLine(options));
-  if (unchanged.updatedBy.empty())
-    printOut(formatText("{} is in the form of '{}' already\n", options.model, target));
+  if (context.common.json())
+    printJson(
+        withForm(unchangedJson(options.written(), options.target(), unchanged, weights), options));
   else
-    printOut(formatText("{}: nothing to do: {} updates its caches in place where past and present "
-                        "are one buffer\n",
-                        options.model, unchanged.updatedBy));
-  if (!options.dryRun)
-    printOut(formatText("{}wrote it again: {}\n",
-                        unchanged.updatedBy.empty()
-                            ? SafeText()
-                            : drivingNotes(unchanged.manifest, options.paths.manifestPath()),
-                        writtenText(unchanged.manifest, options.paths, weights)));
+    printOut(unchangedAnswer(unchanged, weights, answerRequest(options, context)));
   return ExitCode::Done;
 }
 
@@ -125,7 +116,8 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
     printJson(
         withForm(rewriteJson(options.written(), options.target(), rewritten, weights), options));
   else
-    printOut(formLine(options) + rewriteTable(rewritten, Style(context.common)));
+    printOut(
+        rewriteAnswer(rewritten, weights, answerRequest(options, context), Style(context.common)));
   if (!rewritten.notVerified.empty()) {
     context.error(
         formatText("kvopt: not verified: {}; nothing was written; --input NAME=VALUE says "
@@ -139,10 +131,6 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
                       : "kvopt: the rewritten model could not be compared; nothing was written");
     return ExitCode::Different;
   }
-  if (!options.dryRun && !context.common.json())
-    printOut(formatText("{}{}wrote {}\n", engineNote(rewritten.model->graph()),
-                        drivingNotes(manifest, options.paths.manifestPath()),
-                        writtenText(manifest, options.paths, weights)));
   return context.finish(ExitCode::Done);
 }
 
@@ -153,6 +141,15 @@ llvm::Expected<ExitCode> write(RewriteResult& result, const RewriteOptions& opti
   if (auto* unchanged = std::get_if<UnchangedModel>(&result))
     return write(std::move(*unchanged), options, weights, context);
   return write(std::get<RewrittenModel>(result), options, weights, context);
+}
+
+/// Why a form was not taken, without the hint: another one is tried.
+std::string whyRefused(const RefusedModel& refused) {
+  if (refused.sites.empty())
+    return refused.message;
+  pattern::MatchFailure failure = refused.sites.front().failure;
+  failure.hint.clear();
+  return failure.str();
 }
 
 llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& context) {
@@ -179,7 +176,7 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
     const auto* refused = std::get_if<RefusedModel>(&*result);
     if (!refused || form == forms->back())
       return write(*result, options, weights, context);
-    options.refused.push_back({form, refused->message});
+    options.refused.push_back({form, whyRefused(*refused)});
   }
   llvm_unreachable("the last form returns");
 }

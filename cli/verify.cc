@@ -191,7 +191,9 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   if (context.common.json())
     printJson(verificationJson(*report));
   else
-    printOut(Style(context.common).verdict(verificationSummary(*report), report->equal()) + "\n");
+    printOut(Style(context.common)
+                 .verdict(verificationSummary(*report, context.common.verbose), report->equal()) +
+             "\n");
   return report->equal() ? ExitCode::Done : ExitCode::Different;
 }
 

@@ -18,4 +18,11 @@ std::string byteText(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", scaled, units[unit]);
 }
 
+std::string countText(int64_t count) {
+  std::string text = std::to_string(count);
+  for (size_t end = text.size(); end > 3; end -= 3)
+    text.insert(end - 3, ",");
+  return text;
+}
+
 } // namespace kvopt::cli

@@ -71,7 +71,7 @@ SafeText strayMisses(const Explanation& explanation) {
     out += formatText("    {}\n      {}\n", nearnessText(misses[i]), misses[i].failure.str());
   if (misses.size() > mostShown)
     out += formatText("    and {} more, all of them in --format json\n", misses.size() - mostShown);
-  return out.empty() ? out : "  like attention, but no site:\n" + out;
+  return out.empty() ? out : "  like attention, but no attention layer:\n" + out;
 }
 
 /// Columns as wide as their widest cell, counted in code points.
@@ -175,7 +175,7 @@ SafeText explanationText(const std::string& path, const Explanation& explanation
       llvm::count_if(context.sites, [](const AttentionSite& site) { return site.isMatched(); }));
   SafeText out =
       formatText("{}  opset {} · {} attention {}, {} matched\n", path, explanation.recovered.opset,
-                 context.sites.size(), context.sites.size() == 1 ? "site" : "sites", matched);
+                 context.sites.size(), context.sites.size() == 1 ? "layer" : "layers", matched);
   if (context.sites.empty())
     out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
   size_t shown = 0;

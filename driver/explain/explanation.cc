@@ -150,7 +150,7 @@ llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequ
   explanation.recovered.context->nearMisses = nullptr;
   const size_t sites = explanation.recovered.context->sites.size();
   if (request.layer && *request.layer >= sites)
-    return usageError("there is no layer {}: the model has {} attention sites", *request.layer,
+    return usageError("there is no layer {}: the model has {} attention layers", *request.layer,
                       sites);
   explanation.groups = groupSites(explanation.recovered, explanation.target, request.layer);
   if (llvm::Error error = addFacts(source, recovery, toolkit, explanation))

@@ -44,11 +44,6 @@ std::string withoutLayers(llvm::StringRef text) {
   return result;
 }
 
-std::string groupKey(const MatchFailure& failure) {
-  return fmt::format("{}|{}|{}|{}", reasonName(failure.code), withoutLayers(failure.node),
-                     withoutLayers(failure.expected), withoutLayers(failure.found));
-}
-
 std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure>& refusal) {
   OrderedJson facts = factsJson(site);
   // What is left of a mask that nothing is proved of is spelled in each layer's own values.
@@ -59,13 +54,18 @@ std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure
   key += fmt::format("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site),
                      attentionText(site));
   if (site.failure)
-    key += "|missed " + groupKey(*site.failure) + (site.nearMiss ? site.nearMiss->rule : "");
+    key += "|missed " + failureKey(*site.failure) + (site.nearMiss ? site.nearMiss->rule : "");
   if (refusal)
-    key += "|refused " + groupKey(*refusal);
+    key += "|refused " + failureKey(*refusal);
   return key;
 }
 
 } // namespace
+
+std::string failureKey(const MatchFailure& failure) {
+  return fmt::format("{}|{}|{}|{}", reasonName(failure.code), withoutLayers(failure.node),
+                     withoutLayers(failure.expected), withoutLayers(failure.found));
+}
 
 std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target* target,
                                   std::optional<unsigned> layer) {
@@ -75,7 +75,7 @@ std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target*
   if (target) {
     failures =
         refusals(*target, recovered.context->sites, *recovered.model, recovered.context->reorder);
-    keepApplicableHints(failures, recovered.context->sites, *recovered.model,
+    keepApplicableHints(*target, failures, recovered.context->sites, *recovered.model,
                         recovered.context->targets, recovered.context->reorder);
   }
   for (const AttentionSite& site : recovered.context->sites) {

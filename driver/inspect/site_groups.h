@@ -14,6 +14,10 @@ struct SiteGroup {
   std::optional<pattern::MatchFailure> refusal;
 };
 
+/// What is the same for failures that differ in nothing but the numbers in names, which layers
+/// have.
+std::string failureKey(const pattern::MatchFailure& failure);
+
 /// Groups by facts, rule and reason, in the order of their first sites. `target` may be null;
 /// `layer` chooses one site.
 std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const targets::Target* target,

@@ -54,7 +54,7 @@ constexpr OptionInfo argumentsOptions[] = {
     OptionInfo{gen, "kind", Word,
                "llama|mha|mqa|window|mla|mla-latent|encoder-decoder|hybrid|packed-qkv", "",
                "Kind of decoder."},
-    OptionInfo{list, "what", Word, "passes|rules|targets|ops|kernels|reasons|options|manifest", "",
+    OptionInfo{list, "what", Word, "passes|rules|targets|engines|ops|kernels|reasons|options", "",
                "What to list."},
     OptionInfo{completion, "shell", Word, "bash|zsh|fish", "", "Shell."},
     OptionInfo{help, "command", Word, commandWords, "",
@@ -334,8 +334,7 @@ constexpr OptionInfo developmentOptions[] = {
     OptionInfo{explain | rewriting | opt, "--step-budget", Whole, "N", "100000",
                "Places that the matcher tries at one root before it gives up.", 0, UINT32_MAX},
     OptionInfo{list, "--markdown", Flag, "", "",
-               "Print reasons, targets, options or manifest as the pages of docs have them."},
-    OptionInfo{list, "--schema", Flag, "", "", "Print the JSON Schema of a manifest."},
+               "Print reasons, targets, engines or options as the pages of docs have them."},
 
     constexpr OptionInfo commonOptions[] = {
         OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,

@@ -17,6 +17,14 @@ namespace kvopt::driver {
 std::optional<int64_t> cacheBytesPerToken(const ir::Manifest& manifest, const ir::Graph& graph,
                                           int64_t context);
 
+/// The number of tokens for which reports say what a step costs.
+inline constexpr int64_t reportedContext = 4096;
+
+/// Bytes that caches of one sequence take with room for `context` tokens, or for the capacity where
+/// it is fixed. Caches that are only read and states are left out. nullopt where an extent is not
+/// fixed.
+std::optional<int64_t> allocatedCacheBytes(const ir::Manifest& manifest, int64_t context);
+
 /// Operators that update caches in place where a program gives them one buffer as past and present.
 struct InPlaceUpdates {
   std::map<std::string, int64_t> operators;  ///< how many caches each updates

@@ -8,6 +8,7 @@
 #include "driver/rewrite/calibration.h"
 #include "driver/rewrite/proof.h"
 #include "driver/rewrite/rewrite_passes.h"
+#include "driver/rewrite/shared_buffers.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
@@ -70,6 +71,30 @@ RefusedModel refusal(std::string message, const SiteList& sites = {}) {
   return refused;
 }
 
+std::string namesOf(const transforms::FreedAxes& axes) {
+  llvm::SmallVector<llvm::StringRef, 3> names;
+  if (axes.batch)
+    names.push_back("batch");
+  if (axes.sequence)
+    names.push_back("sequence");
+  if (axes.past)
+    names.push_back("past");
+  return llvm::join(names, " and ");
+}
+
+/// Fails for options that exclude each other.
+llvm::Error checkRequest(const RewriteRequest& request, const Target& target) {
+  if (request.oneBranch && request.verification == VerificationExtent::Off)
+    return usageError("--one-branch takes for granted what --verify compares: that must not be "
+                      "off");
+  if (request.addCaches && target.quantizesCaches())
+    return usageError("caches are not added and quantized at once: the results would be compared "
+                      "with those of a model that has no rows to quantize")
+        .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
+                          targetText(request.form)));
+  return llvm::Error::success();
+}
+
 class Rewrite {
 public:
   Rewrite(std::unique_ptr<Model> readModel, const RewriteRequest& given, const Toolkit& known)
@@ -85,14 +110,8 @@ public:
     auto written = manifestOf(*model);
     if (!written)
       return withFile(written.takeError(), path);
-    if (request.oneBranch && request.verification == VerificationExtent::Off)
-      return usageError("--one-branch takes for granted what --verify compares: that must not be "
-                        "off");
-    if (request.addCaches && target.target->quantizesCaches())
-      return usageError("caches are not added and quantized at once: the results would be compared "
-                        "with those of a model that has no rows to quantize")
-          .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
-                            targetText(request.form)));
+    if (llvm::Error error = checkRequest(request, *target.target))
+      return error;
     if (llvm::Error error = checkCodes())
       return error;
     if (*written && !request.addCaches && !request.freeExtents && !changesRows() &&
@@ -101,7 +120,7 @@ public:
         return error;
       if (auto first = openFirstStep(path, **written, toolkit); !first)
         return first.takeError();
-      return UnchangedModel{std::move(model), std::move(**written), before, ""};
+      return UnchangedModel{std::move(model), std::move(**written), before, "", {}};
     }
     if (*written)
       if (llvm::Error error = proveCarried(*model, **written, toolkit))
@@ -144,8 +163,13 @@ public:
     } else if (request.form.roundsRows() && passes->statistics["narrow-caches"]["caches"] == 0) {
       return refusal(fmt::format("{}: no cache grows and holds float32 rows", path));
     }
-    if (!*written && fused && makesNothingBetter(updates, *fused))
-      return unchanged(updates, before);
+    if (!*written && fused) {
+      auto same = alreadyInPlace(updates, *fused, before);
+      if (!same)
+        return same.takeError();
+      if (*same)
+        return std::move(**same);
+    }
     RewrittenModel result;
     result.before = before;
     result.after = sizeOf(*model);
@@ -172,7 +196,7 @@ public:
         return first.takeError();
       result.firstStep = std::move(*first);
     }
-    if (llvm::Error error = verify(result))
+    if (llvm::Error error = verify(result, *model, *passes->manifest))
       return error;
     if (request.oneBranch && !result.verification)
       return refusal(
@@ -231,17 +255,58 @@ private:
   }
 
   /// The model as it was read, and how to drive it in place.
-  llvm::Expected<RewriteResult> unchanged(const InPlaceUpdates& updates, const ModelSize& size) {
+  llvm::Expected<std::optional<UnchangedModel>> unchanged(const InPlaceUpdates& updates,
+                                                          const ModelSize& size) {
     auto again = openModel(path, toolkit);
     if (!again)
       return again.takeError();
-    UnchangedModel result{std::move(*again), *passes->exported, size, ""};
+    UnchangedModel result{std::move(*again), *passes->exported, size, "", {}};
     result.manifest.contract = CacheUpdate::InPlace;
     for (ManifestCache& cache : result.manifest.caches)
       if (updates.byPast.count(cache.past) != 0)
         cache.storage = inOneBuffer(cache.storage);
     for (const auto& [op, count] : updates.operators)
       result.updatedBy += (result.updatedBy.empty() ? "" : ", ") + op;
+    return result;
+  }
+
+  /// The model as it was read, where the target would make nothing better; nullopt elsewhere.
+  llvm::Expected<std::optional<UnchangedModel>>
+  alreadyInPlace(const InPlaceUpdates& updates, const std::map<std::string, int64_t>& fused,
+                 const ModelSize& size) {
+    if (makesNothingBetter(updates, fused))
+      return unchanged(updates, size);
+    if (wantsSharedBuffers(request, fused))
+      return withSharedBuffers(fused, size);
+    return std::nullopt;
+  }
+
+  /// The model as it was read, with one buffer for past and present of each cache; nullopt where
+  /// its operators do not update all caches so, or where it then computes something else.
+  llvm::Expected<std::optional<UnchangedModel>>
+  withSharedBuffers(const std::map<std::string, int64_t>& fused, const ModelSize& size) {
+    auto again = openModel(path, toolkit);
+    if (!again)
+      return again.takeError();
+    UnchangedModel result{std::move(*again), *passes->exported, size, fused.begin()->first, {}};
+    if (!shareBuffers(result.model->graph(), result.manifest, request.capacity))
+      return std::nullopt;
+    result.manifest.target = passes->manifest->target;
+    result.manifest.chunkBatch = passes->manifest->chunkBatch;
+    result.model->setMetadata(manifestKey, result.manifest.json());
+    if (request.verification == VerificationExtent::Off)
+      return result;
+    auto copy = copySharingConstants(*result.model);
+    if (!copy)
+      return copy.takeError();
+    if (llvm::Error error = inferShapes((*copy)->graph()))
+      return withFile(std::move(error), path);
+    RewrittenModel compared;
+    if (llvm::Error error = verify(compared, **copy, result.manifest))
+      return error;
+    if (!compared.verification || !compared.mayBeWritten())
+      return std::nullopt;
+    result.verification = std::move(compared.verification);
     return result;
   }
 
@@ -304,17 +369,6 @@ private:
       model = std::move(*again);
     }
     llvm_unreachable("the last axes return");
-  }
-
-  static std::string namesOf(const transforms::FreedAxes& axes) {
-    llvm::SmallVector<llvm::StringRef, 3> names;
-    if (axes.batch)
-      names.push_back("batch");
-    if (axes.sequence)
-      names.push_back("sequence");
-    if (axes.past)
-      names.push_back("past");
-    return llvm::join(names, " and ");
   }
 
   /// A cache that keeps the number of rows that it was exported with has no room for others.
@@ -384,20 +438,20 @@ private:
   }
 
   /// Compares with the model as it was read, unless that is off.
-  llvm::Error verify(RewrittenModel& result) {
+  llvm::Error verify(RewrittenModel& result, const Model& written, const Manifest& manifest) {
     if (request.verification == VerificationExtent::Off)
       return llvm::Error::success();
     VerificationPlan plan = request.verification == VerificationExtent::Full
                                 ? fullVerification()
                                 : VerificationPlan(quickVerification());
-    plan.setTolerance(toleranceBetween(original->graph(), *passes->manifest));
+    plan.setTolerance(toleranceBetween(original->graph(), manifest));
     plan.setRecipes(request.recipes);
     if (llvm::Error error = inferShapes(original->graph()))
       return withFile(std::move(error), path);
     auto driven = drivenBy();
     if (!driven)
       return driven.takeError();
-    auto report = verifyModels(*original, *driven, *model, *passes->manifest, plan, 1, toolkit,
+    auto report = verifyModels(*original, *driven, written, manifest, plan, 1, toolkit,
                                passes->hasFirstStep ? result.firstStep.get() : nullptr);
     if (!report)
       return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refused) {

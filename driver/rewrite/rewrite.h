@@ -62,6 +62,8 @@ struct UnchangedModel {
   ModelSize size;
   /// The operators that update the caches of a model that kvopt did not write; empty for others.
   std::string updatedBy;
+  /// Of a model whose caches share buffers from now on, against the model as it was read.
+  std::optional<VerificationReport> verification;
 };
 
 /// A site that the target does not take, and why.

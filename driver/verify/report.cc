@@ -28,6 +28,10 @@ OrderedJson comparisonJson(const TensorComparison& tensor) {
                       {"compared", comparison.compared},      {"skipped", tensor.skipped}};
   if (!tensor.mismatch.empty())
     json["mismatch"] = tensor.mismatch;
+  if (tensor.visible)
+    json["visible_rows"] = {{"max_abs", finite(tensor.visible->maxAbs)},
+                            {"compared", tensor.visible->compared},
+                            {"equal", tensor.visible->isWithin()}};
   return json;
 }
 
@@ -53,16 +57,16 @@ OrderedJson quantizationJson(const QuantizationReport& report) {
             {"tokens_equal", report.deviation.tokensAlike}}}};
 }
 
-std::string quantizationSummary(const QuantizationReport& report) {
-  return fmt::format("{}: {} sites × {} steps against their definition: rows {}, outputs within "
-                     "{:.1e} of the largest value (allowed {:.1e})   {}\n"
-                     "  quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
-                     "tokens stay",
-                     report.word, report.sites, report.steps,
-                     report.rowsIdentical ? "identical" : "DIFFERENT", report.siteDifference,
-                     report.siteAllowed, report.equal() ? "OK" : "DIFFERENT",
-                     report.deviation.largest, report.deviation.magnitude,
-                     report.deviation.tokensAlike, report.deviation.tokens);
+std::vector<std::string> quantizationSummary(const QuantizationReport& report) {
+  return {fmt::format("{}: int{} caches against their definition: {} attention layers × {} steps; "
+                      "rows {}; outputs within {:.1e} of the largest value (allowed {:.1e})",
+                      report.equal() ? "OK" : "DIFFERENT", report.bits, report.sites, report.steps,
+                      report.rowsIdentical ? "identical" : "DIFFERENT", report.siteDifference,
+                      report.siteAllowed),
+          fmt::format("quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
+                      "tokens stay",
+                      report.deviation.largest, report.deviation.magnitude,
+                      report.deviation.tokensAlike, report.deviation.tokens)};
 }
 
 OrderedJson roundingJson(const RoundingReport& report) {
@@ -79,11 +83,12 @@ OrderedJson roundingJson(const RoundingReport& report) {
 }
 
 std::string roundingSummary(const RoundingReport& report) {
-  return fmt::format("{}: rounding the rows of {} caches moves outputs by up to {:.1e} of {:.1e} "
-                     "(allowed {:.1e} of it); {} of {} most likely tokens stay   {}",
-                     dtypeName(report.dtype).str(), report.caches, report.deviation.largest,
+  return fmt::format("{}: rounding the rows of {} caches to {} moves outputs by up to {:.1e} of "
+                     "{:.1e} (allowed {:.1e} of it); {} of {} most likely tokens stay",
+                     report.equal() ? "OK" : "DIFFERENT", report.caches,
+                     dtypeName(report.dtype).str(), report.deviation.largest,
                      report.deviation.magnitude, report.allowed, report.deviation.tokensAlike,
-                     report.deviation.tokens, report.equal() ? "OK" : "DIFFERENT");
+                     report.deviation.tokens);
 }
 
 OrderedJson codesJson(const CodesReport& report) {
@@ -174,6 +179,13 @@ std::vector<std::string> namesOf(llvm::ArrayRef<StepComparison> steps,
   return names;
 }
 
+/// Whether the models differ, and only in rows of padding.
+bool differsInPaddingOnly(const VerificationReport& report) {
+  return report.comparison.differsInPaddingOnly() &&
+         (!report.quantization || report.quantization->equal()) &&
+         (!report.rounding || report.rounding->equal());
+}
+
 /// equal, different or inconclusive.
 const char* verdictOf(const VerificationReport& report) {
   return report.isDifferent() ? "different" : report.isConclusive() ? "equal" : "inconclusive";
@@ -207,6 +219,7 @@ OrderedJson verificationJson(const VerificationReport& report) {
   json["schema"] = "kvopt/verify/1";
   json["equal"] = report.equal();
   json["verdict"] = verdictOf(report);
+  json["padded_rows_only"] = differsInPaddingOnly(report);
   json["steps"] = OrderedJson::array();
   size_t run = 0;
   size_t stepsLeft = report.runs.empty() ? 0 : report.runs.front().steps;
@@ -255,45 +268,74 @@ OrderedJson verificationJson(const VerificationReport& report) {
 
 namespace {
 
+/// `8 caches compared`, or what is compared of caches.
+std::string cachesText(const VerificationReport& report) {
+  const ComparisonReport& comparison = report.comparison;
+  size_t caches = 0;
+  bool areExact = true;
+  bool areWithin = true;
+  for (const StepComparison& step : comparison.steps) {
+    caches = std::max(caches, step.caches.size());
+    for (const TensorComparison& cache : step.caches) {
+      areExact &= cache.comparison.bitExact;
+      areWithin &= cache.comparison.isWithin();
+    }
+  }
+  if (caches == 0)
+    return comparison.hasCaches ? "caches of one model only" : "no caches";
+  const char* verdict = areExact ? "identical" : areWithin ? "equal" : "compared";
+  return fmt::format("{} cache{} {}", caches, caches == 1 ? "" : "s", verdict);
+}
+
+std::string stepsText(size_t steps) {
+  return fmt::format("{} step{} compared", steps, steps == 1 ? "" : "s");
+}
+
+/// `53 steps; largest difference 1.7e-05; 8 caches compared; tokens equal`.
 std::string measuresText(const VerificationReport& report) {
-  bool anyCache = false;
-  bool cachesExact = true;
+  const ComparisonReport& comparison = report.comparison;
+  const TensorComparison* worst = comparison.worst();
+  std::string text =
+      fmt::format("{}; largest difference {:.1e}; {}", stepsText(comparison.steps.size()),
+                  worst ? worst->comparison.maxAbs : 0.0, cachesText(report));
+  if (comparison.anyToken)
+    text += comparison.tokensEqual ? "; tokens equal" : "; tokens DIFFERENT";
+  return text;
+}
+
+/// The numbers for those who develop kernels.
+std::string detailText(const VerificationReport& report) {
   uint64_t maxUlp = 0;
-  for (const StepComparison& step : report.comparison.steps) {
-    anyCache |= !step.caches.empty();
-    for (const TensorComparison& cache : step.caches)
-      cachesExact &= cache.comparison.bitExact;
+  for (const StepComparison& step : report.comparison.steps)
     for (const auto* group : {&step.outputs, &step.caches})
       for (const TensorComparison& tensor : *group)
         maxUlp = std::max(maxUlp, tensor.comparison.maxUlp);
-  }
-  const TensorComparison* worst = report.comparison.worst();
-  std::string text =
-      fmt::format("{} step{}   max abs {:.1e}   max ulp {}   caches {}",
-                  report.comparison.steps.size(), report.comparison.steps.size() == 1 ? "" : "s",
-                  worst ? worst->comparison.maxAbs : 0.0, maxUlp,
-                  !anyCache && report.comparison.hasCaches ? "of one model only"
-                  : !anyCache                              ? "none found"
-                  : cachesExact                            ? "identical"
-                                                           : "compared");
-  if (report.comparison.anyToken)
-    text += report.comparison.tokensEqual ? "   tokens equal" : "   tokens DIFFERENT";
-  return text;
+  return fmt::format("max ulp {}; allowed {:.1e} + {:.1e} of the value", maxUlp,
+                     report.tolerance.absolute, report.tolerance.relative);
+}
+
+/// Where the models differ.
+std::string differenceText(const VerificationReport& report) {
+  constexpr size_t shown = 3;
+  const ComparisonReport& comparison = report.comparison;
+  const llvm::ArrayRef<std::string> all = comparison.differences;
+  if (!all.empty())
+    return fmt::format("DIFFERENT: {}{}", fmt::join(all.take_front(shown), "; "),
+                       all.size() <= shown ? "" : fmt::format("; and {} more", all.size() - shown));
+  const TensorComparison* worst = comparison.worst();
+  const std::string name = worst ? worst->name : "";
+  if (differsInPaddingOnly(report))
+    return fmt::format("DIFFERENT in padded rows only: worst is '{}'; the rows of all tokens agree "
+                       "(--pad none compares without padding)",
+                       name);
+  return fmt::format("DIFFERENT: worst is '{}'", name);
 }
 
 /// The verdict, with what it rests on where that is not equality.
 std::string verdictText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
-  if (!comparison.differences.empty()) {
-    constexpr size_t shown = 3;
-    const llvm::ArrayRef<std::string> all = comparison.differences;
-    return fmt::format("DIFFERENT: {}{}", fmt::join(all.take_front(shown), "; "),
-                       all.size() <= shown ? "" : fmt::format("; and {} more", all.size() - shown));
-  }
-  if (comparison.isDifferent() || !comparison.tokensEqual) {
-    const TensorComparison* worst = comparison.worst();
-    return fmt::format("DIFFERENT: worst is '{}'", worst ? worst->name : "");
-  }
+  if (comparison.isDifferent() || !comparison.tokensEqual)
+    return differenceText(report);
   if (!report.limitedByMetadata.empty())
     return "INCONCLUSIVE: " + report.limitedByMetadata;
   if (!report.neverRun.empty())
@@ -348,25 +390,48 @@ std::string coverageText(const VerificationReport& report) {
   return text;
 }
 
-std::string comparisonSummary(const VerificationReport& report) {
-  const std::string text = measuresText(report) + "   " + verdictText(report);
-  // Recordings say themselves what they cover.
-  return report.runs.empty() ? text : text + "\n  " + coverageText(report);
+/// What the numbers of the comparison are of, where one of the models rounds rows of caches.
+const char* comparedText(const VerificationReport& report) {
+  return report.rounding       ? " without rounding"
+         : report.quantization ? " without quantization"
+         : report.codes        ? " without rounding to codes"
+                               : "";
+}
+
+/// `OK without rounding: 53 steps; …`.
+std::string headline(const VerificationReport& report) {
+  return fmt::format("{}{}: {}", verdictText(report), comparedText(report), measuresText(report));
+}
+
+/// What rounding and quantization of the rows of caches do, with verdicts of their own.
+std::vector<std::string> roundedText(const VerificationReport& report) {
+  std::vector<std::string> lines;
+  if (report.rounding)
+    lines.push_back(roundingSummary(*report.rounding));
+  else if (report.quantization)
+    lines = quantizationSummary(*report.quantization);
+  else if (report.codes)
+    lines.push_back(codesSummary(*report.codes));
+  return lines;
 }
 
 } // namespace
 
-std::string verificationSummary(const VerificationReport& report) {
-  std::string text = comparisonSummary(report);
-  if (report.rounding)
-    text = "without rounding: " + text + "\n  " + roundingSummary(*report.rounding);
-  else if (report.quantization)
-    text = "without quantization: " + text + "\n  " + quantizationSummary(*report.quantization);
-  else if (report.codes)
-    text = "without rounding to codes: " + text + "\n  " + codesSummary(*report.codes);
+std::vector<std::string> verificationVerdict(const VerificationReport& report) {
+  std::vector<std::string> lines = {headline(report)};
+  for (std::string& line : roundedText(report))
+    lines.push_back(std::move(line));
+  // Recordings say themselves what they cover.
+  if (!report.runs.empty())
+    lines.push_back(coverageText(report));
+  return lines;
+}
+
+std::string verificationSummary(const VerificationReport& report, bool isDetailed) {
+  std::string text = fmt::format("{}", fmt::join(verificationVerdict(report), "\n  "));
   if (report.likelihood)
     text += "\n  " + likelihoodSummary(*report.likelihood);
-  return text;
+  return isDetailed ? text + "\n  " + detailText(report) : text;
 }
 
 } // namespace kvopt::driver

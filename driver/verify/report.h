@@ -8,8 +8,11 @@ namespace kvopt::driver {
 
 /// `kvopt/verify/1`.
 OrderedJson verificationJson(const VerificationReport& report);
-/// Two lines: steps, largest difference and verdict; what was covered and what was not. Two more
-/// for quantized caches, and one for a text.
-std::string verificationSummary(const VerificationReport& report);
+/// Lines: the verdict with what was measured; what rounding or quantization of the rows of caches
+/// does, if any; and what was covered and what was not.
+std::vector<std::string> verificationVerdict(const VerificationReport& report);
+/// The same as one text, with what a text file says; with `isDetailed`, also differences in units
+/// of the last place and the tolerance.
+std::string verificationSummary(const VerificationReport& report, bool isDetailed = false);
 
 } // namespace kvopt::driver

@@ -479,6 +479,7 @@ private:
     ComparisonReport& all = report.comparison;
     all.hasCaches |= compared.hasCaches;
     all.tokensEqual &= compared.tokensEqual;
+    all.visibleTokensEqual &= compared.visibleTokensEqual;
     all.anyToken |= compared.anyToken;
     all.refusedSteps += compared.refusedSteps;
     if (all.refusal.empty())

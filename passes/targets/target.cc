@@ -153,9 +153,10 @@ namespace {
 /// Caches which targets take which sites.
 class TakenSites {
 public:
-  TakenSites(const SiteList& allSites, const Model& readModel, const TargetRegistry& known,
-             const std::string& reorderInput)
-      : sites(allSites), model(readModel), registry(known), reorder(reorderInput) {}
+  TakenSites(const Target& refusing, const SiteList& allSites, const Model& readModel,
+             const TargetRegistry& known, const std::string& reorderInput)
+      : asked(refusing), sites(allSites), model(readModel), registry(known), reorder(reorderInput) {
+  }
 
   /// The refusal of a target; nullopt where it takes the site.
   const std::optional<MatchFailure>& refusal(const Target& target, size_t site) {
@@ -171,15 +172,18 @@ public:
       return llvm::any_of(registry.all(), [&](const std::unique_ptr<Target>& target) {
         return target->isForCaches() && !refusal(*target, site);
       });
-    return llvm::none_of(named(part),
-                         [&](const Target* target) { return refusal(*target, site).has_value(); });
+    return llvm::none_of(named(part), [&](const Target* target) {
+      return refusal(*target, site).has_value() || !runsElsewhere(*target, site);
+    });
   }
 
   /// Remedy for the case that no part of a hint applies as a whole.
   std::string otherwise(llvm::StringRef hint, size_t site) {
     for (const Target* target : named(hint))
-      if (!refusal(*target, site))
+      if (!refusal(*target, site) && runsElsewhere(*target, site))
         return fmt::format("--to {} can take it", target->name());
+    if (const Target* target = asked.usesOwnOperators() ? nullptr : standardTarget(site))
+      return fmt::format("--to {} can take it", target->name());
     for (bool isForCaches : {true, false})
       for (const std::unique_ptr<Target>& target : registry.all())
         if (target->isForCaches() == isForCaches && !refusal(*target, site))
@@ -188,6 +192,24 @@ public:
   }
 
 private:
+  /// Whether engines that run what `asked` writes run what the target writes as well, or nothing
+  /// else that they run takes the site.
+  bool runsElsewhere(const Target& target, size_t site) {
+    return asked.usesOwnOperators() || !target.usesOwnOperators() || !standardTarget(site);
+  }
+
+  /// A target that writes ONNX's own Attention and takes the site: one with the newest operators,
+  /// and of several of these one that serves to update caches. Null for none.
+  const Target* standardTarget(size_t site) {
+    const Target* best = nullptr;
+    for (const std::unique_ptr<Target>& target : registry.all())
+      if (target->opset() > oldestTargetOpset && !refusal(*target, site) &&
+          (!best || std::pair(target->opset(), target->isForCaches()) >
+                        std::pair(best->opset(), best->isForCaches())))
+        best = target.get();
+    return best;
+  }
+
   llvm::SmallVector<const Target*, 2> named(llvm::StringRef text) const {
     llvm::SmallVector<const Target*, 2> targets;
     while (text.contains("--to ")) {
@@ -200,6 +222,7 @@ private:
     return targets;
   }
 
+  const Target& asked;
   const SiteList& sites;
   const Model& model;
   const TargetRegistry& registry;
@@ -209,10 +232,11 @@ private:
 
 } // namespace
 
-void keepApplicableHints(llvm::MutableArrayRef<std::optional<MatchFailure>> failures,
+void keepApplicableHints(const Target& asked,
+                         llvm::MutableArrayRef<std::optional<MatchFailure>> failures,
                          const SiteList& sites, const Model& model, const TargetRegistry& registry,
                          const std::string& reorder) {
-  TakenSites taken(sites, model, registry, reorder);
+  TakenSites taken(asked, sites, model, registry, reorder);
   for (size_t i = 0; i < failures.size(); ++i) {
     // Every target refuses unrecovered attention alike.
     if (!failures[i] || !sites[i].isMatched())

@@ -44,7 +44,9 @@ public:
   virtual bool compressesCaches() const { return false; }
   /// Whether the target quantizes the rows of caches.
   virtual bool quantizesCaches() const { return false; }
-  /// Whether the target can lower quantized caches whose scales are constants.
+  /// Whether written models use operators of ai.kvopt, whose function bodies other engines run.
+  virtual bool usesOwnOperators() const { return false; }
+  /// Whether the target can take caches that hold codes whose scales are constants.
   virtual bool takesCodes() const { return false; }
   /// Whether results for padding rows that see no key may differ from the model's.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }
@@ -84,10 +86,13 @@ std::optional<pattern::MatchFailure> carriedHiddenRows(const ir::Graph& graph,
 
 class TargetRegistry;
 
-/// Removes the parts of hints that do not apply. A part that names a target stays if that target
-/// takes the site; advice to choose a target stays if one that updates caches in place takes it.
-/// `failures` is the result of `refusals` for one target.
-void keepApplicableHints(llvm::MutableArrayRef<std::optional<pattern::MatchFailure>> failures,
+/// Leaves in the hints what applies: a target that a part of a hint names takes the site, and where
+/// a hint says to choose a target, one that serves to update caches takes it. `failures` are those
+/// of `refusals` for `asked`. Where that one does not use operators of ai.kvopt, hints name a
+/// target that does only if ONNX's own
+/// Attention cannot take the site.
+void keepApplicableHints(const Target& asked,
+                         llvm::MutableArrayRef<std::optional<pattern::MatchFailure>> failures,
                          const analysis::SiteList& sites, const ir::Model& model,
                          const TargetRegistry& registry, const std::string& reorder = "");
 

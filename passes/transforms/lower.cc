@@ -89,7 +89,7 @@ public:
                           context.sites.size());
     std::vector<std::optional<MatchFailure>> failures =
         refusals(*target, context.sites, model, context.reorder);
-    keepApplicableHints(failures, context.sites, model, context.targets, context.reorder);
+    keepApplicableHints(*target, failures, context.sites, model, context.targets, context.reorder);
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
         continue;
@@ -231,8 +231,8 @@ private:
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
-    // Without a hint the message ends here.
-    return unsupported("{} of {} attention layers cannot be written for '{}': {} {}", refused,
+    // An empty hint is none.
+    return unsupported("{} of {} attention layers cannot be lowered to '{}': {} {}", refused,
                        wanted, wantedName(), first.id(), first.failure->str())
         .hint(refused < wanted ? "--require any rewrites the others" : "")
         .as<RefusedError>();

@@ -91,6 +91,23 @@ std::optional<int64_t> rowsOfRing(const Session& session, size_t index) {
   return isRing(caches, index) ? std::optional<int64_t>(heldRows(caches, index)) : std::nullopt;
 }
 
+/// Whether two scores of a row's last token are closer than twice the budget of the outputs: two
+/// models within a budget e of each other may order scores that are closer than 2 e in either way.
+bool areNearTies(const TensorView& logits, int64_t row, int64_t one, int64_t other,
+                 const StepComparison& compared, const std::shared_ptr<Allocator>& allocator) {
+  auto wide = asFloats(logits, allocator);
+  double budget = 0;
+  for (const TensorComparison& output : compared.outputs)
+    budget = std::max(budget, output.allowed);
+  if (!wide) {
+    llvm::consumeError(wide.takeError());
+    return false;
+  }
+  const Extents& shape = wide->view.shape;
+  const float* scores = wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2];
+  return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
+}
+
 class SideBySide {
 public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
@@ -224,26 +241,6 @@ private:
     return false;
   }
 
-  /// Two models within a measured budget e of each other may order scores that are closer than 2 e
-  /// in either way.
-  bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
-                 const StepComparison& compared) const {
-    if (!exact && !plan.allowsNearTies)
-      return false;
-    auto wide = asFloats(logits.view, a.allocator());
-    double budget = 0;
-    for (const TensorComparison& output : compared.outputs)
-      budget = std::max(budget, output.allowed);
-    if (!wide) {
-      llvm::consumeError(wide.takeError());
-      return false;
-    }
-    const Extents& shape = wide->view.shape;
-    const float* scores =
-        wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2]; // of the last token
-    return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
-  }
-
   /// The inputs of `b`: those of `a` where names and types agree, whatever the manifest of `b` says
   /// about them, for a difference would not show between different inputs.
   llvm::Expected<std::vector<NamedTensor>> sameInputs(llvm::ArrayRef<NamedTensor> inputsOfA,
@@ -321,6 +318,11 @@ private:
            (exact || a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
   }
 
+  /// Whether a position holds a token rather than padding.
+  bool isShown(int64_t row, int64_t position) const {
+    return planned.shown(row, position).back() != 0;
+  }
+
   /// Whether a token sees any, itself included, in every layer.
   bool seesAToken(int64_t row, int64_t position) const {
     llvm::ArrayRef<uint8_t> seen = planned.shown(row, position);
@@ -359,6 +361,17 @@ private:
     result.name = name;
     result.comparison = std::move(*comparison);
     result.allowed = tolerance->absolute;
+    if (!axes || plan.padding == Padding::None || result.comparison.isWithin())
+      return result;
+    auto isOfAToken = [&](llvm::ArrayRef<int64_t> index) {
+      return isCompared(index) &&
+             isShown(index[axes->batch], axes->firstPosition + index[axes->sequence]);
+    };
+    auto visible = compareTensors(theirs, ours, *tolerance,
+                                  llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isOfAToken));
+    if (!visible)
+      return withNode(visible.takeError(), name);
+    result.visible = std::move(*visible);
     return result;
   }
 
@@ -383,18 +396,23 @@ private:
     }
     auto logitsA = findLogits(fromA);
     auto logitsB = findLogits(fromB);
+    const int64_t last = (runsWholeSequences() ? b : a).length() - 1;
     if (logitsA && logitsB)
       for (int64_t row = 0; row < plan.batch; ++row) {
         // A row that ends in padding may have no last token that is defined.
-        if (skipsPadding() && !seesAToken(row, (runsWholeSequences() ? b : a).length() - 1))
+        if (skipsPadding() && !seesAToken(row, last))
           continue;
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
         const bool both = tokenA && tokenB;
-        // Where neither has a largest score there is no token to compare.
-        if (tokenA || tokenB) {
-          report.tokensEqual &=
-              both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));
+        if (tokenA || tokenB) { // else neither has a largest score
+          const bool areEqual =
+              both && (*tokenA == *tokenB || ((exact || plan.allowsNearTies) &&
+                                              areNearTies((*logitsA)->view, row, *tokenA, *tokenB,
+                                                          compared, a.allocator())));
+          report.tokensEqual &= areEqual;
+          report.visibleTokensEqual &=
+              areEqual || (plan.padding != Padding::None && !isShown(row, last));
           report.anyToken = true;
         }
         llvm::consumeError(tokenA.takeError());

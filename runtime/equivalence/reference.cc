@@ -19,6 +19,17 @@ bool ComparisonReport::isDifferent() const {
   });
 }
 
+bool ComparisonReport::differsInPaddingOnly() const {
+  const auto agrees = [](const TensorComparison& tensor) {
+    return tensor.comparison.isWithin() ||
+           (tensor.mismatch.empty() && tensor.visible && tensor.visible->isWithin());
+  };
+  return (isDifferent() || !tokensEqual) && differences.empty() && visibleTokensEqual &&
+         llvm::all_of(steps, [&](const StepComparison& step) {
+           return llvm::all_of(step.outputs, agrees) && llvm::all_of(step.caches, agrees);
+         });
+}
+
 bool ComparisonReport::isConclusive() const {
   auto isCompared = [](const TensorComparison& tensor) { return tensor.comparison.compared != 0; };
   return llvm::any_of(steps,

@@ -6,6 +6,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/session/session.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct TensorComparison {
   Comparison comparison;
   int64_t skipped = 0; ///< elements of padded positions, which a finite mask leaves undefined
   double allowed = 0;  ///< the absolute tolerance that was applied
+  /// Of a tensor with rows of padding that differs: the same without these rows. nullopt for
+  /// others.
+  std::optional<Comparison> visible;
   /// How element types or shapes differ; empty where they do not. Such a comparison is a violation.
   std::string mismatch;
 };
@@ -46,7 +50,11 @@ struct ComparisonReport {
   std::vector<std::string> differences;
   /// Whether the models pass anything from one step to the next.
   bool hasCaches = false;
+  /// Whether a most likely token differs after a token that is not padding.
+  bool visibleTokensEqual = true;
 
+  /// Whether the sides differ, and only in rows of padding: all rows of tokens agree.
+  bool differsInPaddingOnly() const;
   /// Whether something was compared and any of it differs beyond its tolerance, or the sides differ
   /// in another way.
   bool isDifferent() const;

@@ -39,7 +39,7 @@ g (float[N] x) => (float[N] y) { y = Neg(x) })",
 TEST_F(DataSetCheckTest, EqualForTheFolderAndForOneSet) {
   ProgramResult result = runProgram(command());
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.out, "1 data set   1 output   max abs 0.0e+00   max ulp 0   OK\n");
+  EXPECT_EQ(result.out, "OK: 1 data set; 1 output; largest difference 0.0e+00\n");
   EXPECT_EQ(runProgram(command(folder.path("test_data_set_0"))).code, 0);
 }
 
@@ -59,7 +59,7 @@ TEST_F(DataSetCheckTest, DifferentNumbersAndShapes) {
   write("output_0.pb", floatTensor({-1, 2.25f}));
   ProgramResult result = runProgram(command());
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.out.find("max abs 2.5e-01"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("largest difference 2.5e-01"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("DIFFERENT: worst is 'y'"), std::string::npos) << result.out;
   std::vector<std::string> loose = command();
   loose.insert(loose.end(), {"--atol", "0.25"});

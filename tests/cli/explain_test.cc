@@ -29,7 +29,7 @@ TEST(ExplainTest, AMatchedModelIsOneGroupWithItsFacts) {
 
   ProgramResult text = runProgram({"explain", shippedModel("kjv")});
   EXPECT_EQ(text.code, 0);
-  EXPECT_NE(text.out.find("4 attention sites, 4 matched"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("4 attention layers, 4 matched"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("L0–L3"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("GQA 4/2×32"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("axis 2"), std::string::npos) << text.out;
@@ -63,7 +63,7 @@ TEST(ExplainTest, AlternatingLayersAreTwoGroups) {
 
   ProgramResult text = runProgram({"explain", model});
   EXPECT_EQ(text.code, 0);
-  for (const char* part : {"6 attention sites, 3 matched", "L0–L4 by 2", "L1–L5 by 2", "MHA 4×16",
+  for (const char* part : {"6 attention layers, 3 matched", "L0–L4 by 2", "L1–L5 by 2", "MHA 4×16",
                            "[B,4,P,16] axis 2", "scale 0.25", "cache-escapes at 'present_k_1'",
                            "expected  ", "found     ", "hint: ", "--require any"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << " in\n" << text.out;

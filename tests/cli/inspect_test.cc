@@ -127,5 +127,58 @@ TEST(InspectTable, AnUnreadableFileIsARowAndExitsWithThree) {
   EXPECT_EQ(json["models"][1]["sites"].size(), 4u);
 }
 
+TEST(InspectRecommendation, IsTheLastLine) {
+  TemporaryFolder folder;
+  const auto generated = [&](const std::vector<std::string>& options) {
+    const std::string path = folder.path("model.onnx");
+    std::vector<std::string> arguments = {"gen"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.insert(arguments.end(), {"--vocab", "64", "-o", path});
+    EXPECT_EQ(runProgram(arguments).code, 0);
+    return path;
+  };
+  const auto written = [&](const std::string& text) {
+    const std::string path = folder.path("model.onnx");
+    const std::string source = folder.write("model.onnxtxt", text);
+    EXPECT_EQ(runProgram({"opt", source, "--pipeline", "", "-o", path}).code, 0);
+    return path;
+  };
+  const auto expectLast = [&](const std::string& path, const std::string& expected) {
+    const std::string out = runProgram({"inspect", path}).out;
+    const std::string last = out.substr(out.rfind('\n', out.size() - 2) + 1);
+    EXPECT_EQ(last.rfind(expected, 0), 0u) << out;
+    const auto json = runJson({"inspect", path})["recommendation"];
+    EXPECT_EQ(expected.rfind(json["text"].get<std::string>(), 0), 0u) << json;
+  };
+  const std::string model = folder.path("model.onnx");
+  expectLast(generated({"llama"}), "ONNX Runtime: kvopt rewrite " + model + " -o OUT.onnx\n");
+  expectLast(generated({"mla"}),
+             "ONNX Runtime 1.24 or newer: kvopt rewrite " + model + " -o OUT.onnx --to onnx\n");
+  expectLast(generated({"llama", "--spelling", "gqa"}),
+             "ONNX Runtime: nothing to rewrite, for GroupQueryAttention updates caches in place; "
+             "the manifest says how to bind them: kvopt rewrite ");
+  expectLast(generated({"llama", "--cache", "none"}),
+             "the decoder computes the whole sequence at every step; give it caches: kvopt "
+             "add-cache " +
+                 model);
+  expectLast(written("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                     "f (float[B, 4] x) => (float[B, 4] y) { y = Relu(x) }\n"),
+             "no attention found: this is not a decoder; nothing to rewrite\n");
+  expectLast(written("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                     "f (float[B, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[B, 4, 6, 6] y)\n"
+                     "{ y = Conv(x, w) }\n"),
+             "no attention found: this looks like a vision or audio model; nothing to rewrite\n");
+  expectLast(written("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                     "f (float[B, 4, S, 16] q, float[B, 4, 16, S] k, float[B, 4, S, 16] v)\n"
+                     "=> (float[B, 4, S, 16] y)\n<float scale = {0.25}>\n"
+                     "{\n  s = MatMul (q, k)\n  t = Mul (s, scale)\n"
+                     "  p = Softmax <axis = -1> (t)\n  y = MatMul (p, v)\n}\n"),
+             "attention is not causal and has no caches: this looks like an encoder; nothing to "
+             "rewrite\n");
+  const std::string rewritten = folder.path("rewritten.onnx");
+  ASSERT_EQ(runProgram({"rewrite", generated({"llama"}), "-o", rewritten}).code, 0);
+  expectLast(rewritten, "written by kvopt; its manifest says how to drive it: kvopt run ");
+}
+
 } // namespace
 } // namespace kvopt

@@ -24,8 +24,9 @@ protected:
 };
 
 TEST_F(Int8CliTest, TheReportSaysWhatWasCompared) {
-  EXPECT_NE(report.find("without quantization: 53 steps"), std::string::npos) << report;
-  EXPECT_NE(report.find("int8: 2 sites × 16 steps against their definition: rows identical"),
+  EXPECT_NE(report.find("OK without quantization: 53 steps compared"), std::string::npos) << report;
+  EXPECT_NE(report.find("OK: int8 caches against their definition: 2 attention layers × 16 steps; "
+                        "rows identical"),
             std::string::npos)
       << report;
   EXPECT_NE(report.find("quantization moves outputs by up to"), std::string::npos) << report;

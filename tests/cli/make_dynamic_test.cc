@@ -62,7 +62,7 @@ TEST_F(MakeDynamicTest, WritesAModelThatTakesAnyStep) {
   EXPECT_NE(runProgram({"run", path, "--tokens", "1,2,3", "--steps", "4"}).code, 0);
   const ProgramResult made = runProgram({"make-dynamic", path, "-o", output});
   ASSERT_EQ(made.code, 0) << made.err;
-  EXPECT_NE(made.out.find("symbols batch, sequence and past"), std::string::npos) << made.out;
+  EXPECT_NE(made.out.find("symbols to batch, sequence and past"), std::string::npos) << made.out;
   EXPECT_TRUE(std::filesystem::exists(folder.path("dynamic.kv.json")));
   EXPECT_EQ(runProgram({"verify", path, output}).code, 0);
   const ProgramResult fixed =

@@ -437,5 +437,84 @@ TEST(VerifyTest, AttentionThatTakesNoStepIsDifferent) {
   EXPECT_NE(result.out.find("DIFFERENT"), std::string::npos) << result.out;
 }
 
+/// A decoder whose scores get `added`; `hidden` is 1 where a token is padding.
+std::string paddedDecoder(const std::string& added) {
+  return R"(<ir_version: 8, opset_import: ["" : 17]>
+decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 1, P, 8] past_k,
+         float[B, 1, P, 8] past_v)
+  => (float[B, S, 8] logits, float[B, 1, "P + S", 8] present_k,
+      float[B, 1, "P + S", 8] present_v)
+<float[8, 8] table, float scale = {0.25}, int64[1] zero = {0}, int64[1] one = {1},
+ int64[1] two = {2}, int64[1] last = {9223372036854775807}, float lowest = {-10000.0},
+ float single = {1.0}>
+{
+  rows = Gather (table, input_ids)
+  k = Unsqueeze (rows, one)
+  v = Sin (k)
+  present_k = Concat <axis = 2> (past_k, k)
+  present_v = Concat <axis = 2> (past_v, v)
+  kt = Transpose <perm = [0, 1, 3, 2]> (present_k)
+  s = MatMul (k, kt)
+  scaled = Mul (s, scale)
+  shown = Cast <to = 1> (attention_mask)
+  inverse = Sub (single, shown)
+  wide = Unsqueeze (inverse, one)
+  wider = Unsqueeze (wide, one)
+  bias = Mul (wider, lowest)
+  masked = Add (scaled, bias)
+  p = Softmax <axis = -1> (masked)
+  o = MatMul (p, present_v)
+  flat = Squeeze (o, one)
+  pasts = Shape <start = 2, end = 3> (past_k)
+  ofNew = Slice (inverse, pasts, last, one)
+  hidden = Unsqueeze (ofNew, two)
+)" + added +
+         "\n}\n";
+}
+
+TEST(VerifyPadding, TellsPaddedRowsFromRowsOfTokens) {
+  TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& added) {
+    std::string text = paddedDecoder(added);
+    std::string table;
+    for (int i = 0; i < 64; ++i)
+      table += (i == 0 ? "" : ", ") + std::to_string((i * 37 % 64) - 32) + ".0";
+    const std::string declared = "float[8, 8] table";
+    text.replace(text.find(declared), declared.size(), declared + " = {" + table + "}");
+    const std::string source = folder.write(name + ".onnxtxt", text);
+    const std::string path = folder.path(name + ".onnx");
+    const ProgramResult result = runProgram({"opt", source, "--pipeline", "", "-o", path});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return path;
+  };
+  const std::string plain = write("plain", "  logits = Identity (flat)");
+  const std::string padded = write("padded", "  logits = Add (flat, hidden)");
+  const std::string scaled = write("scaled", "  up = Add (hidden, single)\n"
+                                             "  logits = Mul (flat, up)");
+  const std::string all = write("all", "  more = Add (flat, hidden)\n"
+                                       "  logits = Add (more, single)");
+  for (const std::string& other : {padded, scaled}) {
+    for (const char* side : {"left", "right"}) {
+      SCOPED_TRACE(other + " " + side);
+      const ProgramResult result = runProgram({"verify", plain, other, "--pad", side});
+      EXPECT_EQ(result.code, 1) << result.err;
+      EXPECT_EQ(result.out.rfind("DIFFERENT in padded rows only: worst is 'logits'", 0), 0u)
+          << result.out << result.err;
+      const nlohmann::json json = runJson({"verify", plain, other, "--pad", side}, 1);
+      EXPECT_EQ(json["padded_rows_only"], true);
+      const auto& visible = json["steps"][0]["outputs"]["logits"]["visible_rows"];
+      EXPECT_EQ(visible["equal"], true);
+      EXPECT_GT(visible["compared"], 0);
+    }
+    EXPECT_EQ(runProgram({"verify", plain, other, "--pad", "none"}).code, 0);
+  }
+  const ProgramResult result = runProgram({"verify", plain, all});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.out.rfind("DIFFERENT: worst is 'logits'", 0), 0u) << result.out;
+  const nlohmann::json json = runJson({"verify", plain, all}, 1);
+  EXPECT_EQ(json["padded_rows_only"], false);
+  EXPECT_EQ(runJson({"verify", plain, plain})["padded_rows_only"], false);
+}
+
 } // namespace
 } // namespace kvopt

@@ -111,8 +111,9 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "runtime/kernels/control", "runtime/kernels/elementwise", "runtime/kernels/movement",
        "runtime/kernels/products", "runtime/kernels/reduction", "runtime/session",
        "runtime/equivalence"},
-      {"driver", "driver/options", "driver/forms", "driver/synthetic", "driver/diff",
-       "driver/inspect", "driver/explain", "driver/verify", "driver/generate", "driver/rewrite"},
+      {"driver", "driver/options", "driver/forms", "driver/engines", "driver/synthetic",
+       "driver/diff", "driver/inspect", "driver/explain", "driver/verify", "driver/generate",
+       "driver/rewrite"},
       {"cli/support", "cli/report", "cli/bench", "cli"},
   };
   return all;

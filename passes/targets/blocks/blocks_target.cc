@@ -240,7 +240,8 @@ public:
   }
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }
-  bool quantizesCaches() const override { return code != nullptr; }
+  bool usesOwnOperators() const override { return true; }
+  bool quantizesCaches() const override { return rowForm != CacheRows::Numbers; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (site.failure)

@@ -91,6 +91,7 @@ public:
   llvm::StringRef name() const override { return words.name; }
   llvm::StringRef summary() const override { return words.summary; }
   bool takesSharedCaches() const override { return true; }
+  bool usesOwnOperators() const override { return true; }
   bool compressesCaches() const override { return words.compresses; }
   bool quantizesCaches() const override { return words.form.isQuantized(); }
   int64_t opset() const override {

@@ -119,7 +119,7 @@ protected:
         check(path, recovered, site.layer, hintFor(*site.failure));
     for (const auto& target : toolkit.targets.all()) {
       auto failures = targets::refusals(*target, recovered.context->sites, *recovered.model);
-      targets::keepApplicableHints(failures, recovered.context->sites, *recovered.model,
+      targets::keepApplicableHints(*target, failures, recovered.context->sites, *recovered.model,
                                    toolkit.targets);
       for (const AttentionSite& site : recovered.context->sites)
         if (site.isMatched() && failures[site.layer]) {

@@ -1,0 +1,298 @@
+// Texts about rewritten models.
+#include "cli/report/rewrite_answer.h"
+
+#include "cli/report/byte_text.h"
+#include "cli/report/op_table.h"
+#include "driver/engines/engine_facts.h"
+#include "driver/forms/form_table.h"
+#include "driver/inspect/site_facts.h"
+#include "driver/inspect/site_groups.h"
+#include "driver/rewrite/cache_bytes.h"
+#include "driver/variants.h"
+#include "driver/verify/report.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Path.h"
+
+#include <filesystem>
+
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+
+namespace {
+
+/// `  saves    …`.
+SafeText line(const char* label, const SafeText& text) {
+  return formatText("  {:<8} ", label) + text + "\n";
+}
+
+/// `1 attention layer`, `8 attention layers`.
+std::string layersText(size_t count) {
+  return fmt::format("{} attention layer{}", count, count == 1 ? "" : "s");
+}
+
+/// The engine, with the options that choose the form.
+std::string formText(const AnswerRequest& request) {
+  const bool isDefault = request.isChosen && request.refused.empty();
+  return fmt::format("for {} ({}{})", runnerOf(request.form.engine), optionsOf(request.form),
+                     isDefault ? "; other forms: kvopt list targets" : "");
+}
+
+/// What the command did, or would do.
+std::string headline(const RewrittenModel& rewritten, const AnswerRequest& request) {
+  const size_t taken = rewritten.passes->lowered.size();
+  const size_t total = rewritten.passes->sites.size();
+  const bool isHeldBack = !rewritten.mayBeWritten();
+  const char* verb = isHeldBack ? "wrote nothing: tried to " : request.isDryRun ? "would " : "";
+  const bool isPast = *verb == '\0';
+  if (request.command == Command::AddCache)
+    return fmt::format("{}{} caches to {}, {}", verb, isPast ? "added" : "add", layersText(total),
+                       formText(request));
+  if (request.command == Command::MakeDynamic)
+    return fmt::format("{}{} symbols to {}, {}", verb, isPast ? "gave" : "give", rewritten.freed,
+                       formText(request));
+  return fmt::format("{}{} {} of {} {}", verb, isPast ? "rewrote" : "rewrite", taken,
+                     layersText(total), formText(request));
+}
+
+/// What a step no longer does.
+SafeText savings(const RewrittenModel& rewritten) {
+  const Manifest& manifest = rewritten.manifest;
+  if (manifest.caches.empty())
+    return "nothing: the model has no caches";
+  const std::string context = countText(reportedContext);
+  if (rewritten.exported.caches.empty())
+    return formatText("{} tokens computed per step at {} tokens -> 1", context, context);
+  const Graph& graph = rewritten.model->graph();
+  const auto before = cacheBytesPerToken(rewritten.exported, graph, reportedContext);
+  const auto after = cacheBytesPerToken(manifest, graph, reportedContext);
+  if (!before || !after)
+    return "not known: an extent of a cache is not fixed";
+  if (*after >= *before)
+    return formatText("no copies: a step at {} tokens copies {}, as before", context,
+                      byteText(*after));
+  SafeText text = formatText("{} copied per token at {} tokens -> {}", byteText(*before), context,
+                             byteText(*after));
+  const auto bytes = allocatedCacheBytes(manifest, reportedContext);
+  if (manifest.ownsCaches() && bytes)
+    text += formatText("; caches of {}{}, allocated once", byteText(*bytes),
+                       manifest.capacityValue
+                           ? fmt::format(" (capacity {})", countText(*manifest.capacityValue))
+                           : "");
+  return text;
+}
+
+/// How it was checked that the model computes the same.
+SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Style& style) {
+  if (!rewritten.notVerified.empty())
+    return line("checked", style.bad(formatText("NOT: {}", rewritten.notVerified)));
+  if (!rewritten.verification)
+    return line("checked", "nothing (--verify off)");
+  const VerificationReport& report = *rewritten.verification;
+  if (!report.equal() || isVerbose)
+    return line("checked", style.verdict(verificationSummary(report, isVerbose), report.equal()));
+  SafeText out;
+  for (const std::string& text : verificationVerdict(report))
+    out += line(out.empty() ? "checked" : "", style.good(text));
+  return out;
+}
+
+/// A cache that grows from one number of rows only; null if there is none.
+const ManifestCache* cacheOfFixedPast(const Manifest& exported) {
+  const auto found = llvm::find_if(exported.caches, [](const ManifestCache& cache) {
+    return cache.update == CacheUpdate::Grows && cache.fixedRows();
+  });
+  return found == exported.caches.end() ? nullptr : &*found;
+}
+
+/// What was taken for granted, and what changed besides attention.
+SafeText notes(const RewrittenModel& rewritten) {
+  const passes::PassContext& passes = *rewritten.passes;
+  SafeText out;
+  for (const std::string& assumption : passes.assumptions)
+    out += line("assumes", formatText("{}", assumption));
+  for (const std::string& sentence : passes.unequalExtents)
+    out += line("extents", formatText("{}", sentence));
+  if (const auto& outputs = passes.outputsMadeCaches; !outputs.empty())
+    out += line("outputs",
+                formatText("'{}' handed out the new rows of {} cache{} and now {} the whole",
+                           llvm::join(outputs, "', '"), outputs.size(),
+                           outputs.size() == 1 ? "" : "s", outputs.size() == 1 ? "holds" : "hold"));
+  if (!rewritten.freed.empty() && !rewritten.fixedBecause.empty())
+    out += line("fixed", formatText("others stay fixed: {}", rewritten.fixedBecause));
+  const ManifestCache* fixed =
+      rewritten.freed.empty() ? cacheOfFixedPast(rewritten.exported) : nullptr;
+  if (fixed)
+    out += line("fixed", formatText("'{}' was exported for {} earlier rows: kvopt make-dynamic "
+                                    "makes a model for any number",
+                                    fixed->past, *fixed->fixedRows()));
+  if (rewritten.calibrationTokens != 0)
+    out += line("scales", formatText("calibrated on {} tokens", rewritten.calibrationTokens));
+  if (rewritten.before.opset != rewritten.after.opset)
+    out += line("opset", formatText("{} -> {}", rewritten.before.opset, rewritten.after.opset));
+  return out;
+}
+
+/// How to drive the model: what a program has to do, and what it must not do.
+SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
+  SafeText out;
+  if (manifest.contract == CacheUpdate::InPlace)
+    out += line("bind", formatText("past and present of each cache must be ONE buffer: see {}",
+                                   manifestPath));
+  const auto attended = llvm::count_if(
+      manifest.caches, [](const ManifestCache& cache) { return cache.holdsAttendedRows; });
+  if (attended != 0)
+    out += line("rows", formatText("{} of {} caches hold rows as attention reads them: they are "
+                                   "not those of the exported model's caches",
+                                   attended, manifest.caches.size()));
+  if (manifest.chunkBatch)
+    out += line("steps", formatText("several tokens after a past in a batch of at most {}",
+                                    *manifest.chunkBatch));
+  if (manifest.stepLimit)
+    out += line("steps", formatText("of at most {} tokens", *manifest.stepLimit));
+  if (!manifest.firstStep.empty())
+    out += line("first", formatText("run {} once for an encoded sequence: it gives the caches that "
+                                    "are only read",
+                                    manifest.firstStep));
+  if (!manifest.reorder.empty())
+    out += line("order", formatText("before a step, rearrange batch rows of caches as '{}' says",
+                                    manifest.reorder));
+  return out;
+}
+
+/// ` (3.1 MiB, weights stay in decoder.onnx.data)`.
+std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(paths.model, unknown);
+  std::string text = " (" + (unknown ? "" : byteText(static_cast<int64_t>(bytes)));
+  const std::vector<std::string>& files = weights.files;
+  if (!files.empty())
+    text += weights.placement == ExternalPlacement::Keep ? ", weights stay in " : ", weights in ";
+  if (files.size() > 1)
+    text += fmt::format("{} files", files.size());
+  else if (!files.empty())
+    text += llvm::sys::path::filename(files[0]).str();
+  return text + ")";
+}
+
+/// `OUT.onnx (3.1 MiB), its variants A to B and OUT.kv.json` of files that were written.
+std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
+                        const WeightFiles& weights) {
+  std::string text = paths.model + sizeText(paths, weights);
+  const std::vector<std::string> variants = variantPaths(manifest, paths.model);
+  if (variants.size() == 1)
+    text += ", its variant " + variants.front();
+  else if (!variants.empty())
+    text += fmt::format(", its variants {} to {}", variants.front(), variants.back());
+  if (const std::vector<std::string> pieces = piecePaths(manifest, paths.model); !pieces.empty())
+    text += fmt::format(", its pieces {} to {}", pieces.front(), pieces.back());
+  if (!manifest.firstStep.empty())
+    text += ", " + firstStepPath(paths.model);
+  return fmt::format("{} and {}", text, paths.manifestPath());
+}
+
+SafeText nextLine(const Manifest& manifest, const AnswerRequest& request) {
+  const std::string next = nextCommand(manifest, request);
+  return next.empty() ? SafeText() : formatText("next: {}\n", next);
+}
+
+/// Counters of passes, operators and versions.
+SafeText details(const RewrittenModel& rewritten) {
+  SafeText out = "  ";
+  for (const auto& [pass, counters] : rewritten.passes->statistics)
+    for (const auto& [counter, count] : counters)
+      if (count != 0)
+        out += formatText("{} {} · ", counter, count);
+  out += formatText("{:.0f} ms\n", rewritten.milliseconds);
+  if (rewritten.before.irVersion != rewritten.after.irVersion)
+    out += formatText("  IR version {} -> {}\n", rewritten.before.irVersion,
+                      rewritten.after.irVersion);
+  return out + opTable(rewritten.before.ops, rewritten.after.ops, {});
+}
+
+} // namespace
+
+std::string nextCommand(const Manifest& manifest, const AnswerRequest& request) {
+  if (request.isDryRun)
+    return fmt::format("kvopt {} {} -o OUT.onnx {}", wordOf(request.command), request.model,
+                       optionsOf(request.form));
+  if (!manifest.firstStep.empty())
+    return "";
+  if (manifest.caches.empty() && request.command == Command::Rewrite)
+    return fmt::format("kvopt add-cache {} -o {}", request.model, request.paths.model);
+  const bool isForPython =
+      request.form.engine == Engine::Ort && request.form.cache == CacheKind::Buffer;
+  return isForPython ? fmt::format("python3 examples/ort_decode.py {} 1,2,3 8", request.paths.model)
+                     : fmt::format("kvopt run {} --tokens 1,2,3 --steps 8", request.paths.model);
+}
+
+SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,
+                       const AnswerRequest& request, const Style& style) {
+  const Manifest& manifest = rewritten.manifest;
+  SafeText out = formatText("{}\n", headline(rewritten, request));
+  out += line("saves", savings(rewritten));
+  out += checkedLines(rewritten, request.isVerbose, style);
+  for (const auto& [form, why] : request.refused)
+    out += line("form", formatText("{}, because {} is not possible: {}", optionsOf(request.form),
+                                   optionsOf(form), why));
+  out += notes(rewritten);
+  for (const std::string& note : engineNotes(rewritten.model->graph()))
+    out += line("warning", note);
+  if (request.isVerbose)
+    out += details(rewritten);
+  if (!rewritten.mayBeWritten())
+    return out;
+  out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
+  if (!request.isDryRun)
+    out += formatText("wrote {}\n", writtenText(manifest, request.paths, weights));
+  return out + nextLine(manifest, request);
+}
+
+SafeText unchangedAnswer(const UnchangedModel& unchanged, const WeightFiles& weights,
+                         const AnswerRequest& request) {
+  const Manifest& manifest = unchanged.manifest;
+  SafeText out =
+      unchanged.updatedBy.empty()
+          ? formatText("nothing to do: {} is in the form of '{}' already\n", request.model,
+                       targetText(request.form))
+          : formatText("nothing to do: {} updates the caches of {} in place where past and present "
+                       "are one buffer\n",
+                       unchanged.updatedBy, request.model);
+  if (unchanged.verification)
+    for (const std::string& text : verificationVerdict(*unchanged.verification))
+      out += line("checked", text);
+  out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
+  if (request.isDryRun)
+    return out;
+  out +=
+      formatText("wrote the unchanged model: {}\n", writtenText(manifest, request.paths, weights));
+  return out + nextLine(manifest, request);
+}
+
+std::vector<SafeText> refusedLayers(const RefusedModel& refused) {
+  std::vector<std::pair<std::string, std::vector<const RefusedSite*>>> groups;
+  for (const RefusedSite& site : refused.sites) {
+    const std::string key = failureKey(site.failure);
+    auto group = llvm::find_if(groups, [&](const auto& known) { return known.first == key; });
+    if (group == groups.end())
+      group = groups.insert(groups.end(), {key, {}});
+    group->second.push_back(&site);
+  }
+  std::vector<SafeText> lines;
+  // The message has the first reason.
+  if (groups.size() < 2)
+    return lines;
+  for (const auto& group : groups) {
+    llvm::SmallVector<unsigned, 32> layers;
+    for (const RefusedSite* site : group.second)
+      layers.push_back(site->layer);
+    lines.push_back(
+        formatText("  {}  {}", layerRanges(layers), group.second.front()->failure.str()));
+  }
+  return lines;
+}
+
+} // namespace kvopt::cli

@@ -1,0 +1,152 @@
+// The rows of the table, and what a model uses of it.
+#include "driver/engines/engine_facts.h"
+
+#include "ir/op_name.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/ErrorHandling.h"
+
+namespace kvopt::driver {
+using namespace ir;
+
+namespace {
+
+constexpr EngineFact table[] = {
+    {EngineUse::GroupQueryAttention, "com.microsoft::GroupQueryAttention", "float32, float16",
+     "1.23", ""},
+    {EngineUse::QuantizedCaches, "com.microsoft::GroupQueryAttention, quantized caches",
+     "int8, int4", "1.30",
+     "ONNX Runtime 1.23 does not load GroupQueryAttention with quantized caches; 1.30 does."},
+    {EngineUse::PagedFloat32, "com.microsoft::PagedAttention", "float32", nullptr,
+     "Only kvopt's runtime runs PagedAttention of float32: ONNX Runtime refuses to load the "
+     "model."},
+    {EngineUse::PagedFloat16, "com.microsoft::PagedAttention", "float16, bfloat16", "1.23",
+     "ONNX Runtime runs PagedAttention on CUDA (on WebGPU in part), not on the CPU."},
+    {EngineUse::Opset23, "Attention of opset 23", "float32, float16, bfloat16", "1.23", ""},
+    {EngineUse::Opset24, "TensorScatter and Attention of opset 24", "float32, float16, bfloat16",
+     "1.24",
+     "Opset 24 needs ONNX Runtime 1.24: older versions do not load the model. They load --to onnx "
+     "--opset 23."},
+    {EngineUse::OwnOperators, "ai.kvopt", "float32, float16, bfloat16, int8, int4", "1.23",
+     "ONNX Runtime runs kvopt's operators by their function bodies, which is slower than the "
+     "export. For ONNX Runtime: --to ort."},
+    {EngineUse::Standard, "MatMul, Softmax", "float32, float16, bfloat16", "1.23", ""},
+};
+
+/// What a node uses; nullopt for operators of ONNX that every engine has.
+std::optional<EngineUse> useOf(const Node& node) {
+  constexpr size_t keyScale = 12;
+  if (node.op().domain() == kvoptDomain)
+    return EngineUse::OwnOperators;
+  if (node.op() == OpName("com.microsoft::GroupQueryAttention"))
+    return node.operands().size() > keyScale && node.operand(keyScale)
+               ? EngineUse::QuantizedCaches
+               : EngineUse::GroupQueryAttention;
+  if (node.op() == OpName("com.microsoft::PagedAttention"))
+    return node.operand(0) && node.operand(0)->type().elementType() == ElementType::Float
+               ? EngineUse::PagedFloat32
+               : EngineUse::PagedFloat16;
+  return std::nullopt;
+}
+
+/// What a form uses of operators, as far as the form says it.
+std::vector<EngineUse> usesOf(const Form& form, bool isFloat32) {
+  switch (form.engine) {
+  case Engine::Ort:
+    if (form.cache == CacheKind::Paged)
+      return {isFloat32 ? EngineUse::PagedFloat32 : EngineUse::PagedFloat16};
+    return {form.calibratedBits() != 0 ? EngineUse::QuantizedCaches
+                                       : EngineUse::GroupQueryAttention};
+  case Engine::Onnx:
+    return {form.cache == CacheKind::Grow ? EngineUse::Opset23 : EngineUse::Opset24};
+  case Engine::Kvopt:
+    return {EngineUse::OwnOperators};
+  case Engine::Primitive:
+    return {EngineUse::Standard};
+  }
+  llvm_unreachable("unknown engine");
+}
+
+std::vector<std::string> notesOf(llvm::ArrayRef<EngineUse> uses) {
+  std::vector<std::string> notes;
+  for (EngineUse use : uses)
+    if (const char* note = engineFact(use).note; *note != '\0')
+      notes.emplace_back(note);
+  return notes;
+}
+
+} // namespace
+
+llvm::ArrayRef<EngineFact> engineFacts() { return table; }
+
+const EngineFact& engineFact(EngineUse use) {
+  const EngineFact* found =
+      llvm::find_if(table, [&](const EngineFact& fact) { return fact.use == use; });
+  assert(found != std::end(table) && "every use has a row");
+  return *found;
+}
+
+std::vector<EngineUse> engineUses(Graph& graph) {
+  std::vector<bool> isUsed(std::size(table));
+  const auto note = [&](EngineUse use) { isUsed[static_cast<size_t>(use)] = true; };
+  if (graph.opsetVersion() >= 24)
+    note(EngineUse::Opset24);
+  else if (graph.opsetVersion() == 23)
+    note(EngineUse::Opset23);
+  forEachGraph(graph, [&](Graph& part) {
+    for (const Node& node : part.nodes())
+      if (const std::optional<EngineUse> use = useOf(node))
+        note(*use);
+  });
+  std::vector<EngineUse> uses;
+  for (const EngineFact& fact : table)
+    if (isUsed[static_cast<size_t>(fact.use)])
+      uses.push_back(fact.use);
+  if (uses.empty())
+    uses.push_back(EngineUse::Standard);
+  return uses;
+}
+
+std::vector<std::string> engineNotes(const Form& form, bool isFloat32) {
+  return notesOf(usesOf(form, isFloat32));
+}
+
+std::vector<std::string> engineNotes(Graph& graph) { return notesOf(engineUses(graph)); }
+
+const char* runnerOf(Engine engine) {
+  switch (engine) {
+  case Engine::Ort:
+    return "ONNX Runtime";
+  case Engine::Onnx:
+    return "engines with ONNX's Attention";
+  case Engine::Kvopt:
+    return "kvopt's runtime";
+  case Engine::Primitive:
+    return "every ONNX engine";
+  }
+  llvm_unreachable("unknown engine");
+}
+
+std::string enginesText() {
+  std::string text =
+      fmt::format("{:<54} {:<40} {}\n", "operators", "caches of", "ONNX Runtime, from version");
+  for (const EngineFact& fact : table) {
+    text += fmt::format("{:<54} {:<40} {}\n", fact.what, fact.types,
+                        fact.ortVersion ? fact.ortVersion : "none");
+    if (*fact.note != '\0')
+      text += fmt::format("  {}\n", fact.note);
+  }
+  return text;
+}
+
+std::string enginesMarkdown() {
+  std::string text = "| operators | caches of | ONNX Runtime, from version | note |\n"
+                     "|---|---|---|---|\n";
+  for (const EngineFact& fact : table)
+    text += fmt::format("| {} | {} | {} | {} |\n", fact.what, fact.types,
+                        fact.ortVersion ? fact.ortVersion : "none", fact.note);
+  return text;
+}
+
+} // namespace kvopt::driver
