@@ -169,62 +169,6 @@ void printText(const std::string& path, const InspectOptions& options,
   printOut(out + formatText("{}\n", recommend(path, recovered, toolkit).text()));
 }
 
-/// The facts of one model, without the schema.
-OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
-                      const Toolkit& toolkit) {
-  OrderedJson json;
-  json["model"] = path;
-  json["ir_version"] = recovered.model->irVersion;
-  json["opsets"] = OrderedJson::object();
-  for (const auto& [domain, version] : recovered.opsets)
-    json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
-  json["written_for"] =
-      recovered.writtenFor.empty() ? OrderedJson(nullptr) : OrderedJson(recovered.writtenFor);
-  json["assumptions"] = recovered.context->assumptions;
-  if (!recovered.context->unequalExtents.empty())
-    json["unequal_extents"] = recovered.context->unequalExtents;
-  json["sites"] = OrderedJson::array();
-  for (const AttentionSite& site : recovered.context->sites)
-    json["sites"].push_back(siteJson(site, recovered.context->history.parts));
-  json["other_caches"] = OrderedJson::array();
-  for (const UnmatchedCaches& caches :
-       unmatchedCaches(recovered.model->graph(), recovered.context->sites))
-    json["other_caches"].push_back(
-        {{"count", caches.count},
-         {"dtype", dtypeName(caches.element)},
-         {"extents", caches.extents},
-         {"bytes_per_token",
-          caches.bytesPerToken ? OrderedJson(*caches.bytesPerToken) : OrderedJson(nullptr)}});
-  const bool canShift = contextRotationsOf(recovered).has_value();
-  json["context_shift"] = {
-      {"can", canShift},
-      {"reason", canShift ? OrderedJson(nullptr)
-                          : OrderedJson(reasonName(recovered.context->shiftFailure->code).str())},
-      {"detail", canShift ? "" : recovered.context->shiftFailure->str()}};
-  json["targets"] = OrderedJson::object();
-  for (const auto& [name, capability] : capabilities(recovered, toolkit))
-    json["targets"][name] = {{"can", capability.can},
-                             {"of", recovered.context->sites.size()},
-                             {"reasons", capability.reasons}};
-  const Recommendation recommendation = recommend(path, recovered, toolkit);
-  json["recommendation"] = {{"text", recommendation.sentence},
-                            {"command", recommendation.command.empty()
-                                            ? OrderedJson(nullptr)
-                                            : OrderedJson(recommendation.command)}};
-  return json;
-}
-
-llvm::Expected<RecoveredModel> recover(const std::string& path, const Toolkit& toolkit) {
-  NearMissList misses = listenToRaising(toolkit);
-  RecoveryOptions options;
-  options.nearMisses = &misses;
-  options.restoresCaches = true;
-  auto recovered = recoverModel(path, toolkit, options);
-  if (recovered)
-    recovered->context->nearMisses = nullptr;
-  return recovered;
-}
-
 llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const CommandContext& context) {
   const std::string& path = options.models.front();
   auto recovered = recoverForInspection(path, context.toolkit);

@@ -1,7 +1,6 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
 #include "driver/rewrite/rewrite.h"
 #include "cli/report/rewrite_answer.h"
-#include "cli/report/rewrite_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/forms/form_table.h"
@@ -44,11 +43,9 @@ struct RewriteOptions {
 
 AnswerRequest answerRequest(const RewriteOptions& options, const CommandContext& context) {
   AnswerRequest request;
-  request.command = options.request.addCaches     ? Command::AddCache
-                    : options.request.freeExtents ? Command::MakeDynamic
-                                                  : Command::Rewrite;
+  request.command = options.command;
   request.model = options.model;
-  request.form = options.request.form;
+  request.form = options.words.request.form;
   request.isChosen = options.isChosen;
   request.refused = options.refused;
   request.paths = options.paths;
@@ -77,9 +74,10 @@ ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
   context.error(formatText("kvopt: {}", refused.message));
   for (const SafeText& layers : refusedLayers(refused))
     context.remark(layers);
-  if (!refused.sites.empty() && !options.request.addCaches && !options.request.freeExtents)
-    context.remark(
-        formatText("next: kvopt explain {} {}", options.model, optionsOf(options.request.form)));
+  if (!refused.sites.empty() && !options.words.request.addCaches &&
+      !options.words.request.freeExtents)
+    context.remark(formatText("next: kvopt explain {} {}", options.model,
+                              optionsOf(options.words.request.form)));
   if (context.common.json())
     printJson(withForm(refusedJson(options.target(), refused), options));
   return ExitCode::Different;

@@ -1,6 +1,7 @@
 // Facts of a model as JSON.
 #include "driver/inspect/model_json.h"
 
+#include "driver/inspect/recommendation.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/unmatched_caches.h"
 #include "passes/analysis/cache/site_words.h"
@@ -118,6 +119,11 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
     json["targets"][name] = {{"can", capability.can},
                              {"of", recovered.context->sites.size()},
                              {"reasons", capability.reasons}};
+  const Recommendation recommendation = recommend(path, recovered, toolkit);
+  json["recommendation"] = {{"text", recommendation.sentence},
+                            {"command", recommendation.command.empty()
+                                            ? OrderedJson(nullptr)
+                                            : OrderedJson(recommendation.command)}};
   return json;
 }
 

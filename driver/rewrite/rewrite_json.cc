@@ -1,6 +1,7 @@
 // Rewrites as JSON.
 #include "driver/rewrite/rewrite_json.h"
 
+#include "driver/engines/engine_facts.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/verify/report.h"
@@ -84,6 +85,9 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   if (rewritten.exported.caches.empty() && !rewritten.manifest.caches.empty())
     json["tokens_computed_per_step"] = {
         {"context", reportedContext}, {"before", reportedContext}, {"after", 1}};
+  const auto allocated = allocatedCacheBytes(rewritten.manifest, reportedContext);
+  json["cache_bytes"] = {{"context", reportedContext}, {"allocated", bytes(allocated)}};
+  json["warnings"] = engineNotes(rewritten.model->graph());
   json["opset"] = {{"before", before.opset}, {"after", after.opset}};
   json["ir_version"] = {{"before", before.irVersion}, {"after", after.irVersion}};
   json["external_data"] = weightsJson(weights);
@@ -102,6 +106,8 @@ OrderedJson unchangedJson(const std::string& output, const std::string& target,
   json["already"] = true;
   if (!unchanged.updatedBy.empty())
     json["updated_in_place_by"] = unchanged.updatedBy;
+  if (unchanged.verification)
+    json["verify"] = verificationJson(*unchanged.verification);
   json["sites"] = {{"rewritten", 0}, {"total", 0}};
   json["ops"] = {{"before", size.ops}, {"after", size.ops}};
   json["opset"] = {{"before", size.opset}, {"after", size.opset}};

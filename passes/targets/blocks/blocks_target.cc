@@ -241,7 +241,7 @@ public:
   int64_t defaultSize() const override { return defaultBlockSize; }
   bool needsCapacity() const override { return true; }
   bool usesOwnOperators() const override { return true; }
-  bool quantizesCaches() const override { return rowForm != CacheRows::Numbers; }
+  bool quantizesCaches() const override { return code != nullptr; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (site.failure)

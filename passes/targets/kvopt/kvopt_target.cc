@@ -58,31 +58,35 @@ struct KvoptWords {
   bool compresses = false;
 };
 
-constexpr KvoptWords kvoptTargets[] = {
-    {"kvopt", "InPlaceKvSdpa with its function body: past and present in one buffer", {}},
-    {"latent",
-     "InPlaceLatentKvSdpa: compressed rows instead of every head's keys and values",
-     {},
-     true},
-    {"int8",
-     "InPlaceQuantizedKvSdpa with its function body: int8 rows with a scale each, in one buffer",
-     {CacheRows::Int8}},
-    {"int4",
-     "InPlaceQuantizedKvSdpa with its function body: rows of four-bit codes with a scale each, in "
-     "one buffer",
-     {CacheRows::Int4}},
-    {"ring",
-     "RingKvSdpa with its function body: only the rows of the window, for any context length",
-     {CacheRows::Numbers, CachePlace::Ring}},
-    {"int8-ring",
-     "RingQuantizedKvSdpa with its function body: only the rows of the window, as int8 codes with "
-     "a scale each",
-     {CacheRows::Int8, CachePlace::Ring}},
-    {"int4-ring",
-     "RingQuantizedKvSdpa with its function body: only the rows of the window, as four-bit codes "
-     "with a scale each",
-     {CacheRows::Int4, CachePlace::Ring}},
-};
+/// Targets whose rows are stored as they are.
+std::vector<KvoptWords> targetsOfNumbers() {
+  return {
+      {"kvopt", "InPlaceKvSdpa with its function body: past and present in one buffer", {}},
+      {"latent",
+       "InPlaceLatentKvSdpa: compressed rows instead of every head's keys and values",
+       {},
+       true},
+      {"ring",
+       "RingKvSdpa with its function body: only the rows of the window, for any context length",
+       {nullptr, CachePlace::Ring}},
+  };
+}
+
+/// Targets whose rows are stored as the code.
+std::vector<KvoptWords> targetsOf(const RowCode& code) {
+  return {
+      {code.word,
+       fmt::format("InPlaceQuantizedKvSdpa with its function body: {} with a scale each, in one "
+                   "buffer",
+                   code.rows),
+       {&code}},
+      {fmt::format("{}-ring", code.word),
+       fmt::format("RingQuantizedKvSdpa with its function body: only the rows of the window, as {} "
+                   "with a scale each",
+                   code.rows),
+       {&code, CachePlace::Ring}},
+  };
+}
 
 class KvoptTarget final : public Target {
 public:

@@ -237,8 +237,8 @@ TEST_F(PagedSessions, RefuseManifestsThatDoNotFit) {
     const std::string message = llvm::toString(parsed.takeError());
     EXPECT_NE(message.find(text), std::string::npos) << message;
   };
-  expectRefused("\"form\": \"pool\"", "\"form\": \"puddle\"", "'form' is not 'pool'");
-  expectRefused("\"one_buffer\": true", "\"one_buffer\": false", "'form' is not 'pool'");
+  expectRefused("\"form\": \"pool\"", "\"form\": \"puddle\"", "'form' is 'puddle', not 'pool'");
+  expectRefused("\"one_buffer\": true", "\"one_buffer\": false", "'form' is 'pool', but");
   expectRefused("\"feed\": \"block_table\"", "\"feed\": \"past_length\"",
                 "0 inputs are fed a block table");
   expectRefused("  \"block_size\": 16,\n", "", "no 'block_size'");
