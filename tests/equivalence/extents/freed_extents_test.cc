@@ -433,7 +433,7 @@ TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {
   angle = Sin (turned)
 )";
   expectFixed(fixedText({constantPosition, splitHeads, padding, mergedHeads}, oneToken),
-              "no input tells the positions");
+              "no input determines the positions");
   // A table that is too short for positions tells none.
   const std::string kinds = R"(
   two_rows = Constant <value_ints = [2]> ()
@@ -441,7 +441,7 @@ TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {
   angle = Gather (kind_table, position_ids)
 )";
   expectFixed(fixedText({kinds, splitHeads, padding, mergedHeads}, oneToken),
-              "no input tells the positions");
+              "no input determines the positions");
 }
 
 TEST_F(FreedExtentsTest, StayWhereKindsAreTokens) {
@@ -450,7 +450,7 @@ TEST_F(FreedExtentsTest, StayWhereKindsAreTokens) {
   angle = Gather (table, position_ids)
 )";
   expectFixed(fixedText({kinds, splitHeads, padding, mergedHeads}, oneToken),
-              "no input tells the positions");
+              "no input determines the positions");
 }
 
 TEST_F(FreedExtentsTest, StayWhereAMaskIsStored) {
@@ -467,8 +467,7 @@ TEST_F(FreedExtentsTest, StayWhereAMaskIsStored) {
   is_late = GreaterOrEqual (all_places, three)
   mask = Where (is_late, visible_fill, hidden_fill)
 )";
-  expectFixed(fixedText({angles, splitHeads, limit, mergedHeads}, oneToken),
-              "not proved to be causal");
+  expectFixed(fixedText({angles, splitHeads, limit, mergedHeads}, oneToken), "not provably causal");
 }
 
 TEST_F(FreedExtentsTest, StayWhereAMaskHasALimitBesideWhatTheCallerSays) {
@@ -490,7 +489,7 @@ TEST_F(FreedExtentsTest, StayWhereAMaskHasALimitBesideWhatTheCallerSays) {
     return changed.replace(changed.find(inputs), inputs.size(),
                            inputs + " float[1, 1, 1, 6] bias,");
   };
-  expectFixed(text(limited), "not proved to be causal");
+  expectFixed(text(limited), "not provably causal");
   const RewriteResult result = freed(text(given));
   const auto* model = std::get_if<RewrittenModel>(&result);
   ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
@@ -513,7 +512,7 @@ TEST_F(FreedExtentsTest, StayWhereRowsDependOnEachOther) {
   expectFixed(fixedText({angles, splitHeads, causal, mergedHeads, meanOfTokens}, oneToken),
               "it combines the tokens");
   expectFixed(fixedText({angles, splitHeads, causal, mergedHeads, firstToken}, fourTokens),
-              "picks rows of sequence by numbers");
+              "selects rows of sequence by constant indices");
   const RewriteResult result =
       freed(fixedText({angles, splitHeads, causal, mergedHeads, meanOfBatch}, fourTokens));
   const auto* model = std::get_if<RewrittenModel>(&result);

@@ -160,7 +160,7 @@ TEST_P(GroupCodes, NeedScalesAndATextOfTheVocabulary) {
     return error ? takeDiagnostic(std::move(error)).str() : std::string();
   };
   EXPECT_THAT(messageOf(targets::keepCodes(*driven.model, driven.manifest, {})),
-              HasSubstr("nothing is known of the rows of"));
+              HasSubstr("there are no scales for the rows of"));
   TextPlan plan = text(10);
   plan.tokens[4] = int64_t{1} << 40;
   EXPECT_THAT(messageOf(calibrate(*driven.model, driven.manifest, plan, 8, toolkit).takeError()),
