@@ -1,4 +1,4 @@
-// Registries as lists of names.
+// Names in the registries.
 #include "passes/known_names.h"
 
 #include "passes/pattern/rule.h"

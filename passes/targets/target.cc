@@ -192,14 +192,14 @@ public:
   }
 
 private:
-  /// Whether engines that run what `asked` writes run what the target writes as well, or nothing
-  /// else that they run takes the site.
+  /// Whether engines for the form of `asked` also run the form of `target`, or the site has no form
+  /// in ONNX's own Attention.
   bool runsElsewhere(const Target& target, size_t site) {
     return asked.usesOwnOperators() || !target.usesOwnOperators() || !standardTarget(site);
   }
 
-  /// A target that writes ONNX's own Attention and takes the site: one with the newest operators,
-  /// and of several of these one that serves to update caches. Null for none.
+  /// Target that writes ONNX's own Attention and supports the site. Newer operators are preferred,
+  /// then targets that update caches in place. Null if there is none.
   const Target* standardTarget(size_t site) {
     const Target* best = nullptr;
     for (const std::unique_ptr<Target>& target : registry.all())

@@ -46,7 +46,7 @@ public:
   virtual bool quantizesCaches() const { return false; }
   /// Whether written models use operators of ai.kvopt, whose function bodies other engines run.
   virtual bool usesOwnOperators() const { return false; }
-  /// Whether the target can take caches that hold codes whose scales are constants.
+  /// Whether the target can lower quantized caches whose scales are constants.
   virtual bool takesCodes() const { return false; }
   /// Whether results for padding rows that see no key may differ from the model's.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }
@@ -86,11 +86,10 @@ std::optional<pattern::MatchFailure> carriedHiddenRows(const ir::Graph& graph,
 
 class TargetRegistry;
 
-/// Leaves in the hints what applies: a target that a part of a hint names takes the site, and where
-/// a hint says to choose a target, one that serves to update caches takes it. `failures` are those
-/// of `refusals` for `asked`. Where that one does not use operators of ai.kvopt, hints name a
-/// target that does only if ONNX's own
-/// Attention cannot take the site.
+/// Removes the parts of hints that do not apply. A part that names a target stays if that target
+/// takes the site; advice to choose a target stays if one that updates caches in place takes it.
+/// `failures` is the result of `refusals` for `asked`. If `asked` does not use operators of
+/// ai.kvopt, hints name a target that does only if ONNX's own Attention cannot express the site.
 void keepApplicableHints(const Target& asked,
                          llvm::MutableArrayRef<std::optional<pattern::MatchFailure>> failures,
                          const analysis::SiteList& sites, const ir::Model& model,
@@ -118,8 +117,8 @@ private:
 /// Every target under passes/targets (generated).
 void registerAll(TargetRegistry& registry);
 
-/// The manifest's entry of a cache as its past input is declared now: present's name and
-/// storage are those of an unrewritten model.
+/// Manifest entry of a cache as its past input is declared at present. The name of the present and
+/// the storage are those of an unrewritten model.
 ir::ManifestCache describeCache(const analysis::SiteCache& cache, unsigned layer,
                                 ir::CacheRole role);
 

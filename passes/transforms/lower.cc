@@ -231,7 +231,7 @@ private:
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
-    // An empty hint is none.
+    // Without a hint the message ends here.
     return unsupported("{} of {} attention layers cannot be lowered to '{}': {} {}", refused,
                        wanted, wantedName(), first.id(), first.failure->str())
         .hint(refused < wanted ? "--require any rewrites the others" : "")

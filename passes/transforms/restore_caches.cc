@@ -140,7 +140,7 @@ private:
     const std::string* before = model.findMetadata(pastExtentKey);
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
     for (const ManifestCache& cache : manifest.caches) {
-      // Caches of fixed extents are as they were: only where they lie was said.
+      // Only the storage of caches with fixed extents had changed.
       keepsExtents |= cache.isOneBuffer() && cache.update() != CacheUpdate::Grows;
       if (!cache.isOneBuffer() || cache.update() != CacheUpdate::Grows)
         continue;

@@ -141,7 +141,7 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
     if (!output || known.count(input.get()) || outputs.count(output))
       continue;
     auto cache = describePair(*input, *output, *origins.find(*output)->update);
-    // Of states, what is nearest counts, not what comes out once.
+    // For states, distance matters instead of uniqueness.
     if (!cache || cache->update() == CacheUpdate::State)
       continue;
     caches.push_back(std::move(*cache));
