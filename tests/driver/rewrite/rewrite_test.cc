@@ -121,7 +121,7 @@ TEST_F(RewriteTest, ARefusalHasItsSitesAndReasons) {
   EXPECT_EQ(refused->siteCount, refused->sites.size());
   ASSERT_FALSE(refused->sites.empty());
   EXPECT_FALSE(refused->sites[0].failure.str().empty());
-  EXPECT_NE(refused->message.find("cannot be written for"), std::string::npos) << refused->message;
+  EXPECT_NE(refused->message.find("cannot be lowered"), std::string::npos) << refused->message;
 }
 
 TEST_F(RewriteTest, WhatCannotBeAskedForIsAnError) {
