@@ -11,15 +11,15 @@ struct Toolkit;
 
 namespace kvopt::cli {
 
-/// Parses the arguments, runs the subcommand and returns the exit code. Nothing escapes it.
-/// `extend`, when given, adds what a program of one's own knows beside the built-in things.
+/// Parses the arguments, runs the subcommand and returns the exit code; never throws. `extend`, if
+/// given, adds to the built-in definitions.
 int runApp(int argc, const char* const* argv, void (*extend)(driver::Toolkit& toolkit) = nullptr);
 
-/// What tests may know of the options of all commands.
+/// Descriptions of the options of all commands, for tests.
 std::vector<OptionFacts> describeOptions();
 
 /// The same as runApp for a process that does nothing else: a command may end it with that exit
-/// code, without the time that it takes to destroy its models.
+/// code, without destroying its models.
 int runProgram(int argc, const char* const* argv);
 
 } // namespace kvopt::cli

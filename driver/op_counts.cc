@@ -1,4 +1,4 @@
-// Counting operators.
+// Counting of operators.
 #include "driver/op_counts.h"
 
 namespace kvopt::driver {

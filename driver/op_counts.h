@@ -1,4 +1,4 @@
-// How often each operator occurs.
+// Number of nodes of each operator.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,7 +11,7 @@ namespace kvopt::driver {
 
 using OpCounts = std::map<std::string, int64_t>;
 
-/// The nodes of every operator, in subgraphs too.
+/// Number of nodes of every operator, including subgraphs.
 OpCounts countOps(ir::Graph& graph);
 
 } // namespace kvopt::driver

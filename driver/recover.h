@@ -1,4 +1,4 @@
-// Recovery: from a model file to its attention sites.
+// Recovery of attention layers from a model file.
 #pragma once
 
 #include "driver/toolkit.h"
@@ -21,29 +21,29 @@ inline constexpr auto recoveryText = passes::joinNames<passes::recoveryPasses>()
 /// `passes::recoveryPasses` as a pipeline text.
 inline constexpr const char* recoveryPipeline = recoveryText.data();
 
-/// A model in which attention has been raised, with its sites.
+/// A model in which attention has been raised, and its attention layers.
 struct RecoveredModel {
   std::unique_ptr<ir::Model> model;
   std::unique_ptr<passes::PassContext> context;
-  /// The model's operator sets, as the file imports them.
+  /// The model's operator sets, as imported by the file.
   std::map<std::string, int64_t> opsets;
-  /// The version of ONNX's own.
+  /// Version of ONNX's own operator set.
   int64_t opset = 0;
   std::vector<passes::PassTiming> timings;
-  /// Of a model whose caches kvopt drives, the target that it was written for; empty otherwise.
+  /// For a model whose caches kvopt manages, the target for which it was written; empty otherwise.
   std::string writtenFor;
 };
 
 struct RecoveryOptions {
-  /// Where near misses go; null when nobody listens.
+  /// Receives near misses; null if they are not needed.
   pattern::NearMissList* nearMisses = nullptr;
   pattern::MatcherOptions matcher;
-  /// Rules and passes to leave out.
+  /// Rules and passes to omit.
   std::vector<std::string> disabled;
-  /// Whether a model that kvopt wrote is recovered from what a rewrite for another target would
-  /// start with, where it can: with caches that grow.
+  /// Whether a model that kvopt wrote is first converted, if possible, to growing caches, with
+  /// which a rewrite for another target starts.
   bool restoresCaches = false;
-  /// Adds passes that come first; null for none.
+  /// Adds passes before all others; null for none.
   std::function<void(passes::PassManager& manager)> addBefore;
 };
 
@@ -72,23 +72,23 @@ llvm::Expected<std::unique_ptr<ir::Model>> openModel(const ModelSource& source,
 llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Toolkit& toolkit,
                                             const RecoveryOptions& options = {});
 
-/// Runs the recovery on a copy of the model.
+/// Runs recovery on a copy of the model.
 llvm::Expected<RecoveredModel> recoverCopy(const ir::Model& model, const Toolkit& toolkit,
                                            const RecoveryOptions& options = {});
 
-/// Listens to the rules that raise attention, and to those named.
+/// Collects near misses of the rules that raise attention, and of those in `more`.
 pattern::NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::string> more = {});
 
-/// Keeps the named rules and passes from being applied; fails for a name that is neither.
+/// Disables the named rules and passes; fails for an unknown name.
 llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit,
                     passes::PassContext& context, passes::PassManagerOptions& settings);
 
-/// What positions do to the cached rows of a recovered model; nullopt, and
-/// PassContext::shiftFailure says why, where rows cannot be moved to other positions.
+/// Effect of positions on the cached rows of a recovered model; nullopt if rows cannot be moved to
+/// other positions, with the reason in PassContext::shiftFailure.
 std::optional<analysis::ContextRotations> contextRotationsOf(const RecoveredModel& recovered);
 
-/// How to drive the model: its own manifest, or, for one that kvopt did not write, the growing
-/// contract of the caches found in it.
+/// Description of how to drive the model: its own manifest or, for a model that kvopt did not
+/// write, one with its growing caches.
 llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -1,4 +1,4 @@
-// Counting the bytes of rows.
+// Size of rows in bytes.
 #include "driver/row_bytes.h"
 
 #include "ir/element_type.h"

@@ -1,4 +1,4 @@
-// What one row of a cache takes.
+// Size of one row of a cache.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -7,8 +7,8 @@
 
 namespace kvopt::driver {
 
-/// Bytes of one row of one sequence; nullopt where an extent is not fixed, elements are no whole
-/// bytes, or the product exceeds 64 bits.
+/// Number of bytes of one row of one sequence; nullopt if an extent is not fixed, if elements are
+/// not whole bytes, or if the product exceeds 64 bits.
 std::optional<int64_t> rowBytes(const ir::ManifestCache& cache);
 
 } // namespace kvopt::driver

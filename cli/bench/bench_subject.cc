@@ -1,4 +1,4 @@
-// Driving one model for measurements.
+// Runs one model for measurements.
 #include "cli/bench/bench_subject.h"
 
 #include "driver/first_step.h"
@@ -22,7 +22,7 @@ using namespace targets;
 
 namespace {
 
-constexpr int64_t chunkTokens = 512; // bounds the temporary memory of bringing to a depth
+constexpr int64_t chunkTokens = 512; // limits the temporary memory of bringTo
 
 bool isTokenInput(const Value& input) {
   return input.name() == "input_ids" || input.name() == "decoder_input_ids";
@@ -58,7 +58,7 @@ llvm::Expected<std::unique_ptr<BenchSubject>> BenchSubject::open(const std::stri
   if (!weights)
     return withFile(weights.takeError(), path);
   subject->weights = std::move(*weights);
-  // Where the number of token ids is not known, all tokens are 0.
+  // If the number of token ids is unknown, all tokens are 0.
   auto vocabulary = vocabularyOf(graph, subject->manifest.inputs);
   if (vocabulary)
     subject->vocabulary = std::max<int64_t>(1, *vocabulary);
@@ -152,7 +152,7 @@ llvm::Error BenchSubject::bringTo(int64_t depth) {
   }
   if (length() > depth)
     if (llvm::Error error = session->crop(depth)) {
-      // Caches that keep their latest rows only start again.
+      // Caches that keep only their latest rows start again.
       llvm::consumeError(std::move(error));
       if (llvm::Error again = restart())
         return again;

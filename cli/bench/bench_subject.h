@@ -12,51 +12,51 @@
 namespace kvopt::cli {
 
 struct SubjectSettings {
-  std::shared_ptr<runtime::ThreadPool> pool; ///< that all models and the readings of memory share
+  std::shared_ptr<runtime::ThreadPool> pool; ///< shared by all models and the reads of memory
   int64_t batch = 1;
-  /// Tokens that caches whose capacity is open get room for.
+  /// Capacity in tokens of caches whose capacity is symbolic.
   int64_t capacity = 0;
 };
 
-/// Drives a model under its own contract with made-up tokens, which depend on row and position
-/// only: all models read the same text. Only the runs of the model are timed, not the making of its
-/// inputs. A model without caches computes the whole sequence anew at every step.
+/// Runs a model according to its manifest with synthetic tokens, which depend only on row and
+/// position: all models read the same text. Only the model's runs are timed, not the preparation of
+/// its inputs. A model without caches computes the whole sequence at every step.
 class BenchSubject {
 public:
-  /// Imports the model and finds out how to drive it.
+  /// Imports the model and determines how to drive it.
   static llvm::Expected<std::unique_ptr<BenchSubject>> open(const std::string& path,
                                                             const driver::Toolkit& toolkit);
   BenchSubject(const BenchSubject&) = delete;
   BenchSubject& operator=(const BenchSubject&) = delete;
 
-  /// A fresh session. Fails where Session::create does, and for models that take several tokens at
-  /// a time only.
+  /// Creates a new session. Fails if Session::create does, and for models that only take several
+  /// tokens at a time.
   llvm::Error start(const SubjectSettings& settings);
-  /// Gives the session's memory back.
+  /// Releases the session's memory.
   void stop();
 
-  /// From an empty session, all tokens in one step (one by one where the model takes no more);
-  /// seconds.
+  /// Starts with an empty session and runs all tokens in one step (one by one if the model takes
+  /// single tokens only). Returns seconds.
   llvm::Expected<double> prefill(int64_t tokens);
-  /// Makes the session `depth` tokens long: cuts off what is too much, where caches allow that, and
+  /// Makes the session `depth` tokens long: crops additional tokens, if caches allow it, and
   /// prefills the rest in chunks.
   llvm::Error bringTo(int64_t depth);
-  /// One token a row, after `length()` earlier ones; seconds.
+  /// Runs one token per row after `length()` earlier ones. Returns seconds.
   llvm::Expected<double> decode() { return step(1); }
-  /// Reads once what such a step has to read; seconds.
+  /// Reads everything that such a step must read, once. Returns seconds.
   double readFloor(const runtime::MemorySpans& rows) const;
 
   int64_t length() const;
   int64_t weightBytes() const { return weights.spans.bytes(); }
-  /// The valid rows of the caches.
+  /// Valid rows of the caches.
   llvm::Expected<runtime::MemorySpans> cacheRows() const { return runtime::cacheSpans(*session); }
-  /// That the latest step needed beside weights and caches.
+  /// Memory of the latest step in addition to weights and caches.
   int64_t temporaryBytes() const;
 
 private:
   BenchSubject() = default;
   llvm::Expected<double> step(int64_t newTokens);
-  /// How many of the tokens that are wanted the model takes at a time.
+  /// Number of tokens per step, at most `wanted`, that the model takes.
   int64_t stepTokens(int64_t wanted) const;
   bool hasCaches() const { return session->cacheCount() != 0; }
   llvm::Error restart();
@@ -66,8 +66,8 @@ private:
   ir::Manifest manifest;
   runtime::WeightSpans weights;
   int64_t vocabulary = 1;
-  bool isSingleStep = false;   ///< takes one token at a time
-  int64_t cachelessLength = 0; ///< of the sequence of a model without caches
+  bool isSingleStep = false;   ///< whether it takes one token at a time
+  int64_t cachelessLength = 0; ///< length of the sequence of a model without caches
   std::shared_ptr<runtime::ThreadPool> pool;
   std::unique_ptr<runtime::Session> session;
 };

@@ -62,7 +62,7 @@ OrderedJson orNull(const std::optional<Spread>& spread) {
           {"max", spread->max}};
 }
 
-/// The columns of a row, in the order of `columnNames`; empty where there is no number.
+/// Columns of a row, in the order of `columnNames`; empty if there is no number.
 struct Column {
   const char* name;  ///< in CSV
   const char* title; ///< in Markdown
@@ -109,7 +109,7 @@ std::string machineLine(const BenchReport& report) {
   return line;
 }
 
-/// Display width, as far as every code point is one column wide.
+/// Display width if every code point is one column wide.
 size_t widthOf(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
     return (static_cast<uint8_t>(byte) & 0xc0) != 0x80;
@@ -139,8 +139,8 @@ std::string csvText(const std::string& raw) {
   return quoted + "\"";
 }
 
-/// Lines of a table whose columns are as wide as their widest cell; the first is text, the others
-/// are numbers.
+/// Lines of a table with columns of the width of their widest cell; the first column is text, the
+/// others are numbers.
 std::string alignedTable(const std::vector<std::vector<std::string>>& lines) {
   std::vector<size_t> widths(lines.front().size(), 3);
   for (const std::vector<std::string>& line : lines)

@@ -1,4 +1,4 @@
-// What kvopt bench found out, and how it is written down.
+// Results of kvopt bench, and their formats.
 #pragma once
 
 #include "cli/report/machine.h"
@@ -12,45 +12,44 @@ namespace kvopt::cli {
 
 struct Spread {
   double min = 0;
-  double low = 0; ///< a tenth of the values is below it
+  double low = 0; ///< 10th percentile
   double median = 0;
-  double high = 0; ///< a tenth of the values is above it
+  double high = 0; ///< 90th percentile
   double max = 0;
 };
 
-/// The middle one, or the mean of the two in the middle. Requires at least one value.
+/// Median. Requires at least one value.
 double medianOf(std::vector<double> values);
 /// Requires at least one value.
 Spread spreadOf(std::vector<double> values);
-/// The value that a tenth of the values is below, the lowest one of fewer than ten. Requires at
-/// least one value.
+/// 10th percentile; the minimum of fewer than ten values. Requires at least one value.
 double bestOf(std::vector<double> values);
-/// The median of a[i] / b[i], over the indices both have where neither is 0; nullopt when there are
-/// none. What disturbs a machine for a while disturbs both sides of a pair alike.
+/// Median of a[i] / b[i] over the common indices where neither is 0; nullopt if there are none.
+/// Disturbances of the machine affect both sides of a pair alike.
 std::optional<double> medianRatio(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Whether two estimates of one ratio are too far apart for either to be trusted: by a quarter.
+/// Whether two estimates of one ratio differ by more than a quarter, so that neither is reliable.
 bool disagree(const std::optional<double>& a, const std::optional<double>& b);
 
 /// One model at one depth with one number of threads.
 struct BenchRow {
-  std::string model; ///< as the user named it
-  int64_t depth = 0; ///< tokens in the caches before the first measured step
+  std::string model; ///< as given by the user
+  int64_t depth = 0; ///< number of tokens in the caches before the first measured step
   unsigned threads = 1;
   std::optional<double> prefillTokensPerSecond;
-  std::optional<double> prefillRatioToFirst; ///< of times
-  std::optional<Spread> decodeMs;            ///< of one token, or of one token a row of the batch
-  std::optional<double> ratioToFirst;        ///< of decode times, paired by round
-  /// Reading the weights and valid cache rows of such a step once, and nothing else.
+  std::optional<double> prefillRatioToFirst; ///< ratio of times
+  std::optional<Spread> decodeMs;            ///< for one token, or one token per row of the batch
+  std::optional<double> ratioToFirst;        ///< ratio of decode times, paired by round
+  /// Time to read the weights and valid cache rows of such a step once.
   std::optional<Spread> floorMs;
   std::optional<double> fractionOfFloor; ///< floor time / decode time, paired by round
-  /// The same two ratios of the undisturbed times (`low` on both sides).
+  /// The same two ratios for undisturbed times (`low` on both sides).
   std::optional<double> ratioToFirstAtBest;
   std::optional<double> fractionOfFloorAtBest;
-  int64_t weightBytes = 0;    ///< that the floor reads
-  int64_t cacheBytes = 0;     ///< that the floor reads, in the middle of the steps
-  int64_t temporaryBytes = 0; ///< of one decode step
-  std::string failure;        ///< why there are no numbers, or only some
+  int64_t weightBytes = 0;    ///< read for the bound
+  int64_t cacheBytes = 0;     ///< read for the bound, in the middle of the steps
+  int64_t temporaryBytes = 0; ///< for one decode step
+  std::string failure;        ///< reason that there are no numbers, or only some
 };
 
 struct BenchReport {
@@ -64,9 +63,9 @@ struct BenchReport {
 
 /// `kvopt/bench/1`.
 OrderedJson benchJson(const BenchReport& report);
-/// A table for people, which is Markdown, too, with the machine above it.
+/// A table in Markdown for people, after a description of the machine.
 SafeText benchMarkdown(const BenchReport& report);
-/// One line a row (RFC 4180), the first one names the columns.
+/// CSV (RFC 4180) with one line per row; the first line names the columns.
 SafeText benchCsv(const BenchReport& report);
 
 } // namespace kvopt::cli

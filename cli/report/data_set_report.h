@@ -1,4 +1,4 @@
-// What a comparison with data sets found, as JSON and as text.
+// Results of a comparison with data sets, as JSON and as text.
 #pragma once
 
 #include "driver/verify/verification.h"
@@ -6,12 +6,12 @@
 
 namespace kvopt::cli {
 
-/// `kvopt/verify/1`: a step per data set, whose phase is the name of its folder. `tokens_equal` is
-/// null, since no output is known to be scores.
+/// `kvopt/verify/1`: one step per data set, whose phase is the name of its folder. `tokens_equal`
+/// is null, because no output is known to be scores.
 OrderedJson dataSetJson(const driver::VerificationReport& report);
 
-/// One line for all data sets: outputs, largest difference, whether equal; then one line per output
-/// of another element type or shape.
+/// One line for all data sets: outputs, largest difference, whether equal. Then one line per output
+/// with another element type or shape.
 std::string dataSetSummary(const driver::VerificationReport& report);
 
 } // namespace kvopt::cli

@@ -40,7 +40,7 @@ SafeText interfaceLine(const InterfaceChange& change) {
   }
 }
 
-/// One line for those that differ in numbers of layers only.
+/// One line for changes that differ only in numbers of layers.
 SafeText interfaceText(const char* heading, const std::vector<InterfaceChange>& changes) {
   struct Group {
     const InterfaceChange* first;

@@ -1,4 +1,4 @@
-// What kvopt explain prints.
+// Output of kvopt explain.
 #pragma once
 
 #include "cli/support/style.h"

@@ -1,4 +1,4 @@
-// A graph without labels for Graphviz's `dot`, whose plugin is linked rather than searched for.
+// Layout of a graph without labels with Graphviz's `dot`, whose plugin is linked.
 #include "cli/report/graph_layout.h"
 
 #include "support/diagnostic.h"
@@ -22,7 +22,7 @@ struct CloseGraph {
   void operator()(Agraph_t* graph) const { agclose(graph); }
 };
 
-/// Graphviz's functions do not change the texts that they take as `char*`.
+/// Graphviz's functions do not change texts that they take as `char*`.
 char* text(const char* words) { return const_cast<char*>(words); }
 
 std::string inches(double points) { return fmt::format("{:.4f}", points / 72); }
@@ -31,7 +31,7 @@ void setDefault(Agraph_t* graph, int kind, const char* name, const std::string& 
   agattr(graph, kind, text(name), text(value.c_str()));
 }
 
-/// Graphviz would print what it has to say.
+/// Suppresses Graphviz's messages.
 int ignoreMessage(char*) { return 0; }
 
 llvm::Error failed() { return unsupported("Graphviz cannot lay out this graph"); }
@@ -58,7 +58,7 @@ llvm::Expected<GraphLayout> layOutGraph(llvm::ArrayRef<double> widths,
 
   setDefault(graph.get(), AGRAPH, "nodesep", inches(spacing.gapX));
   setDefault(graph.get(), AGRAPH, "ranksep", inches(spacing.gapY));
-  // Iterations of the network simplex per box; without a limit, hostile graphs take minutes.
+  // Iterations of the network simplex per box; without a limit, hostile graphs would take minutes.
   setDefault(graph.get(), AGRAPH, "nslimit", "1");
   setDefault(graph.get(), AGRAPH, "nslimit1", "1");
   setDefault(graph.get(), AGNODE, "shape", "box");

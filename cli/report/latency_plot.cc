@@ -1,4 +1,4 @@
-// Layout: panels beside each other, the legend below them.
+// Layout: panels in a row, with the legend below.
 #include "cli/report/latency_plot.h"
 
 #include "cli/report/xml_text.h"
@@ -29,7 +29,7 @@ std::vector<double> axisMarks(double top, unsigned most) {
 
 namespace {
 
-constexpr size_t seriesColors = 6; // as many as the style sheet has
+constexpr size_t seriesColors = 6; // number of colors in the style sheet
 constexpr double panelWidth = 420;
 constexpr double panelHeight = 300;
 constexpr double panelGap = 28;
@@ -62,7 +62,7 @@ struct Point {
 
 struct Series {
   std::string name;
-  size_t number = 0; ///< decides color and mark
+  size_t number = 0; ///< determines color and marker
   std::vector<Point> points;
 };
 
@@ -77,7 +77,7 @@ struct Panel {
   std::vector<FloorLine> floors;
 };
 
-/// Lines that differ by less than readings of one memory do are one line.
+/// Lines whose difference is within the accuracy of reads are one line.
 bool areAlike(const FloorLine& a, const FloorLine& b) {
   if (a.points.size() != b.points.size())
     return false;
@@ -166,7 +166,7 @@ private:
     panel.floors = std::move(merged);
   }
 
-  /// Slow outliers may leave the picture, medians may not.
+  /// Slow outliers may exceed the picture, but medians may not.
   void layOut() {
     for (const Panel& panel : panels)
       for (const Series& series : panel.series)
@@ -183,7 +183,7 @@ private:
   }
 
   double x(double left, double context) const {
-    // Marks stand clear of the frame.
+    // Markers keep a distance from the frame.
     return left + (topContext > 0 ? 0.04 + 0.92 * context / topContext : 0.5) * panelWidth;
   }
   double y(double latency) const {
@@ -200,7 +200,7 @@ private:
         "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
         y1, x2, y2);
   }
-  /// Models differ in shape, too, for readers who cannot tell the colors apart.
+  /// Markers of models also differ in shape, for readers who cannot distinguish the colors.
   void mark(size_t number, double atX, double atY) {
     switch (number % 4) {
     case 0:
@@ -227,7 +227,7 @@ private:
       if (isFirst)
         text(left - 8, y(latency) + 4, "end", fmt::format("{:g}", latency));
     }
-    // The depths that were measured; of those that crowd, the right ones.
+    // Measured depths; if they are too close, the right ones.
     std::vector<double> contexts;
     for (const BenchRow& row : report.rows)
       if (row.decodeMs)
@@ -260,7 +260,7 @@ private:
       for (const auto& [context, latency] : floor.points)
         path +=
             fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(left, context), y(latency));
-      // A single point is a dash of its own.
+      // A single point becomes a dash.
       if (floor.points.size() == 1)
         path = fmt::format("M{:.1f} {:.1f}h28", x(left, floor.points[0].first) - 14,
                            y(floor.points[0].second));
@@ -282,7 +282,7 @@ private:
       out += fmt::format("<path class=\"line\" d=\"{}\"/>\n", path);
     for (const Point& point : series.points) {
       double at = x(left, point.context);
-      // Bars of several models stand beside each other.
+      // Bars of several models are adjacent.
       double beside =
           at + 4 * (static_cast<double>(series.number) - static_cast<double>(names.size() - 1) / 2);
       line("spread", beside, y(point.latency.low), beside, y(point.latency.high));
@@ -306,7 +306,8 @@ private:
     text(marginLeft + 34, row, "start", "read floor: weights and valid cache rows, read once");
   }
 
-  /// The end of a name tells more than its start. Bytes are at least as many as characters.
+  /// The end of a name is more specific than its start. The number of bytes is at least that of
+  /// characters.
   std::string shortened(const std::string& name) const {
     auto room = static_cast<size_t>((width - marginLeft - marginRight - 34) / 7);
     if (name.size() <= room)

@@ -1,4 +1,4 @@
-// The machine, from the operating system and the processor.
+// Description of the machine from the operating system and the processor.
 #include "cli/report/machine.h"
 
 #include "runtime/simd/stream_read.h"
@@ -27,7 +27,7 @@ std::string valueOfLine(const std::string& text, const std::string& key) {
 
 Machine describeMachine() {
   Machine machine;
-  // The file's size is not known before it is read.
+  // The size of the file is unknown before it is read.
   if (auto text = llvm::MemoryBuffer::getFileAsStream("/proc/cpuinfo"))
     machine.cpu = valueOfLine((*text)->getBuffer().str(), "model name");
   machine.microarchitecture = llvm::sys::getHostCPUName().str();

@@ -1,4 +1,4 @@
-// What a measurement was made on, without anything that names the machine or its owner.
+// Description of the machine of a measurement, without names of the machine or its owner.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,20 @@
 namespace kvopt::cli {
 
 struct Machine {
-  std::string cpu;               ///< as the processor calls itself; may be empty
-  std::string microarchitecture; ///< as LLVM calls it
-  unsigned cores = 0;            ///< physical ones; 0 where that cannot be found out
-  unsigned logicalCpus = 0;      ///< that this process may run on
-  std::string simd;              ///< instruction set that kvopt's kernels use
+  std::string cpu;               ///< the processor's own name; may be empty
+  std::string microarchitecture; ///< LLVM's name
+  unsigned cores = 0;            ///< number of physical cores; 0 if unknown
+  unsigned logicalCpus = 0;      ///< number of CPUs on which this process may run
+  std::string simd;              ///< instruction set of kvopt's kernels
   int64_t memoryBytes = 0;
-  std::string kvopt;       ///< version of this program
-  bool assertions = false; ///< a build for development, slower than a release build
+  std::string kvopt; ///< version of this program
+  bool assertions =
+      false; ///< whether this is a development build, which is slower than a release build
 };
 
 Machine describeMachine();
 
-/// The value of the first line `key : value` of a text such as /proc/cpuinfo; empty without one.
+/// Value of the first line `key : value` of a text such as /proc/cpuinfo; empty if there is none.
 std::string valueOfLine(const std::string& text, const std::string& key);
 
 } // namespace kvopt::cli

@@ -1,4 +1,4 @@
-// Counting and drawing boxes.
+// Counts of operators, and drawing of boxes.
 #include "cli/report/op_table.h"
 
 #include "cli/support/style.h"

@@ -1,4 +1,4 @@
-// How often each operator occurs, before and after.
+// Number of nodes of each operator, before and after.
 #pragma once
 
 #include "driver/op_counts.h"
@@ -8,11 +8,11 @@
 
 namespace kvopt::cli {
 
-/// `MatMul ×2, Softmax`, in the order of names; `–` for none.
+/// List such as `MatMul ×2, Softmax`, sorted by name; `–` if it is empty.
 SafeText opList(const driver::OpCounts& counts);
 
-/// Lines of a box with a row for every operator of which there are not as many as before; no lines
-/// where there is none. `beside` stands to the right of the first rows.
+/// Lines of a box with a row for every operator whose number of nodes has changed; empty if there
+/// is none. `beside` is printed to the right of the first rows.
 SafeText opTable(const driver::OpCounts& before, const driver::OpCounts& after,
                  const std::vector<SafeText>& beside = {});
 

@@ -14,7 +14,7 @@ using namespace driver;
 
 namespace {
 
-/// What every model is called in tables.
+/// Name of every model in tables.
 std::map<std::string, std::string> namesOf(const ReferenceTable& table) {
   std::vector<std::string> paths;
   for (const ReferenceRow& row : table.rows)
@@ -70,7 +70,7 @@ std::string cell(const ReferenceResult& result) {
   return result.verdict == ReferenceVerdict::NotCompared ? "-" : verdictName(result.verdict).str();
 }
 
-/// One note a reason, with all forms that it holds for.
+/// Adds one note per reason, with all forms to which it applies.
 void addNotes(const ReferenceRow& row, const std::string& name, std::vector<SafeText>& notes) {
   for (size_t i = 0; i < row.results.size(); ++i) {
     const ReferenceResult& result = row.results[i];

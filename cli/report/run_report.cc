@@ -77,7 +77,7 @@ OrderedJson runJson(const RunReport& report, const Session* session) {
   OrderedJson json;
   json["schema"] = "kvopt/run/1";
   json["model"] = report.model;
-  // One sequence is the usual case: it can be read without looking into the list.
+  // A single sequence is the common case: its values are also at the top level.
   json.update(sequenceJson(report, 0));
   json["sampling"] = {{"temperature", report.sampling.temperature},
                       {"top_k", report.sampling.topK},
@@ -112,14 +112,14 @@ std::vector<SafeText> stopRemarks(const RunReport& report, const Session& sessio
 
 namespace {
 
-/// ` · 12 of 16 guesses right`; empty without a draft.
+/// Text such as ` · 12 of 16 guesses right`; empty without a draft.
 std::string draftText(const GenerationResult& result) {
   return result.draftedTokens == 0 ? ""
                                    : fmt::format(" · {} of {} guesses right", result.acceptedTokens,
                                                  result.draftedTokens);
 }
 
-/// ` · 96 tokens dropped in 3 context shifts`; empty without any.
+/// Text such as ` · 96 tokens dropped in 3 context shifts`; empty if there were none.
 std::string shiftText(const GenerationResult& result) {
   return result.contextShifts == 0 ? ""
                                    : fmt::format(" · {} tokens dropped in {} context shifts",

@@ -1,4 +1,4 @@
-// What kvopt run says in the end: tokens, text, why it stopped, speed and memory.
+// Summary of kvopt run: tokens, text, stop reason, speed and memory.
 #pragma once
 
 #include "cli/support/command.h"
@@ -9,19 +9,19 @@ namespace kvopt::cli {
 struct RunReport {
   std::string model;
   std::vector<std::vector<int64_t>> prompts;
-  bool isText = false; ///< tokens are bytes
+  bool isText = false; ///< whether tokens are bytes
   runtime::SamplingOptions sampling;
   driver::GenerationResult result;
 };
 
-/// The byte that a token of a byte-level model is; empty for a number that is none.
+/// Bytes of the tokens of a byte-level model; empty for numbers that are not bytes.
 std::string textOfBytes(llvm::ArrayRef<int64_t> tokens);
 
-/// `kvopt/run/1`; with the statistics of `session` unless it is null.
+/// `kvopt/run/1`, with the statistics of `session` unless it is null.
 OrderedJson runJson(const RunReport& report, const runtime::Session* session);
-/// Token numbers, or text, a line for each sequence.
+/// Token numbers or text, one line for each sequence.
 SafeText runText(const RunReport& report);
-/// Says where sequences ended because caches were full.
+/// Remarks about sequences that ended because caches were full.
 std::vector<SafeText> stopRemarks(const RunReport& report, const runtime::Session& session);
 SafeText statisticsText(const RunReport& report, const runtime::Session& session);
 

@@ -1,4 +1,4 @@
-// The table of several models.
+// Table of several models.
 #include "cli/report/site_table.h"
 
 #include "cli/support/style.h"
@@ -30,7 +30,7 @@ SafeText line(const std::string& name, const std::string& sites, const std::stri
   return SafeText::trusted(text.substr(0, text.find_last_not_of(' ') + 1) + "\n");
 }
 
-/// Values in the order of their first appearance, with how often they appeared.
+/// Values in the order of their first appearance, with their counts.
 class Tally {
 public:
   void add(std::string value) {
@@ -124,7 +124,7 @@ SafeText tableRow(const std::string& name, const SiteList& sites) {
     kinds.add(siteKindName(site).str());
     bool isOpen = !site.mask || site.mask->causal == Proof::Unproven;
     if (!facts["causal_if"].is_null())
-      causal.add("if"); // the positions that are fed count up
+      causal.add("if"); // the given positions increase
     else
       causal.add(isOpen ? "?" : facts["causal"].get<bool>() ? "yes" : "no");
     int64_t window = facts["window"].get<int64_t>();

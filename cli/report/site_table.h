@@ -1,20 +1,20 @@
-// One row a model: what `inspect` prints for several models.
+// Output of `inspect` for several models, with one row per model.
 #pragma once
 
 #include "cli/support/command.h"
 
 namespace kvopt::cli {
 
-/// The names of files in a table: without the folder that all share and without `/model.onnx`, so
-/// that they do not depend on where the models lie.
+/// Names of files in a table, without their common folder and without `/model.onnx`, so that they
+/// do not depend on the location of the models.
 std::vector<std::string> tableNames(llvm::ArrayRef<std::string> paths);
 
-/// The head line. Columns have fixed widths: a row does not depend on the other rows.
+/// Heading. Columns have fixed widths, so that rows are independent of each other.
 SafeText tableHead();
-/// Sites, how many matched, and the facts of the matched ones: values in the order of the sites,
-/// each once.
+/// Number of attention layers, number of matched ones, and the facts of the matched ones: distinct
+/// values in the order of the layers.
 SafeText tableRow(const std::string& name, const analysis::SiteList& sites);
-/// The row of a file that could not be read.
+/// Row of a file that could not be read.
 SafeText tableErrorRow(const std::string& name);
 
 } // namespace kvopt::cli

@@ -1,4 +1,4 @@
-// Tensors to files.
+// Writing of tensors to files.
 #include "cli/report/step_dump.h"
 
 #include "ir/onnx/export.h"

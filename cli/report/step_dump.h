@@ -1,4 +1,4 @@
-// Steps of a session as files, in the form that recorded reference outputs have.
+// Steps of a session as files, in the format of recorded reference outputs.
 #pragma once
 
 #include "runtime/session/session.h"
@@ -8,18 +8,18 @@
 
 namespace kvopt::cli {
 
-/// Writes `step<k>_q<n>/{input,output}_<i>.pb` into a folder, k counting from 0 and n the tokens of
-/// the step: everything a session was fed by its caller and every output that is no cache. What was
-/// recorded from an empty session on, `kvopt verify --reference` replays. The steps appear with
-/// `commit`; without it, and after any failure, nothing is left.
+/// Writes `step<k>_q<n>/{input,output}_<i>.pb` to a folder, where k counts from 0 and n is the
+/// number of tokens of the step: all inputs from the session's caller and every output that is not
+/// a cache. `kvopt verify --reference` replays steps that were recorded from an empty session on.
+/// The steps appear with `commit`; without it, and after any failure, no file is left.
 class StepDump {
 public:
-  /// A new folder, or an empty one; fails for any other.
+  /// A new folder, or an existing empty one; fails otherwise.
   static llvm::Expected<StepDump> create(const std::string& folder, FileAccess& files);
 
   llvm::Error write(int64_t tokens, llvm::ArrayRef<runtime::NamedTensor> inputs,
                     const runtime::StepResult& result);
-  /// Puts the folder in its place. Once, at the end.
+  /// Puts the folder in place. Call it once, at the end.
   llvm::Error commit() { return folder.commit(); }
 
 private:

@@ -1,4 +1,4 @@
-// Text of any origin inside XML documents.
+// Untrusted text in XML documents.
 #pragma once
 
 #include "support/safe_text.h"
@@ -8,10 +8,9 @@
 
 namespace kvopt::cli {
 
-/// Text as the content of an XML element or attribute: `escaped`, and then with its markup as
-/// entities.
+/// Text as the content of an XML element or attribute: `escaped`, with markup replaced by entities.
 std::string xmlText(std::string_view text);
-/// Text that is escaped already, with its markup as entities.
+/// Escaped text with its markup replaced by entities.
 std::string xmlMarkup(const SafeText& text);
 
 } // namespace kvopt::cli

@@ -1,4 +1,4 @@
-// An option of a command as it was added to the parser.
+// An option of a command, as it was added to the parser.
 #pragma once
 
 #include "driver/options/option_table.h"
@@ -17,9 +17,9 @@ struct AddedOption {
   const driver::OptionInfo* info = nullptr;
   const CLI::App* app = nullptr;
   const CLI::Option* option = nullptr;
-  /// What a file that is read is, as in "the cache"; empty for other options.
+  /// Description of a file that is read, as in "the cache"; empty for other options.
   std::string role;
-  /// The value of the variable before the arguments are read; empty where it has none.
+  /// Value of the variable before the arguments are parsed; empty if it has none.
   std::string initial;
 };
 

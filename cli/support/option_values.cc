@@ -1,4 +1,4 @@
-// Strict numbers and words.
+// Strict parsing of numbers and words.
 #include "cli/support/option_values.h"
 
 #include "cli/support/style.h"
@@ -16,8 +16,8 @@
 namespace kvopt::cli {
 namespace {
 
-/// What an argument gives to the option called `name`: nullopt if it is for another option, an
-/// empty text if the value is the next argument.
+/// Value that an argument gives to the option `name`: nullopt if it is for another option, an empty
+/// text if the value is the next argument.
 std::optional<llvm::StringRef> valueIn(llvm::StringRef argument, const std::string& name) {
   if (!argument.consume_front(name))
     return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<llvm::StringRef> valueIn(llvm::StringRef argument, const std::stri
   return argument;
 }
 
-/// Throws where an argument gives the option a list with an empty part.
+/// Throws if an argument gives the option a list with an empty part.
 void checkList(const CLI::Option& option, const std::string& name, int argc,
                const char* const* argv) {
   for (int i = 1; i < argc; ++i) {

@@ -1,4 +1,4 @@
-// How values of options are read, for all options of all commands.
+// Checks of option values, shared by all commands.
 #pragma once
 
 namespace CLI {

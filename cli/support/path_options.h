@@ -1,4 +1,4 @@
-// Options that take a path: their files are declared, and compared, before a command starts.
+// Options with a path. Their files are declared and compared before a command starts.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -15,35 +15,33 @@ namespace kvopt::cli {
 
 struct CommandContext;
 
-/// What a command does with the path of an option.
+/// Use of an option's path by a command.
 enum class PathUse {
-  Model,        ///< Reads it and every other file of the model.
+  Model,        ///< Reads the model and all files that belong to it.
   Input,        ///< Reads a file, or all files of a folder.
   Output,       ///< Writes a file.
-  OutputFolder, ///< Writes files into a folder.
+  OutputFolder, ///< Writes files to a folder.
 };
 
-/// Registers the inputs and declares the outputs that the arguments of the chosen command name, in
-/// the files of the run. Fails where they have a file in common. With `--dry-run`, nothing is an
-/// output.
+/// Registers the inputs and declares the outputs in the arguments of the selected command. Fails if
+/// an output is also an input or another output. With `--dry-run`, there are no outputs.
 llvm::Error registerPaths(const CLI::App& command, const CommandContext& context);
 
-/// What tests and tools may know of an option.
+/// Description of an option for tests and tools.
 struct OptionFacts {
   std::string command;
-  /// With its dashes, the long one of several; of an argument, its name.
+  /// Name with its dashes (the long one if there are several); for an argument, its name.
   std::string name;
   bool isRequired = false;
-  /// What its path is for; nullopt for options without.
+  /// Use of its path; nullopt for options without a path.
   std::optional<PathUse> path;
-  /// Whether any text is a value.
+  /// Whether every text is a valid value.
   bool takesFreeText = false;
-  /// The value before the arguments are read, as the command initializes it; empty for options
-  /// without a default.
+  /// Value before the arguments are parsed, as initialized by the command; empty without a default.
   std::string initial;
 };
 
-/// The options of all commands.
+/// Options of all commands.
 std::vector<OptionFacts> optionFacts(const CommandContext& context);
 
 } // namespace kvopt::cli

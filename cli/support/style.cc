@@ -1,4 +1,4 @@
-// Style: when to color, and how.
+// Style: whether and how to use colors.
 #include "cli/support/style.h"
 
 #include <cstdio>

@@ -8,7 +8,7 @@
 
 namespace kvopt::cli {
 
-/// Colors text on stdout when that takes it: `--color always`, or `auto` on a terminal without
+/// Colors text on stdout if it supports colors: `--color always`, or `auto` on a terminal without
 /// NO_COLOR.
 class Style {
 public:

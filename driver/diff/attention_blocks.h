@@ -1,4 +1,4 @@
-// The attention blocks of a model as it spells them: the nodes between caches and result.
+// Attention blocks of a model in its own spelling: the nodes between caches and result.
 #pragma once
 
 #include "driver/op_counts.h"
@@ -7,27 +7,27 @@
 
 namespace kvopt::driver {
 
-/// One attention. A model that kvopt wrote has a block for each layer of its manifest, any other
-/// one for each attention site.
+/// One attention. A model written by kvopt has a block for each layer of its manifest; other models
+/// have one for each attention layer that was found.
 struct AttentionSubgraph {
   unsigned layer = 0;
-  llvm::StringRef kind; ///< as siteKindName says it
-  /// What reads the caches on the way to the attention's result and to the presents, in execution
-  /// order; what masks and queries are made of is left out. Without caches, the nodes around the
-  /// softmax.
+  llvm::StringRef kind; ///< value of siteKindName
+  /// Nodes that process the caches on the way to the attention's result and to the presents, in
+  /// execution order, without the computation of masks and queries. Without caches, the nodes
+  /// around the softmax.
   std::vector<const ir::Node*> nodes;
   std::vector<std::string> pasts;    ///< inputs that hold its caches
-  std::vector<std::string> presents; ///< the outputs that they become
-  /// Each present is to be written into its past.
+  std::vector<std::string> presents; ///< outputs that correspond to them
+  /// Whether each present must be written to its past.
   bool oneBuffer = false;
 
   std::string id() const { return "L" + std::to_string(layer); }
   OpCounts ops() const;
 };
 
-/// A model file with its blocks.
+/// A model file and its blocks.
 struct BlockedModel {
-  std::unique_ptr<ir::Model> model; ///< as it was read, with inferred types
+  std::unique_ptr<ir::Model> model; ///< as read, with inferred types
   std::vector<AttentionSubgraph> blocks;
 };
 

@@ -24,7 +24,7 @@ std::vector<InterfaceChange> compare(llvm::ArrayRef<Slot> before, llvm::ArrayRef
   for (const Slot& slot : after)
     fresh.try_emplace(slot.name, &slot);
   std::vector<InterfaceChange> changes;
-  // Those that went, by type: the first of a type is what came as the first of that type.
+  // Removed entries by type: the first of a type is paired with the first added one of that type.
   llvm::StringMap<std::vector<size_t>> gone;
   for (const Slot& slot : before) {
     const Slot* now = fresh.lookup(slot.name);
@@ -73,7 +73,7 @@ bool sameBlock(const AttentionSubgraph& a, const AttentionSubgraph& b) {
          a.nodes.size() == b.nodes.size() && nodesKept(a, b).size() == a.nodes.size();
 }
 
-/// The blocks that have a cache input in common, or else the number of their layer.
+/// Pairs blocks that share a cache input, otherwise blocks with the same number of their layer.
 std::vector<BlockChange> pairs(const BlockedModel& before, const BlockedModel& after) {
   llvm::StringMap<size_t> byPast;
   llvm::DenseMap<unsigned, size_t> byLayer;

@@ -1,4 +1,4 @@
-// ModelDifference: what one model has that another has not.
+// ModelDifference: differences between two models.
 #pragma once
 
 #include "driver/diff/attention_blocks.h"
@@ -10,15 +10,15 @@ enum class Change { Same, Changed, Renamed, Added, Removed };
 /// An input or output of the model.
 struct InterfaceChange {
   Change change = Change::Changed;
-  std::string before; ///< name; empty for one that was added
-  std::string after;  ///< name; empty for one that was removed
+  std::string before; ///< name; empty if it was added
+  std::string after;  ///< name; empty if it was removed
   std::string typeBefore;
   std::string typeAfter;
 
   const std::string& name() const { return after.empty() ? before : after; }
 };
 
-/// One attention block in both models; null where a model has none of that layer.
+/// One attention block in both models; null if a model has none for that layer.
 struct BlockChange {
   Change change = Change::Same;
   const AttentionSubgraph* before = nullptr;
@@ -27,7 +27,7 @@ struct BlockChange {
   const AttentionSubgraph& either() const { return before ? *before : *after; }
 };
 
-/// Two models side by side; refers to them.
+/// Comparison of two models, to which it refers.
 struct ModelDifference {
   ir::OpsetImports opsetsBefore;
   ir::OpsetImports opsetsAfter;
@@ -39,7 +39,7 @@ struct ModelDifference {
   std::vector<InterfaceChange> outputs; ///< changed ones only
   std::vector<BlockChange> blocks;      ///< all, by layer
 
-  /// Whether the models agree in all of this. They may still differ elsewhere.
+  /// Whether the models agree in all of these. They may differ elsewhere.
   bool isEmpty() const;
   /// `same`, `changed`, `renamed`, `added` or `removed`.
   static const char* name(Change change);
@@ -47,10 +47,10 @@ struct ModelDifference {
 
 ModelDifference differenceOf(const BlockedModel& before, const BlockedModel& after);
 
-/// Whether two nodes do the same to values of the same names.
+/// Whether two nodes perform the same operation on values of the same names.
 bool isSameNode(const ir::Node& a, const ir::Node& b);
 
-/// The nodes of one block that the other has, too.
+/// Nodes of one block that the other has, too.
 llvm::DenseSet<const ir::Node*> nodesKept(const AttentionSubgraph& block,
                                           const AttentionSubgraph& other);
 

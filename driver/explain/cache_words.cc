@@ -1,4 +1,4 @@
-// Words for facts about rows.
+// Text for facts about rows.
 #include "driver/explain/cache_words.h"
 
 #include "passes/pattern/explain.h"
@@ -18,7 +18,7 @@ std::string nameOf(const Value* value) {
   return value ? fmt::format("'{}'", value->name()) : std::string();
 }
 
-/// `row j of head h is row j of head h/4 of 'past'`.
+/// Text such as `row j of head h is row j of head h/4 of 'past'`.
 std::string pastWords(const RowFact& fact) {
   const std::string ofHead = fact.hasHeads ? " of head h" : "";
   const bool isRepeated = fact.hasHeads && fact.headRepeats.value() != 1;
@@ -77,7 +77,7 @@ std::string presentText(const CacheFact& fact) {
   return fmt::format("; {} has other rows of the same two", nameOf(fact.present));
 }
 
-/// `append`, `last 8 rows`: how the cache changes.
+/// Update of the cache: `append`, `last 8 rows`.
 std::string updateText(const RowFact& fact) {
   switch (fact.origin) {
   case RowOrigin::Appended:
@@ -91,7 +91,7 @@ std::string updateText(const RowFact& fact) {
   }
 }
 
-/// Two sizes, and one without earlier rows where there is one.
+/// Two sizes, one of them without earlier rows if possible.
 std::string sizesText(const RowFact& fact) {
   std::vector<StepSize> shown(fact.sizes.begin(),
                               fact.sizes.begin() + std::min<size_t>(fact.sizes.size(), 2));

@@ -1,4 +1,5 @@
-// Explaining a model: for every attention site the rule that matched, or why it was missed.
+// Explanation of a model: for every attention layer, the rule that matched or the reason that none
+// did.
 #pragma once
 
 #include "driver/forms/form_words.h"
@@ -13,16 +14,16 @@
 
 namespace kvopt::driver {
 
-/// What is to be explained.
+/// Scope of an explanation.
 struct ExplainRequest {
-  /// A form whose target is asked whether it takes each site; nullopt for none.
+  /// Form whose target is asked about each attention layer; nullopt for none.
   std::optional<Form> form;
-  /// A rule whose applications and near misses are reported; empty for none.
+  /// Rule whose applications and near misses are reported; empty for none.
   std::string rule;
-  /// The only site to report; nullopt for all.
+  /// The only layer to report; nullopt for all.
   std::optional<unsigned> layer;
   pattern::MatcherOptions matcher;
-  /// Rules and passes to leave out.
+  /// Rules and passes to omit.
   std::vector<std::string> disabled;
 };
 
@@ -44,23 +45,23 @@ void addExplainOptions(Options& add, ExplainRequest& request, FormWords& words) 
 class Explanation {
 public:
   RecoveredModel recovered;
-  /// The form that was asked for, and the target that writes it; null for none.
+  /// Requested form, and the target that writes it; null for none.
   std::optional<Form> form;
   const targets::Target* target = nullptr;
   const pattern::RuleRegistry::Entry* rule = nullptr;
   std::vector<SiteGroup> groups;
-  /// The model as it is without keys, values and presents that were written anew from evaluation:
-  /// the facts are of that one, where there are such. Null otherwise.
+  /// The model without keys, values and presents that were rebuilt from evaluation; the facts refer
+  /// to this model if it exists. Null otherwise.
   std::unique_ptr<RecoveredModel> spelled;
-  /// What evaluation finds the keys and values of each group's first site to be.
+  /// Results of evaluation for the keys and values of each group's first layer.
   std::vector<rows::AttentionFacts> facts;
 
-  /// The near misses of the requested rule whose roots are still in the graph, best first.
+  /// Near misses of the requested rule whose roots are still in the graph, best first.
   std::vector<pattern::NearMiss> ruleMisses() const;
-  /// The near misses of rules that raise attention: a site's reason, or a match that went through a
-  /// softmax, however it is spelled.
+  /// Near misses of rules that raise attention: the reason for a layer, or a match that includes a
+  /// softmax in any spelling.
   std::vector<pattern::NearMiss> attentionMisses() const;
-  /// By pass, the number of searches that the step budget ended.
+  /// For each pass, the number of searches that the step budget ended.
   std::map<std::string, int64_t> givenUp() const;
 
   pattern::NearMissList misses;

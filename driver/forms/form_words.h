@@ -1,4 +1,4 @@
-// From the words that a user gives for a form to the form.
+// Parsing of the words with which a user selects a form.
 #pragma once
 
 #include "driver/forms/form.h"
@@ -10,7 +10,7 @@
 
 namespace kvopt::driver {
 
-/// The options that choose a form, as they are given; empty for those that are not.
+/// Values of the options that select a form; empty if an option is not given.
 struct FormWords {
   std::string to;         ///< an engine or a preset: `ort`, `blocks:64`
   std::string cache;      ///< `ring`, `blocks:64`
@@ -45,7 +45,7 @@ template <class Options> void addFormOptions(Options& add, FormWords& words) {
 /// that contradict each other: the message names two of them and what is possible.
 llvm::Expected<std::vector<Form>> chooseForms(const FormWords& words);
 
-/// The form that the words say, for commands with a default engine.
+/// The form that the words select, for commands with a default engine.
 llvm::Expected<Form> chooseForm(FormWords words, const char* defaultEngine);
 
 } // namespace kvopt::driver

@@ -1,4 +1,4 @@
-// Opening, starting and running the models of a request.
+// Opens, starts and runs the models of a request.
 #include "driver/generate/decoding.h"
 
 #include "driver/first_step.h"
@@ -19,7 +19,7 @@ using namespace runtime;
 
 namespace {
 
-/// Tokens of the longest sequence in a cache file.
+/// Number of tokens of the longest sequence in a cache file.
 llvm::Expected<int64_t> savedLength(const std::string& path) {
   auto file = MappedFile::open(path);
   if (!file)
@@ -47,7 +47,7 @@ llvm::Expected<Decoding> Decoding::open(GenerateRequest request, const Toolkit& 
   return decoding;
 }
 
-/// Room for a cache that is loaded and for what comes on top.
+/// Room for a cache that is loaded and for additional tokens.
 llvm::Expected<int64_t> Decoding::neededCapacity(const GeneratingModel& settings) const {
   int64_t past = 0;
   if (!settings.load.empty()) {
@@ -104,8 +104,8 @@ llvm::Error Decoding::start(Driven& driven, const GeneratingModel& settings) con
   return llvm::Error::success();
 }
 
-/// Runs what is computed once for an encoded sequence, on the recipes for its inputs. The others
-/// are left to the model, and those for what would have been computed go before that.
+/// Runs the model that is computed once for an encoded sequence, with the recipes for its inputs.
+/// Other recipes remain for the main model; recipes for computed inputs are dropped.
 llvm::Error Decoding::computeFirst(const Driven& driven, const GeneratingModel& settings,
                                    llvm::ArrayRef<InputRecipe> recipes, FeedOptions& feed) const {
   const Session& session = *driven.session;

@@ -1,4 +1,4 @@
-// Decoding: models opened, brought to where generation starts, and run.
+// Decoding: models that are opened, prepared for generation, and run.
 #pragma once
 
 #include "driver/generate/request.h"
@@ -8,25 +8,25 @@
 
 namespace kvopt::driver {
 
-/// One request, in three parts: the caller compares its outputs with all files that were opened
-/// before sessions are made.
+/// One request in three parts: the caller compares its outputs with all opened files before
+/// sessions are created.
 class Decoding {
 public:
   /// Opens all models. The toolkit must outlive the decoding.
   static llvm::Expected<Decoding> open(GenerateRequest request, const Toolkit& toolkit);
 
-  /// Makes the sessions, and brings them to where generation starts.
+  /// Creates the sessions, and prepares them for generation.
   llvm::Error start();
-  /// Computes what encoder-decoder models compute once, and generates. Requires that sessions were
+  /// Runs the first steps of encoder-decoder models, and generates. Requires that sessions were
   /// started.
   llvm::Expected<GenerationResult> run();
 
   GenerateRequest& request() { return asked; }
-  /// The session that generates.
+  /// Session that generates.
   const runtime::Session& session() const { return *main.session; }
 
 private:
-  /// A model with a session of it; both null for a draft that is not there.
+  /// A model and its session; both null if there is no draft.
   struct Driven {
     std::unique_ptr<ir::Model> model;
     ir::Manifest manifest;

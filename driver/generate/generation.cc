@@ -20,7 +20,7 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Tokens that sequences get room for at the start; more come as they are generated.
+/// Maximum number of tokens for which sequences reserve room; it grows during generation.
 constexpr int64_t mostReserved = int64_t{1} << 16;
 
 bool endsWith(llvm::ArrayRef<int64_t> tokens, llvm::ArrayRef<int64_t> end) {
@@ -86,7 +86,7 @@ private:
                         "that could hide padding");
     if (!session.manifest().padsRight)
       return llvm::Error::success();
-    // Behind padding there would be no place for more of a prompt.
+    // There is no room for more of a prompt after padding.
     if (session.length() != 0 || promptChunk(longestOf(prompts)) < longestOf(prompts))
       return usageError("the prompts differ in length, and the model takes padding on the right "
                         "only: it counts tokens by its mask")
@@ -102,13 +102,13 @@ private:
     return longest;
   }
 
-  /// Tokens of a prompt's steps.
+  /// Number of tokens in a prompt's steps.
   size_t promptChunk(size_t longest) const {
     const auto most = static_cast<size_t>(mostTokensOfAStep());
     return std::min(most, options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest);
   }
 
-  /// Of a model that was exported for a number of tokens, that number.
+  /// The number of tokens for which a model was exported.
   int64_t mostTokensOfAStep() const {
     int64_t most = session.mostStepTokens();
     for (const Value* input : tokenInputs(session.graph(), session.manifest().inputs))
@@ -118,7 +118,7 @@ private:
     return most;
   }
 
-  /// Runs all prompts, padded on the side that the model takes.
+  /// Runs all prompts, padded on the side that the model supports.
   llvm::Error prefill(llvm::ArrayRef<std::vector<int64_t>> prompts) {
     const bool padsRight = session.manifest().padsRight;
     const size_t longest = longestOf(prompts);
@@ -146,8 +146,8 @@ private:
     }
   }
 
-  /// Runs the last tokens, and takes one more in each row. Inputs of fixed extents are not made for
-  /// a token without room.
+  /// Runs the last tokens, and selects one more in each row. Inputs of fixed extents are not
+  /// created for a token without room.
   llvm::Expected<int64_t> decode() {
     if (llvm::Error error = makeRoom())
       return error;
@@ -161,7 +161,7 @@ private:
     return 1;
   }
 
-  /// Room for one token more, where need be in the place of older ones.
+  /// Makes room for one more token, by dropping older ones if necessary.
   llvm::Error makeRoom() {
     const ContextShiftOptions& shift = options.shift;
     const int64_t capacity = shift.capacity > 0 ? shift.capacity : INT64_MAX;
@@ -176,8 +176,8 @@ private:
     return session.checkRoom(1);
   }
 
-  /// Runs the last token with guesses of those behind it, and takes at most `remaining`: as many as
-  /// were right, and the one behind them.
+  /// Runs the last token with guesses of the following ones, and accepts at most `remaining`: the
+  /// correct guesses, and the next token.
   llvm::Expected<int64_t> decodeGuessed(int64_t remaining) {
     if (llvm::Error error = session.checkRoom(1))
       return error;
@@ -223,7 +223,7 @@ private:
     return taken;
   }
 
-  /// That every token has scores.
+  /// Checks that every token has scores.
   static llvm::Error checkScores(const Tensor& logits, size_t tokens) {
     if (logits.view.shape[1] != static_cast<int64_t>(tokens))
       return usageError("the model gives scores of {} of {} tokens: guesses cannot be checked",
@@ -231,7 +231,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Draws a token for each batch row, by the scores of its last one: padding may be behind it.
+  /// Selects a token for each batch row by the scores of its last token, which padding may follow.
   llvm::Error takeTokens(bool isPaddedBehind = false) {
     auto logits = findLogits(outputs);
     if (!logits)
@@ -252,7 +252,7 @@ private:
   }
 
   llvm::Error takeToken(const Tensor& logits, int64_t row, int64_t behind) {
-    // The same position never draws twice.
+    // Random selection never uses the same position twice.
     const int64_t position =
         feed.length() + result.droppedTokens - paddings[static_cast<size_t>(row)];
     auto token = chooser.choose(logits, {position, row}, behind);
@@ -291,10 +291,10 @@ private:
   std::vector<bool> hasEnded;
   TokenFeed feed;
   TokenChooser chooser;
-  StepResult outputs;                     ///< of the latest step
-  std::vector<std::vector<int64_t>> next; ///< what decoding feeds
+  StepResult outputs;                     ///< results of the latest step
+  std::vector<std::vector<int64_t>> next; ///< inputs of the next decode step
   std::vector<int64_t> paddings;
-  int64_t vocabulary = 0; ///< scores of a token
+  int64_t vocabulary = 0; ///< number of scores per token
   std::optional<Draft> draft;
   std::vector<int64_t> seen; ///< for the draft: all tokens that the session has seen
 };

@@ -1,4 +1,4 @@
-// Generation: prompts in, tokens out, one by one, the most likely ones or drawn at random.
+// Generation of tokens for prompts, one by one: the most likely ones, or random ones.
 #pragma once
 
 #include "runtime/session/token_choice.h"
@@ -6,32 +6,33 @@
 
 namespace kvopt::driver {
 
-/// Why a sequence ended.
+/// Reason that a sequence ended.
 enum class StopReason {
-  Steps,    ///< as many tokens as were asked for
-  Token,    ///< the last one is a stop token
-  Sequence, ///< the last ones are a stop sequence
+  Steps,    ///< the requested number of tokens was generated
+  Token,    ///< the last token is a stop token
+  Sequence, ///< the last tokens are a stop sequence
   Capacity, ///< the caches are full, and the last token is not in them
 };
 
-/// A model that guesses tokens, so that another one of the same vocabulary checks several at once.
+/// A model that guesses tokens, so that another one with the same vocabulary checks several at
+/// once.
 struct DraftOptions {
-  runtime::Session* session = nullptr; ///< of an empty batch of one; null: nobody guesses
-  int64_t tokens = 4;                  ///< most guesses before each step of the model
+  runtime::Session* session = nullptr; ///< with an empty batch of one; null: no guesses
+  int64_t tokens = 4;                  ///< maximum number of guesses before each step of the model
   runtime::FeedOptions feed;
 };
 
-/// What becomes of full caches: the first tokens stay, and half of the others are dropped.
+/// Handling of full caches: the first tokens are kept, and half of the others are dropped.
 struct ContextShiftOptions {
   bool isOn = false;
-  int64_t kept = 4; ///< tokens at the start that are never dropped
-  /// Tokens that the caches hold at most; 0: as many as they have room for.
+  int64_t kept = 4; ///< number of tokens at the start that are never dropped
+  /// Maximum number of tokens in the caches; 0: their capacity.
   int64_t capacity = 0;
 };
 
 struct GenerationOptions {
-  int64_t steps = 32; ///< most tokens to generate
-  int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
+  int64_t steps = 32; ///< maximum number of tokens to generate
+  int64_t chunk = 0;  ///< number of tokens of a prefill step; 0: the whole prompt
   runtime::FeedOptions feed;
   runtime::SamplingOptions sampling;
   DraftOptions draft;
@@ -39,45 +40,45 @@ struct GenerationOptions {
   std::vector<int64_t> stopTokens;
   std::vector<std::vector<int64_t>> stopSequences;
 
-  /// Told of every token as soon as it is known.
+  /// Called for every token as soon as it is known.
   std::function<void(int64_t row, int64_t token)> onToken;
 };
 
 struct GeneratedSequence {
-  std::vector<int64_t> tokens; ///< without the prompt; with what it stopped at
+  std::vector<int64_t> tokens; ///< without the prompt, including a stop token or sequence
   StopReason stopped = StopReason::Steps;
 };
 
 struct GenerationResult {
-  std::vector<GeneratedSequence> sequences; ///< one a prompt
-  int64_t promptTokens = 0;                 ///< of all prompts
-  int64_t decodedTokens = 0;                ///< of all sequences, without the first of each
-  int64_t draftedTokens = 0;                ///< guesses
-  int64_t acceptedTokens = 0;               ///< guesses that were what the model takes
-  int64_t contextShifts = 0;                ///< how often tokens were dropped
-  int64_t droppedTokens = 0;                ///< of each sequence
-  double prefillSeconds = 0;                ///< until the first token of each is known
+  std::vector<GeneratedSequence> sequences; ///< one per prompt
+  int64_t promptTokens = 0;                 ///< total of all prompts
+  int64_t decodedTokens = 0;  ///< total of all sequences, without the first token of each
+  int64_t draftedTokens = 0;  ///< guesses
+  int64_t acceptedTokens = 0; ///< guesses that the model confirmed
+  int64_t contextShifts = 0;  ///< number of times that tokens were dropped
+  int64_t droppedTokens = 0;  ///< from each sequence
+  double prefillSeconds = 0;  ///< until the first token of each sequence is known
   double decodeSeconds = 0;
 };
 
-/// Appends the prompts, one a batch row, to what the session holds, and generates. Shorter prompts
-/// are padded on the left, which the model's attention_mask hides: an error for a model without
-/// one. For a model that counts tokens by its mask (Manifest::padsRight) they are padded on the
-/// right; such prompts are one step, from empty caches. The session's length grows by the
+/// Appends the prompts, one per batch row, to the session's tokens, and generates. Shorter prompts
+/// are padded on the left, which the model's attention_mask hides: an error for a model without a
+/// mask. For a model that counts tokens by its mask (Manifest::padsRight), they are padded on the
+/// right; such prompts are one step, starting from empty caches. The session's length grows by the
 /// longest prompt and by all steps but the last, whose tokens are not in the caches yet. A sequence
-/// that has ended is fed its last token until the others end, too.
+/// that has ended repeats its last token until all others end.
 ///
-/// Caches that become full end generation; a prompt that does not fit is an error. With a context
-/// shift (Xiao et al., "Efficient Streaming Language Models with Attention Sinks"), full caches
-/// keep the first tokens, drop the older half of the others (Session::shift), and generation
-/// continues: for sessions that can be shifted, prompts of one length, and no draft.
+/// Full caches end generation; a prompt that does not fit is an error. With a context shift (Xiao
+/// et al., "Efficient Streaming Language Models with Attention Sinks"), full caches keep the first
+/// tokens, drop the older half of the others (Session::shift), and generation continues. This
+/// requires a session that supports shifts, prompts of equal length, and no draft.
 ///
 /// With a draft (Leviathan et al., "Fast inference from transformers via speculative decoding"),
-/// the draft draws tokens as the model would, with the same seed at the same positions, and the
-/// model computes the scores of all of them in one step. What it draws itself is what is taken, up
-/// to and with the first that is another one; the caches of both go back to that. So the tokens are
-/// those of generation without a draft, as far as steps of several tokens give the scores of single
-/// ones. For one prompt, and for sessions whose caches can go back.
+/// the draft selects tokens as the model would, with the same seed at the same positions, and the
+/// model computes the scores of all of them in one step. The model's own selection is used, up to
+/// and including the first token that differs from the draft; the caches of both are cropped to it.
+/// The tokens are therefore those of generation without a draft, as far as steps of several tokens
+/// give the scores of single ones. Requires one prompt, and sessions whose caches can be cropped.
 llvm::Expected<GenerationResult> generate(runtime::Session& session,
                                           llvm::ArrayRef<std::vector<int64_t>> prompts,
                                           const GenerationOptions& options);

@@ -1,4 +1,4 @@
-// GenerateRequest: what is to be generated, with which models, and how their caches are held.
+// GenerateRequest: tokens to generate, the models for it, and the storage of their caches.
 #pragma once
 
 #include "driver/generate/generation.h"
@@ -29,24 +29,24 @@ struct SamplingWords {
 struct GeneratingModel {
   std::string path;
   runtime::SessionOptions::Mode mode = runtime::SessionOptions::Mode::AsManifest;
-  /// Tokens the caches have room for; 0: as many as are needed.
+  /// Capacity of the caches in tokens; 0: as required.
   int64_t capacity = 0;
   unsigned threads = 0;
   int64_t foldedConstantsLimit = -1;
-  /// The file of a cache to continue from, and how many of its tokens to keep; empty: none.
+  /// File of a cache to continue from, and number of its tokens to keep; empty: none.
   std::string load;
   std::optional<int64_t> crop;
 };
 
 struct GenerateRequest {
   GeneratingModel model;
-  /// Guesses tokens; unused where it has no path.
+  /// Guesses tokens; unused if it has no path.
   GeneratingModel draft;
-  int64_t draftTokens = 4;                   ///< most guesses before each step of the model
+  int64_t draftTokens = 4; ///< maximum number of guesses before each step of the model
   std::vector<std::vector<int64_t>> prompts; ///< one per batch row
-  /// What the user says that inputs are to be fed, by either model or by what is computed first.
+  /// The user's choice of values for inputs of either model or of the first step.
   std::vector<runtime::InputRecipe> recipes;
-  /// Steps, sampling, and what ends sequences. Drafts and feeds are filled in by Decoding.
+  /// Steps, sampling, and stop conditions. Decoding sets drafts and feeds.
   GenerationOptions options;
 };
 

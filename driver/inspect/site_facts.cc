@@ -1,4 +1,4 @@
-// Facts of attention sites.
+// Facts about attention layers.
 #include "driver/inspect/site_facts.h"
 
 #include "passes/analysis/cache/site_words.h"
@@ -48,7 +48,7 @@ OrderedJson factsJson(const AttentionSite& site) {
   json["value_layout"] = layout(site.value);
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
   json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
-  // A mask may go by positions that are fed: then it is causal on the condition `causal_if`.
+  // A mask may depend on the given positions; then it is causal under the condition `causal_if`.
   const auto* counting = site.mask && site.mask->causalIf ? &*site.mask->causalIf : nullptr;
   json["causal"] = site.mask && (site.mask->causal == Proof::Proved || counting);
   json["causal_if"] = counting ? OrderedJson(counting->text) : nullptr;
@@ -94,7 +94,7 @@ std::string layoutText(const AttentionSite& site) {
   };
   std::string key = extents(*site.key->past);
   std::string value = extents(*site.value->past);
-  // How it grows, where it does not do so by concatenation; a cross cache's kind says it.
+  // Update of the cache, unless it is concatenation; the kind of a cross cache already implies it.
   bool isPlain = (site.update == CacheUpdate::Grows && !site.isLatent()) ||
                  site.update == CacheUpdate::ReadOnly;
   std::string policy = isPlain ? "" : fmt::format(" {}", sitePolicyName(site));
@@ -156,7 +156,7 @@ std::string layerRanges(llvm::ArrayRef<unsigned> layers) {
     unsigned step = first + 1 < layers.size() ? layers[first + 1] - layers[first] : 0;
     while (last + 1 < layers.size() && layers[last + 1] - layers[last] == step)
       ++last;
-    // Two layers that are not adjacent are two, not a progression.
+    // Two layers that are not adjacent are listed separately, not as a progression.
     if (step > 1 && last - first < 2)
       last = first;
     if (!text.empty())

@@ -10,7 +10,7 @@ namespace kvopt::driver {
 
 namespace {
 
-/// Numbers separated by white space or commas.
+/// Parses numbers separated by white space or commas.
 llvm::Expected<std::vector<int64_t>> tokensOf(llvm::StringRef text) {
   std::vector<int64_t> tokens;
   for (;;) {

@@ -1,4 +1,4 @@
-// Files of tokens that commands read.
+// Files with tokens that commands read.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -9,7 +9,7 @@
 
 namespace kvopt::driver {
 
-/// At most one of the two.
+/// Paths of the files; at most one is given.
 struct TokenFiles {
   std::string text;    ///< its bytes are the tokens of a byte-level model
   std::string numbers; ///< token numbers, separated by white space or commas
@@ -17,8 +17,8 @@ struct TokenFiles {
   const std::string& path() const { return text.empty() ? numbers : text; }
 };
 
-/// The tokens of the file; none where no file is given. Fails for a file that cannot be read, that
-/// holds something else, or fewer than two tokens.
+/// Tokens of the file; empty if no file is given. Fails for a file that cannot be read, with other
+/// contents, or with fewer than two tokens.
 llvm::Expected<std::vector<int64_t>> readTokens(const TokenFiles& files);
 
 } // namespace kvopt::driver

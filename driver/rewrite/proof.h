@@ -1,4 +1,4 @@
-// Whether a model that says it was rewritten is in the form that it says.
+// Checks that a model has the form that its manifest claims.
 #pragma once
 
 #include "driver/toolkit.h"
@@ -6,16 +6,16 @@
 
 namespace kvopt::driver {
 
-/// Checks that the model is valid, and that it treats the caches of `manifest`, which
-/// it carries, as the manifest says: a cache in one buffer is updated in place by an operator that
-/// is defined to do so, a cache in blocks is read, and caches that grow are those that recovery
-/// finds. Other claims of the manifest are checked as proveClaims does. Anyone can write a manifest
-/// into a file. The error names the cache.
+/// Checks that the model is valid, and that it uses the caches of `manifest`, which it carries, as
+/// the manifest claims: a cache in one buffer is updated in place by an operator with that
+/// definition, a cache in blocks is read, and growing caches are those that recovery finds. Other
+/// claims of the manifest are checked by proveClaims, because anyone can write a manifest to a
+/// file. The error names the cache.
 llvm::Error proveRewritten(const ir::Model& model, const ir::Manifest& manifest,
                            const Toolkit& toolkit);
 
-/// Checks what a rewrite for another target takes over of `manifest`, which the model carries
-/// (ClaimScope::Carried).
+/// Checks the claims of `manifest`, which the model carries, that a rewrite for another target
+/// keeps (ClaimScope::Carried).
 llvm::Error proveCarried(const ir::Model& model, const ir::Manifest& manifest,
                          const Toolkit& toolkit);
 

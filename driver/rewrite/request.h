@@ -1,4 +1,4 @@
-// What a rewrite is asked for.
+// Request for a rewrite.
 #pragma once
 
 #include "driver/forms/form.h"
@@ -14,57 +14,56 @@
 
 namespace kvopt::driver {
 
-/// How much of a rewritten model is compared with the model as it was read.
+/// Extent of the comparison of a rewritten model with its source.
 enum class VerificationExtent {
   Off,
   Quick, ///< quickVerification()
   Full,  ///< fullVerification()
 };
 
-/// Which attention layers must be taken.
+/// Requirement on the attention layers that are rewritten.
 enum class LayerRequirement {
-  All, ///< all, or the model stays as it is
+  All, ///< all, or the model is not changed
   Any,
 };
 
-/// What becomes of numbers that are computed for padding where it sees no token.
+/// Treatment of results for padding that sees no token.
 enum class HiddenRows { Exact, Undefined };
 
-/// Which batch rows may be padded.
+/// Batch rows that may be padded.
 enum class PaddedRows { Any, None };
 
 struct RewriteRequest {
-  /// The form to write; `cellOf` says which are written.
+  /// Form to write; `cellOf` defines which forms are supported.
   Form form;
-  /// The model computes whole sequences, and gets caches before it is rewritten.
+  /// The model computes whole sequences, and receives caches before it is rewritten.
   bool addCaches = false;
-  /// The model was exported for one number of batch rows, tokens and earlier tokens, which become
-  /// symbols before it is rewritten.
+  /// The model was exported for fixed numbers of batch rows, tokens and earlier tokens, which
+  /// become symbols before it is rewritten.
   bool freeExtents = false;
-  /// Rows of a shared buffer; nullopt leaves them symbolic.
+  /// Number of rows of a shared buffer; nullopt leaves it symbolic.
   std::optional<int64_t> capacity;
   LayerRequirement require = LayerRequirement::All;
   /// Layers to rewrite; empty: all.
   std::vector<unsigned> layers;
   HiddenRows hiddenRows = HiddenRows::Exact;
   PaddedRows padding = PaddedRows::Any;
-  /// A decoder that is two in one, with a branch for the first step, takes the other branch for all
-  /// steps; some branch must be taken so.
+  /// For a merged decoder with a branch for the first step: uses the other branch for all steps. At
+  /// least one branch must be eligible.
   bool oneBranch = false;
-  /// The tokens of a text like those that the model will read, for rows of codes with constant
-  /// scales (`Form::calibratedBits`).
+  /// Tokens of a typical text, for rows of codes with constant scales (`Form::calibratedBits`).
   std::vector<int64_t> calibration;
-  /// How many of them are read at a time, from empty caches.
+  /// Number of these tokens that are read at a time, starting from empty caches.
   int64_t calibrationContext = 512;
-  /// The element type of the state between tiles: Float or Float16.
+  /// Element type of the state between tiles: Float or Float16.
   ir::ElementType tileState = ir::ElementType::Float;
   VerificationExtent verification = VerificationExtent::Quick;
-  /// What to feed inputs that nothing is known of.
+  /// Values for inputs about which nothing is known.
   std::vector<runtime::InputRecipe> recipes;
-  /// Rules and passes to leave out.
+  /// Rules and passes to omit.
   std::vector<std::string> disabled;
   pattern::MatcherOptions matcher;
-  /// Passes after which the model is printed, and how (`PassManagerOptions`).
+  /// Passes after which the model is printed, and the format (`PassManagerOptions`).
   std::vector<std::string> printAfter;
   std::function<void(const std::string& header, const std::string& text)> print;
 };

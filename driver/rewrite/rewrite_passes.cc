@@ -1,4 +1,4 @@
-// Which passes a request needs, in their order.
+// Passes of a request in their order.
 #include "driver/rewrite/rewrite_passes.h"
 
 #include "driver/recover.h"
@@ -11,7 +11,7 @@ using namespace transforms;
 
 namespace {
 
-/// Adds the passes up to sites with their masks.
+/// Adds the passes that find attention layers with their masks.
 void addPreparation(PassManager& manager, const RewriteRequest& request,
                     std::optional<FreedAxes> freed) {
   if (freed) {
@@ -30,7 +30,8 @@ void addPreparation(PassManager& manager, const RewriteRequest& request,
     manager.add("prove-masks", makeProveMasks({.neverPadded = true}));
     manager.addNamed({"detect-sites"});
   }
-  // A model that gets caches has fewer keys than before: padding cannot average over all of them.
+  // A model that receives caches has fewer keys than before: padding cannot average over all of
+  // them.
   if (request.addCaches || request.hiddenRows == HiddenRows::Undefined) {
     manager.add("prove-masks", makeProveMasks({.hiddenRowsUndefined = true}));
     manager.addNamed({"detect-sites"});
@@ -46,7 +47,7 @@ void addRewritePasses(PassManager& manager, const RewriteRequest& request,
   addPreparation(manager, request, freed);
   if (request.addCaches)
     manager.addNamed({"add-caches", "detect-sites"});
-  // Caches are compressed before rows are rounded and the target is asked.
+  // Caches are compressed before rows are rounded and before lowering.
   const bool roundsRows = request.form.roundsRows();
   if (request.form.isLatent && (!target.target->compressesCaches() || roundsRows))
     manager.addNamed({"compress-caches", "detect-sites"});

@@ -1,4 +1,4 @@
-// The passes of a rewrite.
+// Passes of a rewrite.
 #pragma once
 
 #include "driver/rewrite/request.h"
@@ -9,18 +9,18 @@
 
 namespace kvopt::driver {
 
-/// Standard operators and caches that grow.
+/// Standard operators and growing caches.
 inline constexpr Form plainForm{Engine::Primitive, CacheKind::Grow, RowKind::Same, false,
                                 SplitKind::None,   std::nullopt};
 
 /// Adds the passes that recover the model and lower it to the target. `freed` are the extents that
-/// become symbols first; nullopt: none.
+/// become symbols first; nullopt for none.
 void addRewritePasses(passes::PassManager& manager, const RewriteRequest& request,
                       const targets::TargetChoice& target,
                       std::optional<transforms::FreedAxes> freed);
 
-/// Adds the passes that leave what is computed once for an encoded sequence, in the form of
-/// `plain`, the target of `plainForm`.
+/// Adds the passes that keep only the computation for an encoded sequence, with `plain`, the target
+/// of `plainForm`.
 void addFirstStepPasses(passes::PassManager& manager, const RewriteRequest& request,
                         const targets::Target& plain);
 

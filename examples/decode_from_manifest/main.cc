@@ -1,7 +1,7 @@
-// Decodes greedily with a model that `kvopt rewrite` wrote for any target: the manifest in the file
-// describes how caches and lengths change from step to step.
+// Decodes greedily with a model that `kvopt rewrite` wrote, for whichever target: what becomes of
+// caches and lengths from step to step is in the manifest that lies in the file.
 //
-//   decode_from_manifest model.onnx 1,2,3 8        prompt, number of tokens to generate
+//   decode_from_manifest model.onnx 1,2,3 8        prompt, tokens to make
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
