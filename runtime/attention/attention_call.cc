@@ -147,12 +147,13 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
     return context.error(
         fmt::format("{} key heads and {} value heads", key.shape[1], value.shape[1]));
   if (key.shape[1] == 0 ? query.shape[1] != 0 : query.shape[1] % key.shape[1] != 0)
-    return context.error(fmt::format("{} query heads are no multiple of {} key/value heads",
+    return context.error(fmt::format("{} query heads are not a multiple of {} key/value heads",
                                      query.shape[1], key.shape[1]));
   if (isPacked && (operands.keyTransposed || operands.fourBitColumns < 0 ||
                    value.shape[3] != codeRowBytes(codeForm, operands.fourBitColumns)))
-    return context.error("rows of four-bit codes must have their columns side by side, and as many "
-                         "bytes as these take");
+    return context.error(
+        "rows of four-bit codes must have contiguous columns, and the size of these "
+        "codes in bytes");
   if (codeRowBytes(codeForm, query.shape[3]) != keyWidth)
     return context.error(
         fmt::format("query width {} and key width {} differ", query.shape[3], keyWidth));

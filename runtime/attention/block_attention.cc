@@ -217,8 +217,8 @@ llvm::Error attendInBlocks(KernelContext& context, const CacheOperator& op) {
   const unsigned count =
       context.inputCount() > op.firstBlock() ? context.inputCount() - op.firstBlock() : 0;
   if (count % op.blockLists() != 0)
-    return context.error(fmt::format("{} blocks are not as many of keys as of values{}", count,
-                                     op.hasCodes() ? ", and as many of scales" : ""));
+    return context.error(fmt::format("{} blocks cannot be divided equally into keys and values{}",
+                                     count, op.hasCodes() ? ", and their scales" : ""));
   return BlockAttention(context, op, count / op.blockLists()).run();
 }
 

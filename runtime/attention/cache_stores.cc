@@ -57,9 +57,10 @@ llvm::Error CacheStores::checkRows(const KernelContext& context) const {
   if (values().rows() == rows() && query.rank() == 4 && query.shape[2] == rows())
     return llvm::Error::success();
   if (op.isLatent())
-    return context.error(fmt::format("{} new rows and the query's rows must be as many", rows()));
-  return context.error(fmt::format("{} new key rows, {} new value rows and the query's rows must "
-                                   "be as many",
+    return context.error(
+        fmt::format("{} new rows do not match the query's rows in number", rows()));
+  return context.error(fmt::format("{} new key rows, {} new value rows and the query's rows differ "
+                                   "in number",
                                    rows(), values().rows()));
 }
 

@@ -224,7 +224,7 @@ llvm::Error BlockManager::adopt(BlockId block, size_t index, Tensor tensor) {
     fits = axis == part.tokenAxis ? view.shape[axis] <= part.shape[axis]
                                   : view.shape[axis] == part.shape[axis];
   if (!fits)
-    return usageError("a tensor of extents {} is no block of {}", extentsText(view.shape),
+    return usageError("a tensor of extents {} is not a block of {}", extentsText(view.shape),
                       extentsText(part.shape));
   (*found)->parts[index] = std::move(tensor);
   (*found)->adopted[index] = true;

@@ -75,7 +75,7 @@ private:
 
   llvm::Error readHeader() {
     if (file.size() < magic.size() || std::memcmp(file.data(), magic.data(), magic.size()) != 0)
-      return invalid("this is no cache file").hint("give a file that a session was saved to");
+      return invalid("this is not a cache file").hint("give a file that a session was saved to");
     Header header;
     if (file.size() < sizeof(header))
       return broken("it ends within its header");

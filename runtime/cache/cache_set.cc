@@ -330,7 +330,7 @@ llvm::Error CacheSet::shift(int64_t kept, int64_t dropped, llvm::ArrayRef<CacheT
 llvm::Error CacheSet::checkBatchRows() const {
   for (const CacheGeometry& geometry : geometries)
     if (!geometry.batchAxis() && batch() != 1)
-      return unsupported("the manifest does not tell which axis of cache '{}' is the batch's",
+      return unsupported("the manifest does not say which axis of cache '{}' is the batch's",
                          geometry.name)
           .hint("give the axis a symbolic extent");
   return llvm::Error::success();
@@ -908,7 +908,7 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
   bool isEven = llvm::all_of(lengths, [&](int64_t row) { return row == length; });
   const bool areApart = cache.hasRowPerToken() && !cache.isInBlocks() && cache.batchAxis();
   if (entry.batchAxis ? !areApart || entry.batchAxis != cache.batchAxis() : !isEven)
-    return differs("with batch rows that cannot be told apart");
+    return differs("with batch rows that cannot be identified");
   return llvm::Error::success();
 }
 

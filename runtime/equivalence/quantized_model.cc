@@ -176,8 +176,8 @@ void findMiswired(const Node& node, const QuantizedOp& op, const Manifest& manif
     const auto cache = llvm::find_if(manifest.caches,
                                      [&](const ManifestCache& each) { return each.past == past; });
     if (cache == manifest.caches.end()) {
-      found.push_back(
-          fmt::format("attention writes '{}' into '{}', which is no cache", written.name(), past));
+      found.push_back(fmt::format("attention writes '{}' into '{}', which is not a cache",
+                                  written.name(), past));
       continue;
     }
     if (!isGivenOutAs(written, cache->present))

@@ -117,7 +117,7 @@ private:
                              ? floatValues(*data, int64_t{1} << 20)
                              : std::nullopt;
     if (!numbers || !rows.hasRank() || node.intAttr("block_size", 0) != 0)
-      return unsupported("scales of codes that are no constants of float32");
+      return unsupported("scales of codes that are not float32 constants");
     if (const Value* zero = node.operand(2)) {
       const auto points =
           zero->constant() ? integerValues(*zero->constant(), int64_t{1} << 20) : std::nullopt;

@@ -100,7 +100,7 @@ private:
                        int64_t expected) -> llvm::Expected<std::span<const std::byte>> {
       const TensorData* data = node.operand(operand) ? node.operand(operand)->constant() : nullptr;
       if (!data)
-        return unsupported("a quantised weight that is no constant");
+        return unsupported("a quantized weight that is not a constant");
       if (data->byteSize().value_or(-1) != expected)
         return invalid("a quantised weight of another size than N, K and block_size ask for");
       return data->bytes();
@@ -114,7 +114,7 @@ private:
     packed = *codes;
     const TensorData* given = node.operand(2) ? node.operand(2)->constant() : nullptr;
     if (!given || given->elementCount() != rows * blocks)
-      return unsupported("scales that are no constant [N,blocks]");
+      return unsupported("scales that are not a constant [N,blocks]");
     auto values = asFloats(*given);
     if (!values)
       return values.takeError();

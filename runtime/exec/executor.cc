@@ -133,7 +133,7 @@ llvm::Error Executor::Impl::bind(llvm::ArrayRef<Binding> bindings) {
   for (const Binding& binding : bindings) {
     auto input = inputIndices.find(binding.input);
     if (input == inputIndices.end() || !given[input->second])
-      return invalid("a bound buffer is no input that is given: '{}'", binding.input);
+      return invalid("a bound buffer is not an input of this run: '{}'", binding.input);
     auto output = outputIndices.find(binding.output);
     if (output == outputIndices.end())
       return invalid("the model has no output '{}'", binding.output);

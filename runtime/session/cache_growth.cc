@@ -16,7 +16,7 @@ llvm::Error CacheGrowth::findOutputs(const Graph& graph) {
     const auto* found =
         llvm::find_if(outputs, [&](const Value* value) { return value->name() == cache.present; });
     if (found == outputs.end())
-      return invalid("the manifest's cache '{}' is no output of the model", cache.present);
+      return invalid("the manifest's cache '{}' is not an output of the model", cache.present);
     presents.push_back(static_cast<unsigned>(found - outputs.begin()));
   }
   for (unsigned i = 0; i < outputs.size(); ++i)

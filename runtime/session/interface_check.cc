@@ -37,7 +37,7 @@ private:
 
   llvm::Error checkCache(const ManifestCache& cache) {
     if (!hasInput(cache.past))
-      return invalid("the manifest's cache '{}' is no input of the model", cache.past);
+      return invalid("the manifest's cache '{}' is not an input of the model", cache.past);
     if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
       return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
     // A model rewritten in part has caches of both kinds.
@@ -68,7 +68,7 @@ private:
     if (manifest.contract != CacheUpdate::Blocks)
       return invalid("cache '{}' contradicts the manifest's contract", cache.past);
     if (manifest.blockSize < 1 || !manifest.capacityValue)
-      return invalid("cache '{}' is in blocks, but the manifest does not tell their size, or the "
+      return invalid("cache '{}' is in blocks, but the manifest does not give their size, or the "
                      "capacity",
                      cache.past);
     const int64_t wanted = (*manifest.capacityValue - 1) / manifest.blockSize + 1;
@@ -77,7 +77,7 @@ private:
                      cache.blocks().size(), *manifest.capacityValue, manifest.blockSize, wanted);
     for (const std::string& block : cache.blocks()) {
       if (!hasInput(block))
-        return invalid("the block '{}' is no input of the model", block);
+        return invalid("the block '{}' is not an input of the model", block);
       if (!names.insert(block).second)
         return invalid("the manifest lists block '{}' twice", block);
     }
@@ -90,7 +90,7 @@ private:
 
   llvm::Error checkLength(const ManifestLength& length) {
     if (!hasInput(length.input))
-      return invalid("the manifest's length '{}' is no input of the model", length.input);
+      return invalid("the manifest's length '{}' is not an input of the model", length.input);
     if (!names.insert(length.input).second)
       return invalid("the manifest lists input '{}' twice", length.input);
     const bool isFitting =

@@ -147,10 +147,10 @@ std::string lengthPerRowObstacle(const Manifest& manifest, const CacheSet& cache
     if (isOfBatch(length.feed))
       continue;
     if (!isOfEachRow(length.feed) || !hasElementPerRow(length, caches.batch()))
-      return fmt::format("input '{}' tells the model one length for all rows", length.input);
+      return fmt::format("input '{}' is one length for all rows", length.input);
     isTold = true;
   }
-  return isTold ? "" : "no input of the manifest tells the model how long each row is";
+  return isTold ? "" : "no input of the manifest is the length of each row";
 }
 
 } // namespace kvopt::runtime

@@ -120,11 +120,11 @@ llvm::Error PrefixStore::keep(const CacheState& caches, llvm::ArrayRef<int64_t> 
   if (llvm::Error error = checkCaches(caches))
     return error;
   if (static_cast<int64_t>(tokens.size()) > caches.length())
-    return usageError("{} tokens, of which the session has seen {}", tokens.size(),
+    return usageError("{} tokens, but the session has seen only {}", tokens.size(),
                       caches.length());
   if (static_cast<int64_t>(tokens.size()) > caches.intactTokens())
-    return usageError("{} tokens, of which the session holds {} as it has seen them: others were "
-                      "dropped behind those",
+    return usageError("{} tokens, but only the rows of the first {} are unchanged: later tokens "
+                      "were dropped",
                       tokens.size(), caches.intactTokens());
   const size_t count = tokens.size() / static_cast<size_t>(options.blockTokens);
   (void)caches.fingerprint(); // computed once, before the lock

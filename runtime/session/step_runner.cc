@@ -61,7 +61,7 @@ llvm::Error StepRunner::checkStep(llvm::ArrayRef<NamedView> inputs, int64_t newT
     return error;
   for (const NamedView& input : inputs)
     if (!takenInputs.contains(input.name) && !lengths.contain(input.name))
-      return usageError("'{}' is no input that a session's caller gives", input.name);
+      return usageError("'{}' is not an input that a session's caller provides", input.name);
   return checkUnpadded(manifest, inputs, total);
 }
 

@@ -198,7 +198,7 @@ TEST_F(PrefixStoreTest, RefusesTokensBehindDroppedOnes) {
   successOrThrow(session->shift(20, 8));
   const llvm::ArrayRef<int64_t> all(tokens);
   EXPECT_THAT(takeDiagnostic(store.keep(session->caches(), all.take_front(24))).str(),
-              testing::HasSubstr("holds 20 as it has seen them"));
+              testing::HasSubstr("only the rows of the first 20 are unchanged"));
   EXPECT_EQ(store.statistics().blocks, 0);
   successOrThrow(store.keep(session->caches(), all.take_front(20)));
   EXPECT_EQ(store.statistics().blocks, 2);

@@ -134,8 +134,8 @@ private:
     const auto operands = static_cast<unsigned>(context.node().operands().size());
     const unsigned blocks = operands > op.firstBlock() ? operands - op.firstBlock() : 0;
     if (blocks % op.blockLists() != 0)
-      return context.error(fmt::format("{} blocks are not as many of keys as of values{}", blocks,
-                                       op.hasCodes() ? ", and as many of scales" : ""));
+      return context.error(fmt::format("{} blocks cannot be divided equally into keys and values{}",
+                                       blocks, op.hasCodes() ? ", and their scales" : ""));
     const unsigned each = blocks / op.blockLists();
     for (unsigned i = 0; i < each; ++i)
       if (llvm::Error error = checkBlock(i, each))

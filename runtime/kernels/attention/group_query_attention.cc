@@ -405,7 +405,7 @@ llvm::Error checkSupported(const KernelContext& context) {
   constexpr int64_t most = int64_t{1} << 30;
   if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
     return context.error(
-        fmt::format("num_heads {} is no positive multiple of kv_num_heads {}", heads, groups));
+        fmt::format("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
   return llvm::Error::success();
 }
 

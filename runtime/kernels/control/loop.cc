@@ -111,7 +111,7 @@ llvm::Error stack(KernelContext& context, unsigned result, llvm::ArrayRef<Tensor
       shape.push_back(extent.value().value_or(0));
   }
   if (element == ElementType::Undefined)
-    return context.error(fmt::format("nothing tells the element type of result {}", result));
+    return context.error(fmt::format("the element type of result {} is unknown", result));
   const std::optional<unsigned> axis =
       normalizedAxis(layout.axis, static_cast<unsigned>(shape.size()) + 1);
   if (!axis)

@@ -75,7 +75,7 @@ llvm::Error reshape(KernelContext& context) {
   if (inferred) {
     if (*count == 0 || elements % *count != 0)
       return context.error(
-          fmt::format("target {}: -1 cannot be told for {} elements", asked(), elements));
+          fmt::format("target {}: -1 cannot be inferred for {} elements", asked(), elements));
     (*target)[*inferred] = elements / *count;
     count = elements;
   }

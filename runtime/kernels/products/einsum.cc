@@ -50,7 +50,7 @@ llvm::Expected<llvm::SmallVector<Label, 6>> labelsOf(const KernelContext& contex
       continue;
     }
     if (!term.substr(i).startswith("...") || term.count('.') != 3)
-      return context.error(fmt::format("'{}' is no term of an equation", term.str()));
+      return context.error(fmt::format("'{}' is not a term of an equation", term.str()));
     for (int64_t axis = ellipsis; axis > 0; --axis)
       labels.push_back(ellipsisAxis + static_cast<Label>(axis - 1));
     i += 2;

@@ -30,7 +30,7 @@ llvm::Expected<Matrices> matricesOf(const KernelContext& context, unsigned opera
                                     const char* transposed, const char* rowsFirst) {
   const Extents& shape = context.in(operand).shape;
   if (shape.size() < 2)
-    return context.error(fmt::format("operand {} is no matrix", operand));
+    return context.error(fmt::format("operand {} is not a matrix", operand));
   Matrices matrices;
   matrices.rowsFirst = context.node().intAttr(rowsFirst, 0) != 0 && shape.size() > 2;
   const size_t first = matrices.rowsFirst ? 1 : 0;

@@ -58,8 +58,8 @@ TEST(AttentionCall, Refuses) {
   expectError(sdpa(q, random({2, 1, 3, 8}), v), "batch sizes 1, 2 and 1");
   expectError(sdpa(q, random({1, 1, 3, 4}), v), "query width 8 and key width 4");
   expectError(sdpa(random({1, 3, 2, 8}), random({1, 2, 3, 8}), random({1, 2, 3, 8})),
-              "3 query heads are no multiple of 2");
-  expectError(sdpa(q, random({1, 0, 3, 8}), random({1, 0, 3, 8})), "no multiple of 0");
+              "3 query heads are not a multiple of 2");
+  expectError(sdpa(q, random({1, 0, 3, 8}), random({1, 0, 3, 8})), "not a multiple of 0");
   expectError(sdpa(random({1, 2, 2, 0}), random({1, 1, 3, 0}), v), "head width of 0");
   expectError(sdpa(q, k, random({1, 1, 3, 8}, ElementType::Float16)), "element types");
 }

@@ -225,8 +225,8 @@ TEST_F(CacheFileTest, RefusalsSayWhatIsWrong) {
     copy[at] = std::byte{value};
     return copy;
   };
-  EXPECT_THAT(refusal({}), HasSubstr("this is no cache file"));
-  EXPECT_THAT(refusal(Bytes(300, std::byte{7})), HasSubstr("this is no cache file"));
+  EXPECT_THAT(refusal({}), HasSubstr("this is not a cache file"));
+  EXPECT_THAT(refusal(Bytes(300, std::byte{7})), HasSubstr("this is not a cache file"));
   EXPECT_THAT(refusal(changed(8, 3)), HasSubstr("its version is 3, not 2"));
   EXPECT_THAT(refusal(changed(12, 1)), HasSubstr("not little-endian"));
   EXPECT_THAT(refusal(changed(40, 77)), HasSubstr("the checksum of its header is wrong"));

@@ -187,7 +187,7 @@ TEST_P(SessionFile, DamagedAndForeignFilesChangeNothing) {
   const std::string good = readAll(savedAt(6));
   for (size_t size = 0; size < good.size(); size += 29) {
     writeAll(path(), llvm::StringRef(good).take_front(size));
-    expectRefusal(size < 8 ? "this is no cache file" : "cache file: it ");
+    expectRefusal(size < 8 ? "this is not a cache file" : "cache file: it ");
   }
   for (size_t at = 0; at < good.size(); at += 41) {
     std::string flipped = good;

@@ -347,7 +347,7 @@ TEST(SessionRows, AreOfOneLengthWhereTheModelIsToldOne) {
     std::string message = stateMessageOf(session->cropRows({3, 4}));
     EXPECT_THAT(message, HasSubstr("batch rows cannot be of different lengths: "));
     EXPECT_THAT(message, HasSubstr(form == CacheForm::Shared
-                                       ? "input 'past_length' tells the model one length"
+                                       ? "input 'past_length' is one length"
                                        : "the rows of cache 'past_key' are of one length"));
     EXPECT_EQ(session->length(), 5);
     llvm::cantFail(session->cropRows({3, 3}));

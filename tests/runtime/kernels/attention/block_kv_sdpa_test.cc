@@ -150,7 +150,7 @@ TEST(BlockKvSdpa, WhatDoesNotFitIsAnError) {
     return call;
   };
   const TestTensor keys = blockRowsOf(p.pastKey, 0, 4), values = blockRowsOf(p.pastValue, 0, 4);
-  expectError(start().in(keys).run(), "not as many of keys as of values");
+  expectError(start().in(keys).run(), "cannot be divided equally into keys and values");
   expectError(start().in(keys).in(blockRowsOf(p.pastValue, 0, 3)).run(), "4 rows of keys and 3 of");
   expectError(start().in(values).in(keys).run(), "wide");
   expectError(start().in(blockTransposed(keys, {1, 0, 2, 3})).in(values).run(),
@@ -244,7 +244,7 @@ TEST(BlockQuantizedKvSdpa, WhatDoesNotFitIsAnError) {
   };
   const TestTensor keys = blockRowsOf(p.key.codes, 0, 4), values = blockRowsOf(p.value.codes, 0, 4);
   const TestTensor scales = blockRowsOf(p.key.scales, 0, 4);
-  expectError(start().in(keys).in(values).in(scales).run(), "and as many of scales");
+  expectError(start().in(keys).in(values).in(scales).run(), "and their scales");
   expectError(start().in(keys).in(values).in(scales).in(blockRowsOf(p.key.scales, 0, 3)).run(),
               "scales of the values are float [2, 3, 3, 1]");
   KernelCall numbers("ai.kvopt::BlockQuantizedKvSdpa");

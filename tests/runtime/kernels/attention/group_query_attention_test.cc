@@ -447,8 +447,8 @@ TEST(GroupQueryAttention, Refuses) {
   expectError(call(0, 5).run(), "leaves no past");
   expectError(call(0, 1).run(), "less than 2 new rows");
   expectError(call(4, 5).attr("do_rotary", 1).run(), "cos_cache");
-  expectError(call(4, 5).attr("kv_num_heads", 3).run(), "no positive multiple");
-  expectError(call(4, 5).attr("num_heads", 0).run(), "no positive multiple");
+  expectError(call(4, 5).attr("kv_num_heads", 3).run(), "not a positive multiple");
+  expectError(call(4, 5).attr("num_heads", 0).run(), "not a positive multiple");
   expectError(call(4, 5).attr("kv_cache_bit_width", 8).run(), "kv_cache_bit_width 8");
   expectError(call(4, 5).attr("causal", 2).run(), "causal 2");
   expectError(call(4, 5).attr("causal", 0).attr("local_window_size", 2).run(),

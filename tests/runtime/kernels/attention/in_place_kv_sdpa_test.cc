@@ -374,7 +374,7 @@ TEST(InPlaceKvSdpa, RefusesLengthsThatDoNotFit) {
 
 TEST(InPlaceKvSdpa, RefusesOperandsThatDisagree) {
   using P = AttentionProblem&;
-  const char* rows = "must be as many";
+  const char* rows = "in number";
   expectRefused(rows, [](P p) { p.keyNew = random({2, 2, 3, 8}); });
   expectRefused(rows, [](P p) { p.valueNew = random({2, 2, 1, 8}); });
   expectRefused(rows, [](P p) { p.query = random({2, 4, 3, 8}); });
@@ -393,7 +393,7 @@ TEST(InPlaceKvSdpa, RefusesOperandsThatDisagree) {
     p.valueNew = random({2, 1, 2, 8});
     p.pastValue = random({2, 1, 8, 8});
   });
-  expectRefused("3 query heads are no multiple", [](P p) { p.query = random({2, 3, 2, 8}); });
+  expectRefused("3 query heads are not a multiple", [](P p) { p.query = random({2, 3, 2, 8}); });
   expectRefused("batch sizes", [](P p) { p.query = random({1, 4, 2, 8}); });
   expectRefused("batch sizes", [](P p) {
     p.valueNew = random({1, 2, 2, 8});

@@ -248,7 +248,7 @@ TEST(InPlaceQuantizedKvSdpa, RefusesWhatDoesNotFit) {
                          [](P p) { p.plain.pastLength = int64s({7}); });
   expectQuantizedRefused("exceed the capacity of 8 rows",
                          [](P p) { p.plain.pastLength = int64s({-1}); });
-  expectQuantizedRefused("must be as many", [&](P p) { p.plain.keyNew = random({2, 2, 3, 16}); });
+  expectQuantizedRefused("in number", [&](P p) { p.plain.keyNew = random({2, 2, 3, 16}); });
   expectQuantizedRefused("keys are 6 wide", [&](P p) { p.plain.keyNew = random({2, 2, 2, 6}); });
   expectQuantizedRefused("differ in batch size or heads", [&](P p) {
     p.plain.valueNew = random({2, 1, 2, 12});

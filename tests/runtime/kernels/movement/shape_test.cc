@@ -64,9 +64,9 @@ TEST(Reshape, Refuses) {
         .run();
   };
   expectError(run({2, 3}, {4}), "target [4] does not hold 6 elements");
-  expectError(run({2, 3}, {4, -1}), "-1 cannot be told for 6 elements");
-  expectError(run({0, 3}, {0, -1}), "-1 cannot be told for 0 elements");
-  expectError(run({0, 3}, {0, -1}, 1), "-1 cannot be told for 0 elements");
+  expectError(run({2, 3}, {4, -1}), "-1 cannot be inferred for 6 elements");
+  expectError(run({0, 3}, {0, -1}), "-1 cannot be inferred for 0 elements");
+  expectError(run({0, 3}, {0, -1}, 1), "-1 cannot be inferred for 0 elements");
   expectError(run({2, 3}, {-1, -1}), "bad extent");
   expectError(run({2, 3}, {-2, 3}), "bad extent");
   expectError(run({6}, {6, 0}), "axis 1 is not in the input");

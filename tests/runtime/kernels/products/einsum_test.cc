@@ -131,7 +131,7 @@ TEST(Einsum, Refuses) {
   expectError(run("ijk,jk->i"), "does not fit a rank of 2");
   expectError(run("ij,jk->z"), "no operand has");
   expectError(run("ij,jk->ii"), "twice");
-  expectError(run("i1,jk->i"), "no term");
+  expectError(run("i1,jk->i"), "not a term");
   expectError(run("...,..->"), "");
   EXPECT_FALSE(run("...,..->").ok());
   expectError(run("...i,ij->i"), "lacks the operands' ellipsis");

@@ -44,7 +44,7 @@ TEST(FusedMatMul, Refuses) {
   };
   expectTensor(run(x, "transA"), {3, 3}, {17, 22, 27, 22, 29, 36, 27, 36, 45});
   expectError(run(floats({2, 2}, {1, 2, 3, 4}), "transB"), "inner extents 3 and 2");
-  expectError(run(floats({3}, {1, 2, 3}), "transB"), "no matrix");
+  expectError(run(floats({3}, {1, 2, 3}), "transB"), "not a matrix");
 }
 
 TEST(FusedMatMul, RowsFirst) {
