@@ -51,7 +51,7 @@ struct Options {
   std::vector<int64_t> lengths;
   std::vector<unsigned> threads = {1, 2};
   int rounds = 5;
-  int calls = 0; ///< calls per round; 0: as many as fit into a fraction of a second
+  int calls = 0; ///< calls per round; 0: the number that fits into a fraction of a second
   bool quick = false;
   bool json = false;
   std::string baselines; ///< library of ONNX Runtime
@@ -319,7 +319,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{16384}));
   app.add_option("--threads", options.threads)->delimiter(',')->check(CLI::Range(1u, 256u));
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
-  app.add_option("--calls", options.calls, "of a round, in place of as many as fit")
+  app.add_option("--calls", options.calls,
+                 "calls per round; default: enough for a fraction of a second")
       ->check(CLI::Range(1, 100000));
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);

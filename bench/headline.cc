@@ -23,7 +23,7 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-/// A float32 tensor with rows of random numbers from the first one on; other rows are zeros.
+/// A float32 tensor with random numbers in its first `rows` rows; other rows are zeros.
 Ort::Value cacheOf(Shape shape, int64_t rows, int64_t room) {
   Ort::AllocatorWithDefaultOptions allocator;
   shape[0] = 1;
@@ -119,7 +119,7 @@ private:
   bool isShared = false;
   int64_t past;
   std::map<std::string, ONNXTensorElementDataType> types;
-  std::map<std::string, size_t> ranks; ///< of the inputs that are not caches
+  std::map<std::string, size_t> ranks; ///< ranks of inputs that are not caches
   std::map<std::string, std::string> lengths;
   std::vector<std::string> pasts, presents;
   std::vector<Ort::Value> caches, inputs;

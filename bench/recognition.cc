@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     size_t size = 0;
     if (llvm::StringRef(argv[i]).getAsInteger(10, size) || size == 0 || size > 1000000) {
-      fmt::print(stderr, "'{}' is no number of nodes\n", argv[i]);
+      fmt::print(stderr, "'{}' is not a number of nodes\n", argv[i]);
       return 2;
     }
     sizes.push_back(size);

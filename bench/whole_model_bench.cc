@@ -54,7 +54,7 @@ llvm::Error checkLogits(const TensorView& ours, const TensorView& theirs) {
     largest = std::max(largest, std::abs(number(ours, i)));
     difference = std::max(difference, std::abs(number(ours, i) - number(theirs, i)));
   }
-  // Rounding of sums of thousands of terms over several layers, each of which is stored.
+  // Rounding of sums of thousands of terms over several layers, which are stored after each layer.
   if (!(difference <= (isHalf ? 2e-2f : 1e-3f) * largest))
     return unsupported("logits differ by {} of {}", difference, largest);
   return llvm::Error::success();

@@ -1,26 +1,26 @@
-// How far a long computation is, for a listener that shows it.
+// Progress of a long computation, for a listener that shows it.
 #pragma once
 
 #include <string>
 
 namespace kvopt {
 
-/// Receives how far a computation is. One piece of work at a time.
+/// Receives the progress of a computation. Only one piece of work at a time.
 class ProgressListener {
 public:
   virtual ~ProgressListener() = default;
-  /// Work begins; `what` says what is done: "comparing". False where other work has not ended: this
-  /// work is a part of it and reports nothing.
+  /// Starts work; `what` describes it: "comparing". False while other work is in progress: this
+  /// work is then a part of it and reports nothing.
   virtual bool begin(const std::string& what) = 0;
-  /// `done` of `total` units of the work that began are done; 0 for a number that is not known.
+  /// `done` of `total` units of the work are complete; 0 for an unknown number.
   virtual void report(double done, double total) = 0;
-  /// Removes what is shown, until the next report: something else is printed.
+  /// Hides the progress until the next report, because something else is printed.
   virtual void hide() = 0;
   virtual void end() = 0;
 };
 
-/// A piece of work, which ends when this object is destroyed. Units of work should take about
-/// equally long. Without a listener nothing happens.
+/// A piece of work, which ends when this object is destroyed. All units of work should take about
+/// equally long. Does nothing without a listener.
 class Progress {
 public:
   Progress(ProgressListener* listener, const std::string& what);
@@ -28,18 +28,18 @@ public:
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
-  /// So many more units are to be done.
+  /// Adds units that are to be done.
   void expect(double units);
-  /// So many more units are done.
+  /// Adds units that are done.
   void advance(double units) { advanceTo(done + units); }
-  /// So many units are done, unless there were more before.
+  /// Sets the number of units that are done, unless it is already larger.
   void advanceTo(double units);
-  /// All units that were expected are done, also those that were left out.
+  /// Declares that all expected units are done, including skipped ones.
   void complete() { advanceTo(total); }
   void hide();
 
 private:
-  ProgressListener* listener; ///< null where nothing is reported
+  ProgressListener* listener; ///< null if nothing is reported
   double done = 0;
   double total = 0;
 };

@@ -1,7 +1,7 @@
-// Rows of float8 (E4M3FN): a sign, four bits of exponent and three of mantissa for each number.
+// Rows of float8 (E4M3FN): a sign, four exponent bits and three mantissa bits for each number.
 //
-//   s = max_d |x[d]| / 448,   q[d] = the float8 next to x[d] / s, of two the one with an even
-//                                    mantissa;   it stands for s q[d]
+//   s = max_d |x[d]| / 448,   q[d] = the float8 nearest to x[d] / s, ties to an even mantissa;
+//                                    it represents s q[d]
 //
 // In the tree this would be the file ir/rows/float8_rows.cc.
 #include "ir/rows/row_code.h"
@@ -18,14 +18,14 @@ constexpr float largestFloat8 = 448.0f;
 constexpr int smallestExponent = -6;
 constexpr int mantissaBits = 3;
 
-/// The code of the nearest float8; of larger numbers that of 448.
+/// Code of the nearest float8; that of 448 for larger numbers.
 uint8_t codeOf(float number) {
   const float magnitude = std::fabs(number);
   const uint8_t sign = std::signbit(number) ? 0x80 : 0;
   if (magnitude == 0)
     return sign;
   const int exponent = std::max(std::ilogb(magnitude), smallestExponent);
-  // With its leading bit, which numbers below the smallest exponent do not have.
+  // With the leading bit, which numbers below the smallest exponent do not have.
   const int mantissa =
       static_cast<int>(std::nearbyint(std::ldexp(magnitude, mantissaBits - exponent)));
   const int code = ((exponent - smallestExponent) << mantissaBits) + mantissa;

@@ -1,6 +1,6 @@
-// A type of cache rows of one's own: float8 with one scale for each row. The type is in
-// float8_rows.cc, and row_codes.cc lists it. This program rewrites a model with it, checks that
-// kernel and function body write the same codes, and decodes with both models.
+// A new type of cache rows: float8 with one scale for each row. The type is in float8_rows.cc, and
+// row_codes.cc lists it. This program rewrites a model with it, checks that the kernel and the
+// function body write the same codes, and decodes with both models.
 //
 //   add_rows model.onnx
 #include "driver/recover.h"
@@ -35,7 +35,7 @@ struct Decoder {
   Manifest manifest;
 };
 
-/// The model as it is read, and how it is driven.
+/// The model as read, and how to drive it.
 llvm::Expected<Decoder> exported(const std::string& path, const Toolkit& toolkit) {
   auto model = openModel(path, toolkit);
   if (!model)
@@ -60,7 +60,7 @@ llvm::Expected<Decoder> rewritten(const std::string& path, const Toolkit& toolki
   return Decoder{std::move(recovered->model), std::move(*recovered->context->manifest)};
 }
 
-/// What a model says after a prompt, and the scores of each token.
+/// Tokens that a model generates after a prompt, and the scores of each token.
 struct Said {
   std::vector<int64_t> tokens;
   std::vector<float> scores;
@@ -106,7 +106,8 @@ llvm::Error checkDefinition(const Decoder& original, const Decoder& quantized,
                                   quantized.manifest, {.rowScales = true}, plan, steps, 1, toolkit);
   if (!report)
     return report.takeError();
-  std::printf("%zu sites, %zu steps: codes %s those of the function body, attention within %.1e of "
+  std::printf("%zu attention layers, %zu steps: codes %s those of the function body, attention "
+              "within %.1e of "
               "it\n",
               report->sites, report->steps, report->rowsIdentical ? "are" : "are not",
               report->siteDifference);
@@ -145,7 +146,7 @@ llvm::Error run(const std::string& path) {
               expected->tokens == found->tokens ? "yes" : "no", static_cast<double>(difference),
               static_cast<double>(largest));
   std::fputs(touched, stdout);
-  // A float8 is off by a sixteenth at most; scores that do not differ at all were never rounded.
+  // The error of a float8 is at most a sixteenth; equal scores would mean that nothing was rounded.
   if (expected->tokens != found->tokens || difference == 0 || !(difference < largest / 16))
     return invalid("the rewritten model does not say what the exported one says");
   return llvm::Error::success();

@@ -1,5 +1,5 @@
-// The codes that this program has: those of kvopt and float8. In the tree this would be a line of
-// ir/rows/row_codes.cc, which is not linked into a program that has this function.
+// Codes of this program: those of kvopt and float8. In the tree this would be a line of
+// ir/rows/row_codes.cc, which is not linked into a program that defines this function.
 #include "ir/rows/row_code.h"
 
 namespace kvopt::ir {

@@ -1,7 +1,7 @@
-// Decodes greedily with a model that `kvopt rewrite` wrote, for whichever target: what becomes of
-// caches and lengths from step to step is in the manifest that lies in the file.
+// Decodes greedily with a model that `kvopt rewrite` wrote for any target: the manifest in the file
+// describes how caches and lengths change from step to step.
 //
-//   decode_from_manifest model.onnx 1,2,3 8        prompt, tokens to make
+//   decode_from_manifest model.onnx 1,2,3 8        prompt, number of tokens to generate
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
@@ -37,7 +37,7 @@ llvm::Error addGiven(llvm::StringRef text, std::map<std::string, Given>& all) {
   for (llvm::StringRef word : llvm::split(extents, ',')) {
     int64_t extent = 0;
     if (!llvm::to_integer(word, extent) || extent <= 0 || extent > (int64_t{1} << 32) / count)
-      return invalid("'{}' is no list of extents", extents);
+      return invalid("'{}' is not a list of extents", extents);
     given.extents.push_back(extent);
     count *= extent;
   }

@@ -142,7 +142,7 @@ static_assert(std::size(storageRows) == std::variant_size_v<CacheStorage>);
 /// The storage that the keys of a cache spell. Keys that only other storage has are dropped.
 CacheStorage spelledStorage(CacheEntry& entry) {
   size_t row = 0;
-  // What is only read does not change, whatever the policy is.
+  // A cache that is only read does not change, whatever the policy is.
   if (entry.isOnlyRead)
     row = CacheStorage(ReadOnlyCache()).index();
   else if (entry.inPool)
@@ -165,7 +165,7 @@ CacheEntry entryOf(const ManifestCache& cache) {
   return entry;
 }
 
-/// Why the keys do not spell one storage; empty where they do.
+/// Reason that the keys do not describe one storage; empty if they do.
 std::string storageProblem(const CacheEntry& entry) {
   ManifestCache cache;
   CacheEntry copy = entry;
@@ -188,7 +188,7 @@ std::string storageProblem(const CacheEntry& entry) {
   return "";
 }
 
-/// Why rows cannot be four-bit codes of `code_columns` values; empty where they can or need not.
+/// Reason that rows cannot be four-bit codes of `code_columns` values; empty if they can.
 std::string codeProblem(const CacheEntry& entry) {
   constexpr int64_t mostColumns = int64_t{1} << 40;
   const char* key = keyOf<CacheEntry, &CacheEntry::codeColumns>();
@@ -206,7 +206,7 @@ std::string codeProblem(const CacheEntry& entry) {
   return "";
 }
 
-/// Why `permutation` is not an order of the axes; empty where it is, or is not there.
+/// Reason that `permutation` is not an order of the axes; empty if it is, or is absent.
 std::string permutationProblem(const CacheEntry& entry) {
   const size_t rank = entry.shape.size();
   std::vector<bool> seen(rank, false);
@@ -222,7 +222,7 @@ std::string permutationProblem(const CacheEntry& entry) {
                                keyOf<CacheEntry, &CacheEntry::permutation>(), rank);
 }
 
-/// Why the part is not one of a cache of the exported model; empty where it is.
+/// Reason that the part is not one of a cache of the exported model; empty if it is.
 std::string partProblem(const CacheEntry& entry) {
   const ManifestPart& part = *entry.part;
   if (part.first.size() != entry.shape.size() + part.dropped.size())

@@ -1,4 +1,4 @@
-// What follows from the storage of a cache.
+// Properties that follow from the storage of a cache.
 #include "ir/manifest/cache_storage.h"
 
 #include <cstdlib>

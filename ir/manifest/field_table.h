@@ -74,7 +74,7 @@ template <class T> struct Field {
 template <class T> struct FieldTable {
   ManifestObject info;
   llvm::ArrayRef<Field<T>> fields;
-  /// What keys together must be; null: anything. Called where each key is right.
+  /// Checks conditions on several keys; null for none. Called if each key is valid.
   void (*check)(const T& object, const std::string& path, ManifestProblem& problem) = nullptr;
 };
 

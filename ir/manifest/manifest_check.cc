@@ -22,8 +22,8 @@ DiagnosticBuilder contradiction(llvm::StringRef name, fmt::format_string<Args...
       .value(name);
 }
 
-/// JSON has U+FFFD for the bytes of a name that is not UTF-8: such a name finds no value, and
-/// whoever drives the cache reports it.
+/// JSON has U+FFFD for the bytes of a name that is not UTF-8. Such a name finds no value, and the
+/// driver of the cache reports it.
 bool isReplaced(llvm::StringRef name) { return name.contains("\xEF\xBF\xBD"); }
 
 class Check {
@@ -94,7 +94,7 @@ private:
                       {std::string("batch")});
   }
 
-  /// `free` is an axis of which the extents may differ.
+  /// The extents may differ along axis `free`.
   static llvm::Error checkType(const Value& value, ElementType element,
                                const std::vector<ManifestExtent>& shape,
                                std::optional<size_t> free = std::nullopt) {

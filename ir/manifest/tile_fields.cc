@@ -22,7 +22,7 @@ constexpr Field<ManifestTiledAttention> attentionFields[] = {
          .sentence = "Value that the last tile takes as `value`: that of the new rows."}),
     attentionField<&ManifestTiledAttention::mask>(
         {.key = "mask",
-         .sentence = "Value with a column for each row of all blocks and each new row, of which a "
+         .sentence = "Value with a column for each row of all blocks and each new row. Each "
                      "tile takes its own columns."}),
     attentionField<&ManifestTiledAttention::output>(
         {.key = "output", .sentence = "Output before the first tile."}),

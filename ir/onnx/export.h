@@ -23,7 +23,7 @@ struct ExportOptions {
   /// Called with the number of bytes of that file that were written since the last call; may be
   /// empty.
   std::function<void(size_t bytes)> onWritten;
-  /// What becomes of contents that the model's source has in files beside it. Copy needs the name
+  /// Placement of contents that the model's source stores in external files. Copy requires the name
   /// `externalFile`. Only for exportModel.
   ExternalPlacement placement = ExternalPlacement::Keep;
 };

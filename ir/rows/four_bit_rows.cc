@@ -1,10 +1,10 @@
-// Rows of four-bit codes, in groups of columns that have a multiplier each.
+// Rows of four-bit codes, in groups of columns with one multiplier each.
 //
 //   s = max_d |x[d]| / 126,   m = max_group |x[d]| / (7 s) rounded up, at most 18 and at least 1
-//   q[d] = x[d] / (s m) to the nearest integer, halves to the even one, at most 7 and at least -7;
-//          it stands for s m q[d]
+//   q[d] = x[d] / (s m) to the nearest integer, ties to even, at most 7 and at least -7;
+//          it represents s m q[d]
 //
-// support/four_bit_row.h says how a row lies in bytes.
+// support/four_bit_row.h describes the bytes of a row.
 #include "ir/rows/row_code.h"
 #include "support/four_bit_row.h"
 

@@ -1,7 +1,7 @@
-// Rows of int8: a code for each number.
+// Rows of int8: one code for each number.
 //
-//   s = max_d |x[d]| / 127,   q[d] = x[d] / s to the nearest integer, halves to the even one,
-//                                    at most 127 and at least -127;   it stands for s q[d]
+//   s = max_d |x[d]| / 127,   q[d] = x[d] / s to the nearest integer, ties to even,
+//                                    at most 127 and at least -127;   it represents s q[d]
 #include "ir/rows/row_code.h"
 
 namespace kvopt::ir {

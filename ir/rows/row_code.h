@@ -1,8 +1,8 @@
-// RowCode: a way to keep the rows of a cache as codes, with a float scale for each row.
+// RowCode: a format for rows of a cache as codes, with a float scale for each row.
 //
-// All that tells one way from another is in a RowCode: what codes are stored as, how function
-// bodies write and read them, and how the runtime does. To add one, write a file that defines it
-// and list it in ir/rows/row_codes.cc.
+// A RowCode contains everything that distinguishes one format from another: the storage of codes,
+// and how function bodies and the runtime write and read them. To add one, write a file that
+// defines it and list it in ir/rows/row_codes.cc.
 #pragma once
 
 #include "ir/element_type.h"
@@ -13,47 +13,47 @@
 
 namespace kvopt::ir {
 
-/// A row x of numbers is kept as codes q and a float scale s = max_d |x[d]| / `largest`, which is 0
-/// for a row that is so small, and NaN for one with a NaN or an infinity. What codes stand for is
-/// multiplied by s.
+/// A row x of numbers is stored as codes q and a float scale s = max_d |x[d]| / `largest`. The
+/// scale is 0 for a row of tiny numbers, and NaN for a row with a NaN or an infinity. Decoded codes
+/// are multiplied by s.
 struct RowCode {
-  /// As after `--rows`: "int8".
+  /// Value of `--rows`: "int8".
   const char* word;
-  /// What rows are called in sentences: "int8 rows".
+  /// Name of the rows in sentences: "int8 rows".
   const char* rows;
-  /// What codes are stored as. It tells the codes of a cache from others: no two that are listed
-  /// have the same.
+  /// Element type of stored codes. It identifies the codes of a cache: all listed formats have
+  /// different types.
   ElementType element;
-  /// The largest number that codes stand for before they are multiplied.
+  /// Largest number that a code represents before scaling.
   float largest;
-  /// The opset of ONNX's own domain that has the operators of the body.
+  /// Minimum opset of ONNX's own domain with the operators of the body.
   int64_t opset;
-  /// Elements of a stored row that stands for `columns` numbers; null where they are as many.
+  /// Number of elements of a stored row of `columns` numbers; null if it equals `columns`.
   int64_t (*elements)(int64_t columns);
 
-  // Function bodies: texts of nodes, in which {0} is the name of a side, as in `key`. Codes are
-  // handled as floats, which must hold them exactly.
+  // Function bodies: texts of nodes, in which {0} is the name of a side, such as `key`. Codes are
+  // processed as floats, which must represent them exactly.
 
-  /// Constants, with largest_product, which is `largest`, and what the others need.
+  /// Constants: largest_product, which is `largest`, and those that the other texts need.
   const char* constantsText;
-  /// How columns are divided, from {0}_width; empty where they are not.
+  /// Divides columns, from {0}_width; empty if they are not divided.
   const char* columnsText;
-  /// {0}_code_new from {0}_numbers, in which zero stands for what is no number, {0}_divisor, which
-  /// is the scale or 1, and {0}_row_has_no_number.
+  /// Computes {0}_code_new from {0}_numbers, in which 0 replaces NaN and infinity, {0}_divisor,
+  /// which is the scale or 1, and {0}_row_has_no_number.
   const char* writtenText;
-  /// The rows {0}s from {0}_codes and {0}_scales.
+  /// Computes the rows {0}s from {0}_codes and {0}_scales.
   const char* readText;
 
-  // Rows, whose columns are side by side. Null for codes that the runtime has kernels for
-  // (runtime/memory/coded_row.h): then attention reads them as they lie. It decodes others first.
+  // Rows with contiguous columns. Null for codes with kernels in the runtime
+  // (runtime/memory/coded_row.h), which attention reads directly. Other codes are decoded first.
 
   /// Writes the codes of a row of numbers, and returns the scale.
   float (*encode)(const float* row, int64_t columns, std::byte* codes);
-  /// What codes stand for before they are multiplied by the scale.
+  /// Writes the numbers that codes represent before scaling.
   void (*decode)(const std::byte* codes, int64_t columns, float* numbers);
 
   int64_t elementsOf(int64_t columns) const { return elements ? elements(columns) : columns; }
-  /// Whether an element stands for several numbers: then columns must be side by side.
+  /// Whether an element holds several numbers; then columns must be contiguous.
   bool isPacked() const { return elements != nullptr; }
   bool hasKernels() const { return !encode; }
 };
@@ -61,11 +61,11 @@ struct RowCode {
 extern const RowCode int8Rows;
 extern const RowCode fourBitRows;
 
-/// All codes that there are. A program that has others defines this function itself, and is linked
-/// with its own list in the place of that in ir/rows/row_codes.cc.
+/// All codes. A program with additional codes defines this function itself and links its own list
+/// instead of the one in ir/rows/row_codes.cc.
 llvm::ArrayRef<const RowCode*> rowCodes();
 
-/// The codes that are stored as that; null for none.
+/// The code that is stored with this element type; null if there is none.
 inline const RowCode* rowCodeOf(ElementType element) {
   for (const RowCode* code : rowCodes())
     if (code->element == element)

@@ -1,4 +1,4 @@
-// The list of codes.
+// List of codes.
 #include "ir/rows/row_code.h"
 
 namespace kvopt::ir {

@@ -41,9 +41,10 @@ public:
   const RowStore& keys() const { return stores.front(); }
   const RowStore& values() const { return stores.back(); }
 
-  /// Makes attention read the pasts where they lie.
+  /// Makes attention read the pasts in place.
   llvm::Error attendToPasts(KernelContext& context, AttentionOperands& operands) const;
-  /// Makes attention read the pasts' slots of `spans`, and new rows behind them, in scratch memory.
+  /// Makes attention read the pasts' slots of `spans`, followed by the new rows, from scratch
+  /// memory.
   llvm::Error attendInOrder(KernelContext& context, llvm::ArrayRef<RowSpan> spans,
                             AttentionOperands& operands) const;
   /// Writes new rows to the presents, and makes attention read the presents.

@@ -28,7 +28,7 @@ llvm::Expected<TensorView> decodedRows(KernelContext& context, const RowCode& co
     const float* scale =
         rows.scales.as<float>() + batch * rows.scales.strides[0] + head * rows.scales.strides[1];
     float* to = numbers->as<float>() + unit * slots * columns;
-    // A row whose columns are far apart is put together first.
+    // A row whose columns are not adjacent is gathered first.
     llvm::SmallVector<std::byte, 1024> together(static_cast<size_t>(elements * bytes));
     for (int64_t slot = 0; slot < slots; ++slot, to += columns) {
       const std::byte* row = from + slot * slotStride * bytes;

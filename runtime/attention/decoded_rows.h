@@ -13,7 +13,7 @@ struct CodedRows {
   bool isTransposed = false;
 };
 
-/// The rows of `columns` numbers that the codes stand for: float [B,G,C,columns] in scratch memory.
+/// Rows of `columns` numbers that the codes represent: float [B,G,C,columns] in scratch memory.
 llvm::Expected<TensorView> decodedRows(KernelContext& context, const ir::RowCode& code,
                                        const CodedRows& rows, int64_t columns);
 

@@ -1,4 +1,4 @@
-// Codes that are read where they lie have SIMD kernels, which are the same functions.
+// Codes with SIMD kernels use the functions of these kernels.
 #include "runtime/memory/coded_row.h"
 
 #include "runtime/simd/four_bit_rows.h"

@@ -74,7 +74,7 @@ llvm::Error CacheGrowth::checkPresent(size_t index, const TensorView& present,
       geometry.update == CacheUpdate::State)
     rows = caches.buffer(index).shape[axis];
   else if (geometry.update == CacheUpdate::Ring && axis < present.rank())
-    rows = present.shape[axis]; // as many as the model keeps
+    rows = present.shape[axis]; // the number of rows that the model keeps
   const Extents expected = cache.isPool() ? state.poolView(index).shape : geometry.shape(rows);
   if (present.shape != expected || present.element != geometry.element)
     return invalid("output '{}' has shape {}, but the manifest makes it {}", cache.present,

@@ -13,13 +13,13 @@ using namespace ir;
 
 namespace {
 
-/// What codes stand for before they are multiplied by their scales: contiguous, as float.
+/// Numbers that codes represent before scaling: contiguous, as float.
 llvm::Expected<Tensor> decodedCodes(const CacheState& caches, const TensorView& codes,
                                     const ManifestCache& info) {
   const RowCode* code = rowCodeOf(info.dtype);
   const std::optional<CacheLayout> layout = info.layout();
   if (!code || !layout || layout->rank() != codes.rank() || codes.element != code->element)
-    return invalid("the rows of cache '{}' are no codes", info.past);
+    return invalid("the rows of cache '{}' are not codes", info.past);
   const unsigned columnAxis = layout->columnAxis();
   if (code->isPacked() && columnAxis + 1 != codes.rank())
     return invalid("the columns of cache '{}' are not side by side", info.past);

@@ -105,7 +105,7 @@ llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim&
 
 namespace {
 
-/// The width of cached rows, of which new ones have `columns`.
+/// Width of cached rows for new rows with `columns` columns.
 Dim cachedWidth(const Dim& columns, const RowCode* code) {
   if (!code || !code->isPacked())
     return columns;

@@ -23,7 +23,7 @@ enum class CachePlace {
   Blocks, ///< separate tensors, in order; new rows are returned, not written
 };
 
-/// Which caches an attention has.
+/// Caches of an attention.
 enum class CacheSharing {
   KeysAndValues, ///< one of keys and one of values
   Latent,        ///< a single one, whose rows are keys; some of their columns are the values
@@ -31,17 +31,17 @@ enum class CacheSharing {
 
 struct CacheOperator {
   CachePlace place = CachePlace::Buffer;
-  /// The codes that rows are stored as; null where they are numbers of the new rows' own type.
+  /// Format of rows of codes; null if rows are numbers of the new rows' element type.
   const RowCode* code = nullptr;
   CacheSharing sharing = CacheSharing::KeysAndValues;
 
-  /// The one that the node is. nullopt for a node of another operator, and for one without a
-  /// definition, which has not been checked to have the operands that it needs. The element type of
-  /// the first past says which codes rows are; where that is not known, int8Rows.
+  /// The operator of the node. nullopt for other operators, and for a node without a definition,
+  /// because its operands were not checked. The element type of the first past identifies the codes
+  /// of rows; int8Rows if it is unknown.
   static std::optional<CacheOperator> of(const Node& node);
-  /// The one with that name; codes are int8Rows, since all have one name.
+  /// The operator with that name; codes are int8Rows, because all codes share the name.
   static std::optional<CacheOperator> named(OpName op);
-  /// One for each name; codes are int8Rows.
+  /// One operator for each name; codes are int8Rows.
   static llvm::ArrayRef<CacheOperator> all();
 
   /// The operator's name, a static string.
@@ -51,7 +51,7 @@ struct CacheOperator {
   constexpr bool isLatent() const { return sharing == CacheSharing::Latent; }
   constexpr bool isRing() const { return place == CachePlace::Ring; }
   constexpr bool isInBlocks() const { return place == CachePlace::Blocks; }
-  /// The same with rows as numbers.
+  /// The same operator over numbers.
   CacheOperator unquantized() const { return {place, nullptr, sharing}; }
 
   // Operands by role. Side 0 is keys or latent rows, side 1 is values.

@@ -23,16 +23,17 @@
 // Latent: there is a single cache, whose rows are keys; values are their columns
 //   [v_offset, v_offset + v_width).
 //
-// Codes: a row x (the key or value of one token and head, in f32) is kept as codes q and a scale s,
-//   as a RowCode says (ir/rows/row_code.h); the element type of the pasts tells which one.
-//   Quotients are those of f32, rounded once each, so that every engine writes the same bytes. A
-//   row of zeros has the scale 0, as has one that is so small that s is 0, and codes of zeros. A
-//   row with a NaN or an infinity has the scale NaN, and the same codes: all of it stands for NaN.
-//   Of int8, |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 *
-//   2^-149. Scales are float, of the cache's extents with one column: the scale of the row beside
-//   it. Where an element stands for several numbers, a row's must be side by side. Values of a
-//   latent row have its scale; of four-bit codes their columns must be whole groups. In blocks, new
-//   rows are codes as ai.kvopt::QuantizeRows makes them, which are int8.
+// Codes: a row x (the key or value of one token and head, in f32) is stored as codes q and a scale
+// s, in the format of a RowCode (ir/rows/row_code.h), which the element type of the pasts
+// identifies.
+//   Quotients are computed in f32 and rounded once, so that every engine writes the same bytes. A
+//   row of zeros, or of numbers so small that s is 0, has scale 0 and codes of zeros. A row with a
+//   NaN or an infinity has scale NaN and the same codes: all of it is NaN. For int8,
+//   |x[d] - s q[d]| <= s / 2, except for two roundings of f32 and for rows below 127 * 2^-149.
+//   Scales are float, with the cache's extents and one column: the scale of the row at the same
+//   position. If an element holds several numbers, the elements of a row must be contiguous. Values
+//   in a latent row have its scale; with four-bit codes, their columns must be whole groups. In
+//   blocks, new rows are int8 codes from ai.kvopt::QuantizeRows.
 #include "ir/ops/kvopt/cache_operator.h"
 
 #include "ir/node.h"
@@ -75,7 +76,7 @@ constexpr auto cacheOperators = [] {
   return all;
 }();
 
-/// The shape rule of one operator at one node.
+/// Shape rule of one operator at one node.
 class CacheShapes {
 public:
   explicit CacheShapes(ShapeContext& nodeContext)
@@ -101,7 +102,7 @@ public:
   }
 
 private:
-  /// The cache of a side of which `past` is rows, or one block of them.
+  /// The cache of a side; `past` is its rows, or one block of them.
   CacheSide cacheSide(unsigned side, unsigned past) const {
     // In blocks, new rows are codes, too.
     const RowCode* code = op.isInBlocks() ? nullptr : op.code;

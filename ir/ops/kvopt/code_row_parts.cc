@@ -1,4 +1,4 @@
-// Codes and scales of rows, written and read.
+// Writing and reading of codes and scales of rows.
 #include "ir/ops/kvopt/code_row_parts.h"
 
 #include "ir/ops/kvopt/function_body_parts.h"
@@ -12,8 +12,8 @@ std::string ofSide(const char* text, const std::string& side) {
   return fmt::format(fmt::runtime(text), side);
 }
 
-/// The scales of new rows, and what to divide them by, of one side. Needs largest_product, what a
-/// row's largest element becomes.
+/// Scales of new rows of one side, and their divisors. Requires largest_product, the value to which
+/// a row's largest element is scaled.
 constexpr const char* scales = R"(
     {0}_new_as_float = Cast <to = 1> ({0}_new)
     {0}_new_nan = IsNaN ({0}_new_as_float)

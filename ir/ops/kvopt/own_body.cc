@@ -42,7 +42,7 @@ struct OwnBody {
   /// caches are in blocks.
   unsigned pastKey = none;
   unsigned pastValue = none;
-  /// The operand whose element type tells which codes rows are.
+  /// Operand whose element type identifies the codes of rows.
   unsigned codes = none;
   /// Number of operands before the blocks, and number of lists of blocks.
   unsigned firstBlock = none;

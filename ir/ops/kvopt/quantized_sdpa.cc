@@ -1,10 +1,10 @@
 // ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention appends to.
 //
-// key and value are [B,G,C,·], key_scale and value_scale float [B,G,C,1], as
-// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc) writes them; their element type tells which
-// codes they are, and `v_width` says how many numbers a row of values stands for. Batch row b has
-// past_length[b] + S keys, and query row i stands at position past_length[b] + i; rows beyond are
-// never read. Attention is that of ai.kvopt::Sdpa over the rows that codes and scales stand for.
+// key and value are [B,G,C,·], key_scale and value_scale float [B,G,C,1], as written by
+// ai.kvopt::InPlaceQuantizedKvSdpa (cache_operators.cc). The element type of key and value
+// identifies the codes, and `v_width` is the number of values in a row. Batch row b has
+// past_length[b] + S keys, and query row i is at position past_length[b] + i; later rows are never
+// read. Attention is that of ai.kvopt::Sdpa over the rows that codes and scales represent.
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "ir/ops/kvopt/own_body.h"
 
@@ -15,13 +15,13 @@ namespace {
 
 enum Operand : unsigned { Query, Key, KeyScale, Values, ValueScale, PastLength, Mask };
 
-/// Fails unless the operands are rows of codes of `width` numbers and a scale for each.
+/// Fails unless the operands are rows of codes of `width` numbers, with a scale for each row.
 llvm::Error checkCodes(const ShapeContext& context, unsigned codes, unsigned scale,
                        const Dim& width) {
   const ElementType element = context.element(codes);
   const RowCode* code = rowCodeOf(element);
   if (element != ElementType::Undefined && !code)
-    return context.error(fmt::format("rows of {} are no codes", dtypeName(element)));
+    return context.error(fmt::format("rows of {} are not codes", dtypeName(element)));
   for (unsigned operand : {codes, scale})
     if (llvm::Error error = requireRank(context, operand, 4))
       return error;

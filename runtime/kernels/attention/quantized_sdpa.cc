@@ -1,5 +1,5 @@
-// ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention has appended to.
-// The sums are those of ai.kvopt::InPlaceQuantizedKvSdpa over the same rows.
+// ai.kvopt::QuantizedSdpa: attention over caches of codes to which another attention has appended
+// rows. The sums equal those of ai.kvopt::InPlaceQuantizedKvSdpa over the same rows.
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/decoded_rows.h"
 #include "runtime/attention/past_lengths.h"
@@ -19,7 +19,7 @@ TensorView scalesOf(TensorView scales) {
   return scales;
 }
 
-/// Makes attention read the codes, or the numbers that they stand for.
+/// Makes attention read the codes, or the numbers that they represent.
 llvm::Error readCodes(KernelContext& context, AttentionOperands& operands) {
   const RowCode* code = rowCodeOf(context.in(1).element);
   const int64_t width = operands.fourBitColumns;
