@@ -1,4 +1,4 @@
-// What follows from a manifest, and the manifest as JSON.
+// Properties that follow from a manifest, and the manifest as JSON.
 #include "ir/manifest/manifest.h"
 
 #include "ir/manifest/field_table.h"

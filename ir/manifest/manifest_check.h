@@ -1,4 +1,4 @@
-// Whether a manifest describes the graph that it comes with.
+// Checks that a manifest describes its graph.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -7,10 +7,10 @@ namespace kvopt::ir {
 
 class Graph;
 
-/// Checks that the inputs and outputs that the manifest names exist and have the element types,
-/// ranks and fixed extents that it says, that the capacity is that of the caches, that scales
-/// belong to codes that are kept alike, and that the caches fit into memory. Where the graph leaves
-/// an extent open, the manifest may fix it. The error names the input or output.
+/// Checks that the inputs and outputs in the manifest exist and have the element types, ranks and
+/// fixed extents that it declares, that the capacity is that of the caches, that scales belong to
+/// codes that are stored in the same way, and that the caches fit into memory. The manifest may fix
+/// an extent that is symbolic in the graph. The error names the input or output.
 llvm::Error checkManifest(const Manifest& manifest, const Graph& graph);
 
 } // namespace kvopt::ir

@@ -50,7 +50,7 @@ llvm::Error checkRotations(const Manifest& manifest) {
   return llvm::Error::success();
 }
 
-/// Blocks of fixed extents, all of which the last variant has.
+/// Checks that blocks have fixed extents, and that the last variant has all blocks.
 llvm::Error checkVariants(const Manifest& manifest) {
   if (manifest.variants.empty())
     return llvm::Error::success();
@@ -104,7 +104,7 @@ llvm::Error checkTiles(const Manifest& manifest) {
     if (hasTail != attention.tailTile.has_value())
       return invalid("manifest: there is {} for the last block, which has {} rows",
                      hasTail ? "no tile" : "a tile of its own",
-                     hasTail ? "fewer" : "as many as others")
+                     hasTail ? "fewer" : "the usual number")
           .value(attention.result);
     for (const std::string& past : {attention.keyCache, attention.valueCache})
       if (llvm::none_of(manifest.caches, [&](const ManifestCache& cache) {

@@ -1,5 +1,5 @@
-// The keys of a manifest's JSON objects: type, words, default, and one sentence each. What reads
-// and writes them is in field_table.h.
+// Keys of a manifest's JSON objects: type, words, default, and one sentence each. field_table.h
+// reads and writes them.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace kvopt::ir {
 
-/// The type of a key's value.
+/// Type of a key's value.
 enum class FieldType : uint8_t {
-  OfMember,    ///< only in tables: that of the member that holds the value
+  OfMember,    ///< only in tables: the type of the member that holds the value
   Flag,        ///< true or false
   Count,       ///< an integer that is at least ManifestField::least
   CountOrNull, ///< the same, or null
   Text,        ///< any text
   Name,        ///< text that is not empty
-  FileName,    ///< a file in the folder of the manifest; empty: not written yet
+  FileName,    ///< a file in the manifest's folder; empty if not written yet
   Word,        ///< one of ManifestField::words
   ElementType, ///< `float32`, `int64`
   Shape,       ///< a list of extents, which are numbers or names
   Names,       ///< a list of names
-  FileNames,   ///< a list of files in the folder of the manifest
+  FileNames,   ///< a list of files in the manifest's folder
   Counts,      ///< a list of integers that are not negative
   Numbers,     ///< a list of finite numbers
   Object,      ///< an object with the keys of ManifestField::object
@@ -30,7 +30,7 @@ enum class FieldType : uint8_t {
 /// A word that the value of a key may be.
 struct FieldWord {
   const char* text;
-  const char* meaning; ///< a phrase; empty where the field's sentence says all
+  const char* meaning; ///< a phrase; empty if the field's sentence suffices
 };
 
 struct ManifestObject;
@@ -39,9 +39,9 @@ struct ManifestObject;
 struct ManifestField {
   const char* key = "";
   FieldType type = FieldType::OfMember;
-  /// When the key is present; null: always.
+  /// Condition for the presence of the key; null: always present.
   const char* when = nullptr;
-  /// The value, as JSON, that a missing key stands for; null: none.
+  /// Default value, as JSON, of a missing key; null: no default.
   const char* byDefault = nullptr;
   const char* sentence = "";
   int64_t least = 0;
@@ -58,18 +58,18 @@ struct ManifestObject {
   std::vector<const ManifestField*> (*fields)();
 };
 
-/// The object that is the whole manifest.
+/// The object for the whole manifest.
 const ManifestObject& manifestObject();
 
-/// How the storage of a cache (CacheStorage) is spelled by the keys `kind`, `policy`, `one_buffer`,
+/// Description of a cache's storage (CacheStorage) with the keys `kind`, `policy`, `one_buffer`,
 /// and one more. In the order of the alternatives.
 struct StorageSpelling {
   const char* name;
-  bool isOnlyRead; ///< the policy is then not looked at
+  bool isOnlyRead; ///< the policy is then ignored
   const char* policy;
   bool mayBeTwoTensors; ///< `one_buffer` may be false
   bool mayBeOneBuffer;  ///< `one_buffer` may be true
-  const char* key;      ///< the key that only this storage has; null: none
+  const char* key;      ///< the key that only this storage has; null if there is none
   bool needsKey;
   const char* sentence;
 };
