@@ -47,20 +47,13 @@ struct EnglishException {
 };
 
 constexpr EnglishException englishExceptions[] = {
-    {"", "", 0, "no exception yet"},
+    {"runtime/session/input_plan.cc", "behind|beside|besides", 1, "apart from caches"},
+    {"runtime/session/interface_check.cc", "contract|contracts", 2, "names the manifest's key"},
 };
 
 /// Folders and pages whose English has not been read yet.
-constexpr std::string_view notReadYet[] = {"ir/manifest/manifest",
-                                           "ir/ops/kvopt/",
-                                           "passes/",
-                                           "driver/",
-                                           "cli/",
-                                           "bench/",
-                                           "examples/",
-                                           "docs/",
-                                           "README",
-                                           "CONTRIBUTI"};
+constexpr std::string_view notReadYet[] = {"passes/", "driver/",   "cli/",
+                                           "docs/",   "README.md", "CONTRIBUTING.md"};
 
 std::vector<std::string> wordsOf(std::string_view phrase, char separator) {
   std::vector<std::string> words;
