@@ -1,4 +1,4 @@
-// The objects behind the handles of the C interface.
+// Objects for the handles of the C interface.
 #pragma once
 
 #include "driver/generate/request.h"

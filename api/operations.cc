@@ -69,7 +69,7 @@ ConfinedFolder folderOf(const ModelSource& source) {
   return source.bytes ? source.folder.value_or(ConfinedFolder()) : ConfinedFolder::of(source.path);
 }
 
-/// What a form made of a model, as a result. Refused models are errors.
+/// Result of a rewrite to a form. Refused models are errors.
 llvm::Expected<std::unique_ptr<kvopt_result>> resultOf(RewriteResult rewritten, const Form& form) {
   auto result = std::make_unique<kvopt_result>();
   const std::string target = targetText(form);

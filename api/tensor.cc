@@ -13,7 +13,7 @@ using namespace runtime;
 
 namespace {
 
-/// What an element type is to DLPack.
+/// DLPack code of an element type.
 struct TypeCode {
   ElementType element;
   uint8_t code;

@@ -69,7 +69,7 @@ inline std::string take(kvopt_bytes* bytes) {
   return std::string(kvopt_bytes_data(bytes), kvopt_bytes_size(bytes));
 }
 
-/// A callback for the duration of one call. What it throws is thrown again after the call.
+/// A callback for the duration of one call. Its exceptions are rethrown after the call.
 class ProgressCall {
 public:
   explicit ProgressCall(const Progress& callback) : progress(callback) {}
@@ -172,7 +172,7 @@ public:
     detail::check(kvopt_result_model(handle.get(), &made));
     return Model(made);
   }
-  /// Writes the model and the manifest beside it.
+  /// Writes the model, and the manifest next to it.
   void save(const std::string& path, const Options& options = {}, const Progress& progress = {}) {
     const auto texts = detail::view(options);
     const detail::ProgressCall call(progress);
@@ -216,7 +216,7 @@ inline Result makeDynamic(const Model& model, const Options& options = {},
   return detail::rewritten(kvopt_make_dynamic, model, options, progress);
 }
 
-/// What a comparison found: `report` is JSON, kvopt/verify/1.
+/// Result of a comparison; `report` is JSON, kvopt/verify/1.
 struct Verification {
   bool isEqual = false;
   std::string report;
@@ -234,7 +234,7 @@ inline Verification verify(const Model& first, const Model& second, const Option
   return {equal != 0, detail::take(json)};
 }
 
-/// What changed between two models as JSON, kvopt/diff/1.
+/// Differences between two models as JSON, kvopt/diff/1.
 inline std::string diff(const Model& first, const Model& second, const Options& options = {},
                         const Progress& progress = {}) {
   const auto texts = detail::view(options);
@@ -270,7 +270,7 @@ public:
   void feed(const std::vector<int64_t>& tokens) {
     const auto rows = static_cast<size_t>(batch());
     if (tokens.size() % rows != 0)
-      throw std::invalid_argument("the number of tokens is no multiple of the batch size");
+      throw std::invalid_argument("the number of tokens is not a multiple of the batch size");
     detail::check(
         kvopt_session_feed(get(), tokens.data(), static_cast<int64_t>(tokens.size() / rows)));
   }

@@ -115,9 +115,12 @@ struct EnglishFile {
 /// The product's sources and pages.
 std::vector<EnglishFile> englishFiles() {
   std::vector<EnglishFile> files;
-  for (const char* folder :
-       {"support", "ir", "passes", "runtime", "driver", "cli", "examples", "bench"})
-    for (const SourceFile& file : readFiles(folder, isSourcePath))
+  const auto isCode = [](std::string_view path) {
+    return isSourcePath(path) || path.ends_with(".hpp");
+  };
+  for (const char* folder : {"support", "ir", "passes", "runtime", "driver", "cli", "examples",
+                             "bench", "include", "api"})
+    for (const SourceFile& file : readFiles(folder, isCode))
       files.push_back({file.path, unitsOfSource(file)});
   const auto isPage = [](std::string_view path) { return path.ends_with(".md"); };
   for (const SourceFile& file : readFiles("docs", isPage))
