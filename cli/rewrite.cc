@@ -70,7 +70,8 @@ OrderedJson withForm(OrderedJson json, const RewriteOptions& options) {
 ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
                 const CommandContext& context) {
   for (const auto& [form, why] : options.refused)
-    context.error(formatText("kvopt: {} is not possible: {}", optionsOf(form), why));
+    if (why != refused.message)
+      context.error(formatText("kvopt: {} is not possible: {}", optionsOf(form), why));
   context.error(formatText("kvopt: {}", refused.message));
   for (const SafeText& layers : refusedLayers(refused))
     context.remark(layers);

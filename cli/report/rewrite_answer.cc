@@ -261,9 +261,11 @@ SafeText unchangedAnswer(const UnchangedModel& unchanged, const WeightFiles& wei
           : formatText("nothing to do: {} updates the caches of {} in place where past and present "
                        "are one buffer\n",
                        unchanged.updatedBy, request.model);
-  if (unchanged.verification)
-    for (const std::string& text : verificationVerdict(*unchanged.verification))
-      out += line("checked", text);
+  if (unchanged.verification) {
+    const std::vector<std::string> texts = verificationVerdict(*unchanged.verification);
+    for (size_t i = 0; i < texts.size(); ++i)
+      out += line(i == 0 ? "checked" : "", texts[i]);
+  }
   out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
   if (request.isDryRun)
     return out;

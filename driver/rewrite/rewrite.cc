@@ -146,7 +146,9 @@ public:
     }
     // Attention that was restored has no spelling to stay in.
     if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
-      return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
+      return refusal(fmt::format("{}: {}nothing to rewrite", path,
+                                 passes->sites.empty() ? "no attention found, " : ""),
+                     passes->sites);
     if (request.oneBranch && passes->statistics["specialise-branch"]["branches"] == 0)
       return refusal(fmt::format("{}: no If selects between the first step and later ones", path));
     if (compressesForTarget() && !passes->history.hasReplacements())
