@@ -233,18 +233,19 @@ SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,
                        const AnswerRequest& request, const Style& style) {
   const Manifest& manifest = rewritten.manifest;
   SafeText out = formatText("{}\n", headline(rewritten, request));
-  out += line("saves", savings(rewritten));
+  if (rewritten.mayBeWritten())
+    out += line("saves", savings(rewritten));
   out += checkedLines(rewritten, request.isVerbose, style);
   for (const auto& [form, why] : request.refused)
     out += line("form", formatText("{}, because {} is not possible: {}", optionsOf(request.form),
                                    optionsOf(form), why));
   out += notes(rewritten);
-  for (const std::string& note : engineNotes(rewritten.model->graph()))
-    out += line("warning", note);
   if (request.isVerbose)
     out += details(rewritten);
   if (!rewritten.mayBeWritten())
     return out;
+  for (const std::string& note : engineNotes(rewritten.model->graph()))
+    out += line("warning", note);
   out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
   if (!request.isDryRun)
     out += formatText("wrote {}\n", writtenText(manifest, request.paths, weights));

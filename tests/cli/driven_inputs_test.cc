@@ -175,7 +175,7 @@ TEST_F(DrivenInputsTest, AModelThatTakesNoStepIsNotWritten) {
                                    "int64[B, S] input_ids", "P", ", float[F] flat");
   ProgramResult result = rewrite(path);
   EXPECT_EQ(result.code, 1) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("not verified: the model as it was read takes no step"));
+  EXPECT_THAT(result.out, HasSubstr("checked  NOT: the model as it was read takes no step"));
   EXPECT_THAT(result.out, Not(HasSubstr("OK")));
   EXPECT_THAT(result.err, HasSubstr("nothing was written"));
   EXPECT_THAT(result.err, HasSubstr("--input NAME=VALUE"));
