@@ -6,6 +6,7 @@
 #include "cli/support/command_options.h"
 #include "cli/support/style.h"
 #include "driver/forms/form_table.h"
+#include "driver/inspect/model_json.h"
 #include "driver/inspect/recommendation.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/site_groups.h"
@@ -194,7 +195,7 @@ ExitCode inspectMany(const InspectOptions& options, const CommandContext& contex
   progress.expect(static_cast<double>(options.models.size()));
   for (size_t i = 0; i < options.models.size(); ++i) {
     const std::string& path = options.models[i];
-    auto recovered = recover(path, context.toolkit);
+    auto recovered = recoverForInspection(path, context.toolkit);
     progress.hide();
     if (!recovered) {
       Diagnostic diagnostic = takeDiagnostic(recovered.takeError());

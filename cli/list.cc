@@ -1,8 +1,13 @@
-// kvopt list: passes, rules, targets, engines, operators, kernels, reasons.
+// kvopt list: passes, rules, targets, engines, operators, kernels, reasons, commands, options, keys
+// of manifests.
+#include "cli/report/operator_page.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
+#include "cli/support/terminal.h"
+#include "cli/support/wrapped_text.h"
 #include "driver/engines/engine_facts.h"
 #include "driver/forms/form_table.h"
+#include "driver/options/command_table.h"
 #include "ir/manifest/manifest_reference.h"
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
@@ -142,6 +147,15 @@ void printEngines(const CommandContext& context) {
   printJson(json);
 }
 
+std::vector<Row> commandRows() {
+  std::vector<Row> rows;
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const CommandInfo& info = commandInfo(static_cast<Command>(i));
+    rows.push_back({info.word, info.summary});
+  }
+  return rows;
+}
+
 std::vector<Row> optionRows() {
   std::vector<Row> rows;
   for (unsigned i = 0; i < commandCount; ++i)
@@ -191,12 +205,17 @@ llvm::Expected<ExitCode> printMarkdown(const std::string& what, const CommandCon
     printOut(reasonsMarkdown());
   else if (what == "targets")
     printOut(formsMarkdown(context.toolkit.targets));
+  else if (what == "engines")
+    printOut(enginesMarkdown());
   else if (what == "options")
     printOut(optionsMarkdown());
   else if (what == "manifest")
     printOut(manifestMarkdown());
+  else if (what == "ops")
+    printOut(operatorsMarkdown(context.toolkit.ops));
   else
-    return usageError("--markdown is for: kvopt list reasons, targets, options, manifest");
+    return usageError(
+        "--markdown is for: kvopt list reasons, targets, engines, options, manifest, ops");
   return ExitCode::Done;
 }
 
@@ -211,21 +230,10 @@ llvm::Expected<ExitCode> printSchema(const ListOptions& options, const CommandCo
 
 llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& context) {
   const std::string& what = options.what;
-  if (options.markdown) {
-    if (context.common.json())
-      return usageError("--markdown and --format json exclude each other");
-    if (what == "reasons")
-      printOut(reasonsMarkdown());
-    else if (what == "targets")
-      printOut(formsMarkdown(context.toolkit.targets));
-    else if (what == "engines")
-      printOut(enginesMarkdown());
-    else if (what == "options")
-      printOut(optionsMarkdown());
-    else
-      return usageError("--markdown is for: kvopt list reasons, targets, engines, options");
-    return ExitCode::Done;
-  }
+  if (options.schema)
+    return printSchema(options, context);
+  if (options.markdown)
+    return printMarkdown(what, context);
   if (what == "targets") {
     printTargets(context);
     return ExitCode::Done;

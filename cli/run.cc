@@ -3,7 +3,6 @@
 #include "cli/report/step_dump.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
-#include "cli/support/input_option.h"
 #include "driver/generate/decoding.h"
 #include "support/format.h"
 #include "support/progress.h"

@@ -94,8 +94,8 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
 
 llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Toolkit& toolkit,
                                             const RecoveryOptions& options) {
-  const Progress progress(toolkit.progress, "reading " + path);
-  auto model = openModel(path, toolkit);
+  const Progress progress(toolkit.progress, "reading " + source.path);
+  auto model = openModel(source, toolkit);
   if (!model)
     return model.takeError();
   auto manifest = manifestOf(**model);

@@ -103,7 +103,7 @@ SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Sty
 /// A cache that grows from one number of rows only; null if there is none.
 const ManifestCache* cacheOfFixedPast(const Manifest& exported) {
   const auto found = llvm::find_if(exported.caches, [](const ManifestCache& cache) {
-    return cache.update == CacheUpdate::Grows && cache.fixedRows();
+    return cache.update() == CacheUpdate::Grows && cache.fixedRows();
   });
   return found == exported.caches.end() ? nullptr : &*found;
 }

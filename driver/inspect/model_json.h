@@ -24,7 +24,7 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
                                                const Toolkit& toolkit);
 
 /// The part of a cache that holds several which `past` is; null for a cache of its own.
-const ir::ManifestPart* partOf(const ir::Value* past, const passes::CacheParts& parts);
+const ir::ManifestPart* partOf(const ir::Value* past, const analysis::CacheParts& parts);
 
 /// The facts of one model, without the schema.
 OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,

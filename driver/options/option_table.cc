@@ -54,7 +54,8 @@ constexpr OptionInfo argumentsOptions[] = {
     OptionInfo{gen, "kind", Word,
                "llama|mha|mqa|window|mla|mla-latent|encoder-decoder|hybrid|packed-qkv", "",
                "Kind of decoder."},
-    OptionInfo{list, "what", Word, "passes|rules|targets|engines|ops|kernels|reasons|options", "",
+    OptionInfo{list, "what", Word,
+               "passes|rules|targets|engines|ops|kernels|reasons|commands|options|manifest", "",
                "What to list."},
     OptionInfo{completion, "shell", Word, "bash|zsh|fish", "", "Shell."},
     OptionInfo{help, "command", Word, commandWords, "",
@@ -155,7 +156,9 @@ constexpr OptionInfo viewOptions[] = {
                "Where this rule was applied, and how near it came."},
     OptionInfo{diff, "--layer", Whole, "N", "", "Only this attention block.", 0, UINT32_MAX},
     OptionInfo{list, "--markdown", Flag, "", "",
-               "Print reasons, targets, options or ops as the pages of docs have them."},
+               "Print reasons, targets, engines, options, manifest or ops as the pages of docs "
+               "have them."},
+    OptionInfo{list, "--schema", Flag, "", "", "Print the JSON Schema of manifests."},
     OptionInfo{help, "--man", Flag, "", "", "Print the manual page of kvopt (troff)."},
 };
 
@@ -333,21 +336,20 @@ constexpr OptionInfo developmentOptions[] = {
                "A rule or pass to leave out. May be given again."},
     OptionInfo{explain | rewriting | opt, "--step-budget", Whole, "N", "100000",
                "Places that the matcher tries at one root before it gives up.", 0, UINT32_MAX},
-    OptionInfo{list, "--markdown", Flag, "", "",
-               "Print reasons, targets, engines or options as the pages of docs have them."},
+};
 
-    constexpr OptionInfo commonOptions[] = {
-        OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,
-                   "text|json", "text", "Form of the answer."},
-        OptionInfo{diff, "--format", Word, "text|json|svg", "text", "Form of the answer."},
-        OptionInfo{common, "--color", Word, "auto|always|never", "auto",
-                   "Whether verdicts are colored; auto: on a terminal, unless NO_COLOR is set."},
-        OptionInfo{common, "--max-nodes", Whole, "N", "200000",
-                   "Most nodes of a model whose functions are expanded.", 1, 16777216},
-        OptionInfo{common, "-v,--verbose", Flag, "", "",
-                   "Say on stderr what is done and how long it takes."},
-        OptionInfo{common, "-q,--quiet", Flag, "", "", "Say nothing on stderr but errors."},
-    };
+constexpr OptionInfo commonOptions[] = {
+    OptionInfo{static_cast<CommandSet>(common & ~static_cast<unsigned>(diff)), "--format", Word,
+               "text|json", "text", "Form of the answer."},
+    OptionInfo{diff, "--format", Word, "text|json|svg", "text", "Form of the answer."},
+    OptionInfo{common, "--color", Word, "auto|always|never", "auto",
+               "Whether verdicts are colored; auto: on a terminal, unless NO_COLOR is set."},
+    OptionInfo{common, "--max-nodes", Whole, "N", "200000",
+               "Most nodes of a model whose functions are expanded.", 1, 16777216},
+    OptionInfo{common, "-v,--verbose", Flag, "", "",
+               "Say on stderr what is done and how long it takes."},
+    OptionInfo{common, "-q,--quiet", Flag, "", "", "Say nothing on stderr but errors."},
+};
 
 constexpr OptionSection sections[] = {
     {"Arguments", argumentsOptions},

@@ -65,13 +65,13 @@ std::optional<int64_t> cacheBytesPerToken(const Manifest& manifest, const Graph&
 std::optional<int64_t> allocatedCacheBytes(const Manifest& manifest, int64_t context) {
   int64_t total = 0;
   for (const ManifestCache& cache : manifest.caches) {
-    if (cache.update == CacheUpdate::ReadOnly || cache.update == CacheUpdate::State)
+    if (cache.update() == CacheUpdate::ReadOnly || cache.update() == CacheUpdate::State)
       continue;
     const std::optional<int64_t> row = rowBytes(cache);
     const int64_t room = manifest.capacityValue.value_or(context);
     // The extent of a block says nothing about how many there are.
     const int64_t rows =
-        cache.update == CacheUpdate::Blocks ? room : cache.fixedRows().value_or(room);
+        cache.update() == CacheUpdate::Blocks ? room : cache.fixedRows().value_or(room);
     int64_t bytes = 0;
     if (!row || __builtin_mul_overflow(*row, rows, &bytes) ||
         __builtin_add_overflow(total, bytes, &total))

@@ -25,7 +25,7 @@ std::optional<SharedCache> sharedCacheOf(const Graph& graph, const ManifestCache
   Value* past = graph.findValue(cache.past);
   Value* present = graph.findValue(cache.present);
   if (!past || !present || !past->isGraphInput() || !present->isGraphOutput() ||
-      !past->hasOneUse() || cache.update != CacheUpdate::Grows || !past->type().hasRank() ||
+      !past->hasOneUse() || cache.update() != CacheUpdate::Grows || !past->type().hasRank() ||
       !present->type().hasRank())
     return std::nullopt;
   Node& node = past->uses().begin()->user();
@@ -79,7 +79,7 @@ bool shareBuffers(Graph& graph, Manifest& manifest, std::optional<int64_t> capac
     const auto axis = static_cast<size_t>(cache.sequenceAxis);
     declare(*caches[i].past, static_cast<unsigned>(axis), rows);
     declare(*caches[i].present, static_cast<unsigned>(axis), rows);
-    cache.oneBuffer = true;
+    cache.storage = inOneBuffer(cache.storage);
     if (capacity)
       cache.shape[axis] = *capacity;
     else
