@@ -54,13 +54,32 @@ kvopt_error_kind kindOf(Diagnostic::Kind kind) {
 
 } // namespace
 
+namespace {
+
+/// An error that is made before it is needed, because memory may be short then.
+kvopt_error made(kvopt_error_kind kind, const char* message) {
+  kvopt_error error;
+  error.kind = kind;
+  error.diagnostic.message = message;
+  error.text = message;
+  return error;
+}
+
+} // namespace
+
 kvopt_error* outOfMemory() {
-  // Nothing of it is allocated when memory is short.
-  static kvopt_error exhausted{KVOPT_ERROR_OUT_OF_MEMORY, {}, {}, {}};
-  return &exhausted;
+  static kvopt_error error = made(KVOPT_ERROR_OUT_OF_MEMORY, "memory is exhausted");
+  return &error;
+}
+
+kvopt_error* cancelled() {
+  static kvopt_error error = made(KVOPT_ERROR_CANCELLED, "the call was cancelled");
+  return &error;
 }
 
 void throwWhenOutOfMemory() {
+  // Made now, while there is memory.
+  outOfMemory();
   static std::once_flag installed;
   std::call_once(installed, [] {
     llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
@@ -109,8 +128,6 @@ const char* kvopt_error_code(const kvopt_error* error) {
   return kvopt::api::textOf(kvopt_error_get_kind(error));
 }
 const char* kvopt_error_message(const kvopt_error* error) {
-  if (error == outOfMemory())
-    return "memory is exhausted";
   return error ? error->diagnostic.message.c_str() : "";
 }
 const char* kvopt_error_file(const kvopt_error* error) {
@@ -131,12 +148,8 @@ const char* kvopt_error_hint(const kvopt_error* error) {
 const char* kvopt_error_report(const kvopt_error* error) {
   return error ? error->report.c_str() : "";
 }
-const char* kvopt_error_text(const kvopt_error* error) {
-  if (error == outOfMemory())
-    return kvopt_error_message(error);
-  return error ? error->text.c_str() : "";
-}
+const char* kvopt_error_text(const kvopt_error* error) { return error ? error->text.c_str() : ""; }
 void kvopt_error_free(kvopt_error* error) {
-  if (error != outOfMemory())
+  if (error != outOfMemory() && error != kvopt::api::cancelled())
     delete error;
 }

@@ -1,6 +1,7 @@
 // Errors of the C interface, and the boundary that no exception crosses.
 #pragma once
 
+#include "api/progress.h"
 #include "kvopt/kvopt.h"
 #include "support/diagnostic.h"
 
@@ -40,6 +41,9 @@ kvopt_error* outOfMemory();
 /// A failure of the library as an error of the interface; null for success.
 kvopt_error* toError(llvm::Error error);
 
+/// The error for a call that was cancelled. It is static, too.
+kvopt_error* cancelled();
+
 /// The error for a defect of kvopt.
 kvopt_error* internalError(const char* what);
 
@@ -53,6 +57,8 @@ template <class Body> kvopt_error* guarded(const Body& body) noexcept {
     return toError(body());
   } catch (const std::bad_alloc&) {
     return outOfMemory();
+  } catch (const Cancelled&) {
+    return cancelled();
   } catch (const std::exception& exception) {
     try {
       return internalError(exception.what());

@@ -1,6 +1,7 @@
 // Opening models.
 #include "api/error.h"
 #include "api/objects.h"
+#include "api/progress.h"
 
 #include "ir/onnx/model_files.h"
 
@@ -34,6 +35,7 @@ llvm::Error openSource(ModelSource source, const kvopt_option* options, size_t c
   if (!texts)
     return texts.takeError();
   auto toolkit = std::make_shared<Toolkit>();
+  toolkit->progress = &progressListener();
   OptionReader reader(Command::Inspect, *texts);
   reader.add("--max-nodes", toolkit->limits.maxNodes);
   if (llvm::Error error = reader.finish())

@@ -1,6 +1,7 @@
 // Inspecting, rewriting and comparing models.
 #include "api/error.h"
 #include "api/objects.h"
+#include "api/progress.h"
 
 #include "driver/diff/difference_json.h"
 #include "driver/explain/explanation_json.h"
@@ -50,8 +51,11 @@ llvm::Error refused(const std::string& message, const OrderedJson& report) {
 /// Calls `body` with the read options.
 template <class Body>
 kvopt_error* withModel(const kvopt_model* model, const kvopt_option* options, size_t count,
-                       const void* output, const Body& body) {
+                       const kvopt_progress* progress, const void* output, const Body& body) {
   return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkProgress(progress))
+      return error;
+    const ProgressScope scope(progress);
     if (llvm::Error error = checkArgument(model, "model"))
       return error;
     if (llvm::Error error = checkArgument(output, "output"))
@@ -108,6 +112,7 @@ llvm::Expected<std::unique_ptr<kvopt_result>> rewritten(const kvopt_model& model
   if (llvm::Error error = reader.finish())
     return error;
   setCommand(words, command);
+  words.request.source = model.source;
   if (llvm::Error error = words.read())
     return error;
   auto forms = formsOf(words, command, /*genai=*/false);
@@ -134,8 +139,8 @@ llvm::Expected<std::unique_ptr<kvopt_result>> rewritten(const kvopt_model& model
 }
 
 kvopt_error* rewriteInto(const kvopt_model* model, Command command, const kvopt_option* options,
-                         size_t count, kvopt_result** result) {
-  return withModel(model, options, count, result,
+                         size_t count, const kvopt_progress* progress, kvopt_result** result) {
+  return withModel(model, options, count, progress, result,
                    [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
                      auto made = rewritten(*model, command, texts);
                      if (!made)
@@ -151,8 +156,7 @@ kvopt_error* rewriteInto(const kvopt_model* model, Command command, const kvopt_
 kvopt_error* kvopt_inspect(const kvopt_model* model, const kvopt_option* options,
                            size_t option_count, const kvopt_progress* progress,
                            kvopt_bytes** json) {
-  (void)progress;
-  return withModel(model, options, option_count, json,
+  return withModel(model, options, option_count, progress, json,
                    [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
                      OptionReader reader(Command::Inspect, texts);
                      if (llvm::Error error = reader.finish())
@@ -168,8 +172,7 @@ kvopt_error* kvopt_inspect(const kvopt_model* model, const kvopt_option* options
 kvopt_error* kvopt_explain(const kvopt_model* model, const kvopt_option* options,
                            size_t option_count, const kvopt_progress* progress,
                            kvopt_bytes** json) {
-  (void)progress;
-  return withModel(model, options, option_count, json,
+  return withModel(model, options, option_count, progress, json,
                    [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
                      ExplainRequest request;
                      FormWords words;
@@ -190,22 +193,19 @@ kvopt_error* kvopt_explain(const kvopt_model* model, const kvopt_option* options
 kvopt_error* kvopt_rewrite(const kvopt_model* model, const kvopt_option* options,
                            size_t option_count, const kvopt_progress* progress,
                            kvopt_result** result) {
-  (void)progress;
-  return rewriteInto(model, Command::Rewrite, options, option_count, result);
+  return rewriteInto(model, Command::Rewrite, options, option_count, progress, result);
 }
 
 kvopt_error* kvopt_add_cache(const kvopt_model* model, const kvopt_option* options,
                              size_t option_count, const kvopt_progress* progress,
                              kvopt_result** result) {
-  (void)progress;
-  return rewriteInto(model, Command::AddCache, options, option_count, result);
+  return rewriteInto(model, Command::AddCache, options, option_count, progress, result);
 }
 
 kvopt_error* kvopt_make_dynamic(const kvopt_model* model, const kvopt_option* options,
                                 size_t option_count, const kvopt_progress* progress,
                                 kvopt_result** result) {
-  (void)progress;
-  return rewriteInto(model, Command::MakeDynamic, options, option_count, result);
+  return rewriteInto(model, Command::MakeDynamic, options, option_count, progress, result);
 }
 
 int kvopt_result_is_unchanged(const kvopt_result* result) {
@@ -252,8 +252,10 @@ kvopt_error* kvopt_result_model(const kvopt_result* result, kvopt_model** model)
 
 kvopt_error* kvopt_result_save(kvopt_result* result, const char* path, const kvopt_option* options,
                                size_t option_count, const kvopt_progress* progress) {
-  (void)progress;
   return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkProgress(progress))
+      return error;
+    const ProgressScope scope(progress);
     if (llvm::Error error = checkArgument(result, "result"))
       return error;
     if (llvm::Error error = checkArgument(path, "path"))
@@ -283,8 +285,7 @@ void kvopt_result_free(kvopt_result* result) { delete result; }
 kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
                           const kvopt_option* options, size_t option_count,
                           const kvopt_progress* progress, int* equal, kvopt_bytes** json) {
-  (void)progress;
-  return withModel(first, options, option_count, json,
+  return withModel(first, options, option_count, progress, json,
                    [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
                      if (llvm::Error error = checkArgument(second, "second"))
                        return error;
@@ -317,9 +318,9 @@ kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
 kvopt_error* kvopt_diff(const kvopt_model* first, const kvopt_model* second,
                         const kvopt_option* options, size_t option_count,
                         const kvopt_progress* progress, kvopt_bytes** json) {
-  (void)progress;
   return withModel(
-      first, options, option_count, json, [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+      first, options, option_count, progress, json,
+      [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
         if (llvm::Error error = checkArgument(second, "second"))
           return error;
         OptionReader reader(Command::Diff, texts);

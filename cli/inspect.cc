@@ -129,6 +129,9 @@ SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
     return !llvm::StringRef(one.first).startswith("0 ") &&
            llvm::StringRef(other.first).startswith("0 ");
   });
+  // One line of no layers is that of all forms.
+  if (lines.size() == 1 && llvm::StringRef(lines.front().first).startswith("0 "))
+    return formatText("  {}, whatever the form\n", lines.front().first);
   SafeText out;
   for (const auto& [result, forms] : lines)
     out += formatText("  {}: {}\n", result, forms);

@@ -179,6 +179,22 @@ OrderedJson optionsJson() {
   return json;
 }
 
+OrderedJson commandsJson() {
+  OrderedJson json = OrderedJson::array();
+  for (unsigned i = 0; i < commandCount; ++i) {
+    const CommandInfo& info = commandInfo(static_cast<Command>(i));
+    OrderedJson examples = OrderedJson::array();
+    for (const CommandExample& example : info.examples)
+      examples.push_back({{"line", example.line}, {"purpose", example.purpose}});
+    json.push_back({{"name", info.word},
+                    {"text", info.summary},
+                    {"description", info.description},
+                    {"usages", std::vector<std::string>(info.usages.begin(), info.usages.end())},
+                    {"examples", examples}});
+  }
+  return json;
+}
+
 OrderedJson manifestJson() {
   OrderedJson json = OrderedJson::array();
   for (const ManifestKey& key : manifestKeys())
@@ -252,8 +268,10 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
   if (context.common.json()) {
     OrderedJson json;
     json["schema"] = "kvopt/list/1";
-    if (what == "options" || what == "manifest") {
-      json[what] = what == "options" ? optionsJson() : manifestJson();
+    if (what == "options" || what == "commands" || what == "manifest") {
+      json[what] = what == "options"    ? optionsJson()
+                   : what == "commands" ? commandsJson()
+                                        : manifestJson();
       printJson(json);
       return ExitCode::Done;
     }

@@ -71,11 +71,14 @@ llvm::Error checkOutputs(const Graph& firstStep, const Manifest& manifest) {
 } // namespace
 
 llvm::Expected<std::unique_ptr<Model>>
-openFirstStep(const std::string& path, const Manifest& manifest, const Toolkit& toolkit) {
+openFirstStep(const ModelSource& source, const Manifest& manifest, const Toolkit& toolkit) {
   if (manifest.firstStep.empty())
     return std::unique_ptr<Model>();
-  auto model =
-      openModel((std::filesystem::path(path).parent_path() / manifest.firstStep).string(), toolkit);
+  if (source.bytes && !source.folder)
+    return invalid("has a first step in '{}', and no folder is given", manifest.firstStep);
+  const std::filesystem::path folder =
+      source.folder ? source.folder->path : std::filesystem::path(source.path).parent_path();
+  auto model = openModel((folder / manifest.firstStep).string(), toolkit);
   if (!model)
     return model.takeError();
   if (llvm::Error error = inferShapes((*model)->graph()))

@@ -1,6 +1,7 @@
 // What an encoder-decoder model computes once for an encoded sequence, in a model beside its own.
 #pragma once
 
+#include "driver/model_source.h"
 #include "driver/toolkit.h"
 #include "ir/manifest/manifest.h"
 #include "runtime/session/input_recipe.h"
@@ -12,12 +13,12 @@
 
 namespace kvopt::driver {
 
-/// The model that the manifest of the model at `path` calls its first step; null where it has none.
+/// The model that the manifest of the model from `source` calls its first step; null where it has none.
 /// Fails where the file cannot be read, and where the model's outputs are not exactly the caches
 /// that the manifest says are only read: their names, element types, ranks, and extents but for
 /// those of tokens.
 llvm::Expected<std::unique_ptr<ir::Model>>
-openFirstStep(const std::string& path, const ir::Manifest& manifest, const Toolkit& toolkit);
+openFirstStep(const ModelSource& source, const ir::Manifest& manifest, const Toolkit& toolkit);
 
 /// Whether the graph has an input of that name.
 bool hasInput(const ir::Graph& graph, llvm::StringRef name);

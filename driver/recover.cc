@@ -76,6 +76,7 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
   recovered.context->nearMisses = options.nearMisses;
   recovered.context->matcher = options.matcher;
   PassManagerOptions settings;
+  settings.progress = toolkit.progress;
   if (llvm::Error error = disable(options.disabled, toolkit, *recovered.context, settings))
     return error;
   PassManager manager(toolkit.passes, settings);

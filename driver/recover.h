@@ -1,6 +1,7 @@
 // Recovery of attention layers from a model file.
 #pragma once
 
+#include "driver/model_source.h"
 #include "driver/toolkit.h"
 #include "ir/manifest/manifest.h"
 #include "passes/pass_manager.h"
@@ -45,21 +46,6 @@ struct RecoveryOptions {
   bool restoresCaches = false;
   /// Adds passes before all others; null for none.
   std::function<void(passes::PassManager& manager)> addBefore;
-};
-
-/// Where a model is read from: the file at `path`, or `bytes`.
-struct ModelSource {
-  std::string path;
-  /// A serialized ModelProto; null for a file.
-  std::shared_ptr<const std::string> bytes;
-  /// Folder of the external data that `bytes` name; nullopt: they must not name any.
-  std::optional<ConfinedFolder> folder;
-
-  ModelSource() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): a file is its path
-  ModelSource(std::string filePath) : path(std::move(filePath)) {}
-  // NOLINTNEXTLINE(google-explicit-constructor): a file is its path
-  ModelSource(const char* filePath) : path(filePath) {}
 };
 
 /// Imports a model and checks the manifest in its metadata, and that its external data is in the

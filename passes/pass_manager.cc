@@ -8,6 +8,7 @@
 #include "support/file_access.h"
 #include "support/nearest_word.h"
 #include "support/output_file.h"
+#include "support/progress.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -82,6 +83,8 @@ bool selects(llvm::ArrayRef<std::string> names, llvm::StringRef pass) {
 
 llvm::Error PassManager::run(Model& model, PassContext& context) {
   measured.clear();
+  Progress progress(settings.progress, "rewriting");
+  progress.expect(static_cast<double>(stages.size()));
   if (settings.verifyEach)
     if (llvm::Error error = verify(model))
       return error;
@@ -103,6 +106,7 @@ llvm::Error PassManager::run(Model& model, PassContext& context) {
       return fail(std::move(error), i, before);
     if (settings.print && selects(settings.printAfter, name))
       settings.print("after " + name, printText(model));
+    progress.advance(1);
   }
   return llvm::Error::success();
 }

@@ -5,6 +5,7 @@
 
 namespace kvopt {
 class FileAccess;
+class ProgressListener;
 } // namespace kvopt
 
 namespace kvopt::passes {
@@ -35,6 +36,8 @@ struct PassManagerOptions {
   std::string reproducerPath;
   /// Registers that file as an output; null for a program that uses no other files.
   FileAccess* files = nullptr;
+  /// Receives how many passes are done; null where nothing shows it.
+  ProgressListener* progress = nullptr;
 };
 
 struct PassTiming {

@@ -14,8 +14,12 @@ packages=(
   libgraphviz-dev libxxhash-dev libdlpack-dev
   libgtest-dev libgmock-dev
 )
-# Used by CI only: the second compiler with its libFuzzer, the formatter, and the builder of the static site.
-ci_packages=(clang-14 libclang-rt-14-dev clang-format-14 git mkdocs)
+# Used by CI only: the second compiler with its libFuzzer, the formatter, and what the tests of the static site, of the
+# Python package and of installed libraries need.
+ci_packages=(
+  clang-14 libclang-rt-14-dev clang-format-14 git mkdocs
+  python3-numpy python3-onnx python3-pip python3-setuptools python3-venv python3-wheel patchelf pkg-config
+)
 # Used by CI only: the kernels for 64-bit Arm, with Debian's libraries for that architecture beside
 # the machine's own.
 cross_packages=(

@@ -12,6 +12,7 @@ import sys
 NAVIGATION = [
     ("kvopt", "README.md"),
     ("Drive a rewritten model", "docs/drive.md"),
+    ("Use kvopt from Python, C++ or C", "docs/library.md"),
     ("Which models", "docs/models.md"),
     ("Which form", "docs/targets.md"),
     ("Memory and speed", "docs/speed.md"),

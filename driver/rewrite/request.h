@@ -2,6 +2,7 @@
 #pragma once
 
 #include "driver/forms/form.h"
+#include "driver/model_source.h"
 #include "driver/verify/plan.h"
 #include "ir/element_type.h"
 #include "passes/pattern/matcher.h"
@@ -34,6 +35,8 @@ enum class HiddenRows { Exact, Undefined };
 enum class PaddedRows { Any, None };
 
 struct RewriteRequest {
+  /// Where the model was read from; nullopt: the file that it names as its own.
+  std::optional<ModelSource> source;
   /// Form to write; `cellOf` defines which forms are supported.
   Form form;
   /// The model computes whole sequences, and receives caches before it is rewritten.

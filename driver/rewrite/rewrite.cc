@@ -98,7 +98,8 @@ llvm::Error checkRequest(const RewriteRequest& request, const Target& target) {
 class Rewrite {
 public:
   Rewrite(std::unique_ptr<Model> readModel, const RewriteRequest& given, const Toolkit& known)
-      : model(std::move(readModel)), path(model->path), request(given), toolkit(known) {}
+      : model(std::move(readModel)), source(given.source.value_or(ModelSource(model->path))),
+        path(source.bytes ? "the model" : source.path), request(given), toolkit(known) {}
 
   llvm::Expected<RewriteResult> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -118,7 +119,7 @@ public:
         !request.oneBranch && isWritten(*model, **written, target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
-      if (auto first = openFirstStep(path, **written, toolkit); !first)
+      if (auto first = openFirstStep(source, **written, toolkit); !first)
         return first.takeError();
       return UnchangedModel{std::move(model), std::move(**written), before, "", {}};
     }
@@ -193,7 +194,7 @@ public:
       if (llvm::Error error = makeFirstStep(result))
         return error;
     } else if (*written) {
-      auto first = openFirstStep(path, **written, toolkit);
+      auto first = openFirstStep(source, **written, toolkit);
       if (!first)
         return first.takeError();
       result.firstStep = std::move(*first);
@@ -259,7 +260,7 @@ private:
   /// The model as it was read, and how to drive it in place.
   llvm::Expected<std::optional<UnchangedModel>> unchanged(const InPlaceUpdates& updates,
                                                           const ModelSize& size) {
-    auto again = openModel(path, toolkit);
+    auto again = openModel(source, toolkit);
     if (!again)
       return again.takeError();
     UnchangedModel result{std::move(*again), *passes->exported, size, "", {}};
@@ -287,7 +288,7 @@ private:
   /// its operators do not update all caches so, or where it then computes something else.
   llvm::Expected<std::optional<UnchangedModel>>
   withSharedBuffers(const std::map<std::string, int64_t>& fused, const ModelSize& size) {
-    auto again = openModel(path, toolkit);
+    auto again = openModel(source, toolkit);
     if (!again)
       return again.takeError();
     UnchangedModel result{std::move(*again), *passes->exported, size, fused.begin()->first, {}};
@@ -365,7 +366,7 @@ private:
         fixedBecause += fmt::format("; with {} only: {}", namesOf(axes), why);
       if (&axes == &attempts.back())
         return unsupported("{}", fixedBecause).as<RefusedError>();
-      auto again = openModel(path, toolkit);
+      auto again = openModel(source, toolkit);
       if (!again)
         return again.takeError();
       model = std::move(*again);
@@ -391,6 +392,7 @@ private:
     PassManagerOptions settings;
     settings.printAfter = request.printAfter;
     settings.print = request.print;
+    settings.progress = toolkit.progress;
     if (llvm::Error error = disable(request.disabled, toolkit, *passes, settings))
       return error;
     PassManager manager(toolkit.passes, settings);
@@ -405,7 +407,7 @@ private:
       if (!others.empty() && passes->manifest) {
         passes->restart();
         passes->leftAlone = std::move(others);
-        auto again = openModel(path, toolkit);
+        auto again = openModel(source, toolkit);
         if (!again)
           return again.takeError();
         model = std::move(*again);
@@ -419,7 +421,7 @@ private:
 
   /// Reads the model once more for its other half.
   llvm::Error makeFirstStep(RewrittenModel& result) {
-    auto first = openModel(path, toolkit);
+    auto first = openModel(source, toolkit);
     if (!first)
       return first.takeError();
     PassContext context(toolkit.rules, toolkit.targets);
@@ -481,7 +483,8 @@ private:
   std::unique_ptr<Model> model;
   /// The model as it was read, to be compared with; null where nothing is.
   std::unique_ptr<Model> original;
-  std::string path;
+  ModelSource source;
+  std::string path; ///< in messages
   const RewriteRequest& request;
   const Toolkit& toolkit;
   TargetChoice target{nullptr, 0};

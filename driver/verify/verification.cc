@@ -68,15 +68,6 @@ Tolerance toleranceBetween(const Graph& original, const Manifest& second) {
           std::max(usual.relative, halfTolerance.relative)};
 }
 
-namespace {
-
-/// Path that other files of the model are beside.
-std::string pathOf(const ModelSource& source) {
-  return source.folder ? source.folder->path + "/model.onnx" : source.path;
-}
-
-} // namespace
-
 llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit) {
   PreparedModel prepared;
   auto model = openModel(source, toolkit);
@@ -92,7 +83,7 @@ llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Tool
   if (!manifest)
     return withFile(manifest.takeError(), source.path);
   prepared.manifest = std::move(*manifest);
-  auto first = openFirstStep(pathOf(source), prepared.manifest, toolkit);
+  auto first = openFirstStep(source, prepared.manifest, toolkit);
   if (!first)
     return first.takeError();
   prepared.firstStep = std::move(*first);

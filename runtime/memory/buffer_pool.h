@@ -39,9 +39,9 @@ public:
   static constexpr uint64_t idleRounds = 8;
   void releaseFree();
 
-  /// Size of the class for `bytes`: less than twice as large, at most 25% larger from 1 MiB on, and
-  /// at least 1 KiB; 0 stays 0. The number of class changes of a growing tensor is logarithmic in
-  /// its size.
+  /// Size of the class for `bytes`: less than twice as large, at most a quarter larger from 1 MiB
+  /// on, and at least 1 KiB; 0 stays 0. The number of class changes of a growing tensor is
+  /// logarithmic in its size.
   static size_t classBytes(size_t bytes);
 
 private:

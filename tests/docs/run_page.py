@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LINKS = ("README.md", "bench", "docs", "examples", "models", "scripts", "tests")
+LINKS = ("CMakeLists.txt", "README.md", "bench", "docs", "examples", "models", "python", "scripts", "tests")
 COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|may skip)(?:: (.*?))? -->$")
 
 
@@ -48,8 +48,8 @@ def parts(text):
 def prepare(folder, kvopt):
     for name in LINKS:
         (folder / name).symlink_to(ROOT / name)
-    (folder / "build/release/bin").mkdir(parents=True)
-    (folder / "build/release/bin/kvopt").symlink_to(kvopt)
+    (folder / "build").mkdir()
+    (folder / "build/release").symlink_to(kvopt.parent.parent)
     return {**os.environ, "PATH": f"{folder}/build/release/bin:{os.environ['PATH']}"}
 
 

@@ -213,7 +213,7 @@ TEST_F(PrefixStoreTest, RefusesWhatHasNoRowForEachToken) {
   EXPECT_THAT(textOf(store.keep(batch->caches(), tokens)),
               testing::HasSubstr("not of a batch of 2"));
   auto session = sessionOf(model);
-  EXPECT_THAT(textOf(store.keep(session->caches(), tokens)), testing::HasSubstr("has seen 0"));
+  EXPECT_THAT(textOf(store.keep(session->caches(), tokens)), testing::HasSubstr("has seen only 0"));
   feed(*session, tokens);
   EXPECT_THAT(textOf(store.restore(session->caches(), tokens).takeError()),
               testing::HasSubstr("holds 16 tokens already"));

@@ -70,6 +70,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"ir/", "kvopt::ir"},
       {"driver/", "kvopt::driver"},
       {"cli/", "kvopt::cli"},
+      {"api/", "kvopt::api"},
   };
   for (const Room& room : rooms)
     if (file.isIn(room.folder))

@@ -43,8 +43,7 @@ public:
 
   template <size_t> AskStraight start() const { return *this; }
   template <int, int> HWY_INLINE void forPart() {}
-  /// A barrier for loads: otherwise the compiler would read several rows together, which takes 50%
-  /// longer.
+  /// A barrier for loads: otherwise the compiler would read several rows together, which is slower.
   template <class Cache, int Index>
   HWY_INLINE void forVector(const typename Cache::Element* vector) {
     // The first of the two vectors of a group of four-bit codes covers all bytes.

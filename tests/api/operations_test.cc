@@ -1,0 +1,244 @@
+// Inspecting, rewriting and comparing through the C interface.
+#include "tests/api/handles.h"
+
+#include "gmock/gmock.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <unistd.h>
+
+namespace kvopt::api {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+using ResultHandle = std::unique_ptr<kvopt_result, void (*)(kvopt_result*)>;
+using BytesHandle = std::unique_ptr<kvopt_bytes, void (*)(kvopt_bytes*)>;
+
+std::string taken(kvopt_bytes* bytes) {
+  const BytesHandle owner(bytes, kvopt_bytes_free);
+  return {kvopt_bytes_data(bytes), kvopt_bytes_size(bytes)};
+}
+
+ResultHandle rewritten(const kvopt_model* model, const std::vector<kvopt_option>& options) {
+  kvopt_result* result = nullptr;
+  EXPECT_EQ(textOf(kvopt_rewrite(model, options.data(), options.size(), nullptr, &result)), "");
+  return {result, kvopt_result_free};
+}
+
+/// A folder that is removed.
+class Folder {
+public:
+  Folder() {
+    path = testing::TempDir() + "/kvopt_api_" + std::to_string(::getpid());
+    std::filesystem::create_directories(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string operator/(const char* name) const { return path + "/" + name; }
+
+  std::string path;
+};
+
+TEST(ApiInspect, GivesTheDocumentOfTheProgram) {
+  const ModelHandle model = openShipped();
+  kvopt_bytes* json = nullptr;
+  ASSERT_EQ(textOf(kvopt_inspect(model.get(), nullptr, 0, nullptr, &json)), "");
+  const std::string text = taken(json);
+  EXPECT_THAT(text, HasSubstr("\"schema\":\"kvopt/inspect/1\""));
+  EXPECT_THAT(text, HasSubstr("\"past_key_values.0.key\""));
+}
+
+TEST(ApiExplain, TakesOptions) {
+  const ModelHandle model = openShipped();
+  kvopt_bytes* json = nullptr;
+  const kvopt_option options[] = {{"to", "ort"}, {"layer", "1"}};
+  ASSERT_EQ(textOf(kvopt_explain(model.get(), options, 2, nullptr, &json)), "");
+  const std::string text = taken(json);
+  EXPECT_THAT(text, HasSubstr("\"schema\":\"kvopt/explain/1\""));
+  EXPECT_THAT(text, HasSubstr("\"layers\":[1]"));
+  EXPECT_THAT(text, HasSubstr("ort-gqa"));
+}
+
+TEST(ApiRewrite, ResultsAreRunSavedAndRewrittenAgain) {
+  const Folder folder;
+  const ModelHandle model = openShipped();
+  const ResultHandle result = rewritten(model.get(), {{"to", "kvopt"}, {"verify", "quick"}});
+  EXPECT_EQ(kvopt_result_is_unchanged(result.get()), 0);
+  EXPECT_THAT(kvopt_result_report(result.get()), HasSubstr("\"rewritten\":2"));
+  EXPECT_THAT(kvopt_result_manifest(result.get()), HasSubstr("kvopt/manifest/1"));
+
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
+  const ModelHandle inMemory(made, kvopt_model_free);
+  const SessionHandle session = sessionOf(made, 1, {{"capacity", "32"}});
+  EXPECT_EQ(kvopt_session_capacity(session.get()), 32);
+  EXPECT_EQ(generated(session.get(), {1, 2, 3}, shippedTokens.size()), shippedTokens);
+
+  const std::string path = folder / "fused.onnx";
+  ASSERT_EQ(textOf(kvopt_result_save(result.get(), path.c_str(), nullptr, 0, nullptr)), "");
+  EXPECT_TRUE(std::filesystem::exists(folder / "fused.kv.json"));
+  ASSERT_EQ(textOf(kvopt_model_open(path.c_str(), nullptr, 0, &made)), "");
+  const ModelHandle written(made, kvopt_model_free);
+  const ResultHandle again = rewritten(made, {{"to", "kvopt"}});
+  EXPECT_EQ(kvopt_result_is_unchanged(again.get()), 1);
+  const ResultHandle other = rewritten(made, {{"to", "ort"}});
+  EXPECT_EQ(kvopt_result_is_unchanged(other.get()), 0);
+}
+
+TEST(ApiRewrite, BytesAndFilesGiveTheSame) {
+  const ModelHandle model = openShipped();
+  std::ifstream file(shippedModel(), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_model_from_bytes(bytes.data(), bytes.size(), nullptr, nullptr, 0, &made)),
+            "");
+  const ModelHandle inMemory(made, kvopt_model_free);
+  std::string serialized[2];
+  const kvopt_model* models[] = {model.get(), made};
+  for (int i = 0; i < 2; ++i) {
+    const ResultHandle result = rewritten(models[i], {{"to", "ort"}});
+    kvopt_bytes* output = nullptr;
+    ASSERT_EQ(textOf(kvopt_result_serialize(result.get(), &output)), "");
+    serialized[i] = taken(output);
+  }
+  EXPECT_FALSE(serialized[0].empty());
+  EXPECT_EQ(serialized[0], serialized[1]);
+}
+
+TEST(ApiRewrite, RefusalsCarryTheReport) {
+  const ModelHandle model = openShipped();
+  kvopt_result* result = nullptr;
+  const kvopt_option options[] = {{"to", "kvopt"}, {"cache", "ring"}};
+  const ErrorHandle error = held(kvopt_rewrite(model.get(), options, 2, nullptr, &result));
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(kvopt_error_get_kind(error.get()), KVOPT_ERROR_REFUSED);
+  EXPECT_STREQ(kvopt_error_code(error.get()), "refused");
+  EXPECT_THAT(kvopt_error_report(error.get()), HasSubstr("no-window"));
+  EXPECT_EQ(result, nullptr);
+}
+
+TEST(ApiRewrite, NeverReplacesItsInput) {
+  const Folder folder;
+  const std::string path = folder / "model.onnx";
+  std::filesystem::copy_file(shippedModel(), path);
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_model_open(path.c_str(), nullptr, 0, &made)), "");
+  const ModelHandle model(made, kvopt_model_free);
+  const ResultHandle result = rewritten(made, {{"to", "ort"}});
+  EXPECT_EQ(codeOf(kvopt_result_save(result.get(), path.c_str(), nullptr, 0, nullptr)), "usage");
+  const std::string missing = folder / "missing/model.onnx";
+  EXPECT_EQ(codeOf(kvopt_result_save(result.get(), missing.c_str(), nullptr, 0, nullptr)), "io");
+  EXPECT_EQ(std::filesystem::file_size(path), std::filesystem::file_size(shippedModel()));
+}
+
+TEST(ApiVerify, TellsEqualFromDifferent) {
+  const ModelHandle model = openShipped();
+  const ResultHandle result = rewritten(model.get(), {{"to", "onnx"}, {"opset", "23"}});
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
+  const ModelHandle second(made, kvopt_model_free);
+  int equal = -1;
+  kvopt_bytes* json = nullptr;
+  const kvopt_option one[] = {{"prompt", "5"}, {"steps", "3"}};
+  ASSERT_EQ(textOf(kvopt_verify(model.get(), made, one, 2, nullptr, &equal, &json)), "");
+  EXPECT_EQ(equal, 1);
+  EXPECT_THAT(taken(json), HasSubstr("\"schema\":\"kvopt/verify/1\""));
+  const std::string other =
+      std::string(KVOPT_SOURCE_DIR) + "/models/qwen2-dynamo23-sdpa/model.onnx";
+  kvopt_model* different = nullptr;
+  ASSERT_EQ(textOf(kvopt_model_open(other.c_str(), nullptr, 0, &different)), "");
+  const ModelHandle third(different, kvopt_model_free);
+  json = nullptr;
+  if (textOf(kvopt_verify(model.get(), different, one, 2, nullptr, &equal, &json)).empty()) {
+    EXPECT_EQ(equal, 0);
+    taken(json);
+  }
+}
+
+TEST(ApiDiff, ListsChanges) {
+  const ModelHandle model = openShipped();
+  const ResultHandle result = rewritten(model.get(), {{"to", "ort"}});
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
+  const ModelHandle second(made, kvopt_model_free);
+  kvopt_bytes* json = nullptr;
+  ASSERT_EQ(textOf(kvopt_diff(model.get(), made, nullptr, 0, nullptr, &json)), "");
+  EXPECT_THAT(taken(json), HasSubstr("GroupQueryAttention"));
+}
+
+TEST(ApiProgress, IsReportedAndCancels) {
+  const ModelHandle model = openShipped();
+  int calls = 0;
+  kvopt_progress progress{sizeof(kvopt_progress),
+                          [](void* user, const char* what, uint64_t, uint64_t) {
+                            EXPECT_STRNE(what, "");
+                            ++*static_cast<int*>(user);
+                            return 0;
+                          },
+                          &calls};
+  kvopt_result* result = nullptr;
+  ASSERT_EQ(textOf(kvopt_rewrite(model.get(), nullptr, 0, &progress, &result)), "");
+  kvopt_result_free(result);
+  EXPECT_GT(calls, 0);
+
+  result = nullptr;
+  progress.report = [](void*, const char*, uint64_t, uint64_t) { return 1; };
+  EXPECT_EQ(codeOf(kvopt_rewrite(model.get(), nullptr, 0, &progress, &result)), "cancelled");
+  EXPECT_EQ(result, nullptr);
+  // The model is as it was.
+  EXPECT_NE(rewritten(model.get(), {}), nullptr);
+
+  progress.size = 1;
+  EXPECT_EQ(codeOf(kvopt_rewrite(model.get(), nullptr, 0, &progress, &result)), "usage");
+  progress = {sizeof(kvopt_progress), nullptr, nullptr};
+  EXPECT_EQ(codeOf(kvopt_rewrite(model.get(), nullptr, 0, &progress, &result)), "usage");
+}
+
+TEST(ApiOperations, NullAndUnknownArgumentsAreErrors) {
+  const ModelHandle model = openShipped();
+  kvopt_bytes* json = nullptr;
+  kvopt_result* result = nullptr;
+  int equal = 0;
+  EXPECT_EQ(codeOf(kvopt_inspect(nullptr, nullptr, 0, nullptr, &json)), "usage");
+  EXPECT_EQ(codeOf(kvopt_inspect(model.get(), nullptr, 0, nullptr, nullptr)), "usage");
+  EXPECT_EQ(codeOf(kvopt_explain(nullptr, nullptr, 0, nullptr, &json)), "usage");
+  EXPECT_EQ(codeOf(kvopt_rewrite(model.get(), nullptr, 0, nullptr, nullptr)), "usage");
+  EXPECT_EQ(codeOf(kvopt_add_cache(nullptr, nullptr, 0, nullptr, &result)), "usage");
+  EXPECT_EQ(codeOf(kvopt_make_dynamic(nullptr, nullptr, 0, nullptr, &result)), "usage");
+  EXPECT_EQ(codeOf(kvopt_verify(model.get(), nullptr, nullptr, 0, nullptr, &equal, &json)),
+            "usage");
+  EXPECT_EQ(codeOf(kvopt_verify(model.get(), model.get(), nullptr, 0, nullptr, nullptr, &json)),
+            "usage");
+  EXPECT_EQ(codeOf(kvopt_diff(model.get(), nullptr, nullptr, 0, nullptr, &json)), "usage");
+  EXPECT_EQ(codeOf(kvopt_result_serialize(nullptr, &json)), "usage");
+  EXPECT_EQ(codeOf(kvopt_result_save(nullptr, "x", nullptr, 0, nullptr)), "usage");
+  const kvopt_option unknown[] = {{"too", "ort"}};
+  EXPECT_THAT(textOf(kvopt_rewrite(model.get(), unknown, 1, nullptr, &result)),
+              HasSubstr("did you mean --to?"));
+  const kvopt_option file[] = {{"output", "x.onnx"}};
+  EXPECT_EQ(codeOf(kvopt_rewrite(model.get(), file, 1, nullptr, &result)), "usage");
+  EXPECT_STREQ(kvopt_result_report(nullptr), "");
+  kvopt_result_free(nullptr);
+}
+
+TEST(ApiOperations, ThreadsRewriteSideBySide) {
+  const ModelHandle model = openShipped();
+  std::vector<std::string> reports(4);
+  std::vector<std::thread> threads;
+  for (std::string& report : reports)
+    threads.emplace_back([&] {
+      const ResultHandle result = rewritten(model.get(), {{"to", "kvopt"}, {"verify", "quick"}});
+      report = kvopt_result_manifest(result.get());
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  for (const std::string& report : reports)
+    EXPECT_EQ(report, reports.front());
+}
+
+} // namespace
+} // namespace kvopt::api

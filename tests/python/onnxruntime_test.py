@@ -1,0 +1,34 @@
+"""kvopt.onnxruntime.Decoder with what the program writes: onnxruntime_test.py PACKAGE WRITTEN.onnx…"""
+import importlib.util
+import sys
+
+import onnxruntime
+
+# The module is used alone: the interpreter with ONNX Runtime may be another release's.
+spec = importlib.util.spec_from_file_location("decoder", sys.argv[1] + "/kvopt/onnxruntime.py")
+decoder = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(decoder)
+
+TOKENS = [96, 65, 84, 156, 149, 151, 94, 76]
+for path in sys.argv[2:]:
+    session = onnxruntime.InferenceSession(path)
+    made = decoder.Decoder(session, capacity=64)
+    assert made.generate([1, 2, 3], 8) == [TOKENS], path
+    assert made.length == 10
+    made.crop(2)
+    assert made.feed([3])["logits"][0, -1].argmax() == TOKENS[0], path
+    chunks = decoder.Decoder(session, capacity=64)
+    chunks.feed([1, 2])
+    assert chunks.feed([3])["logits"][0, -1].argmax() == TOKENS[0], path
+    beams = decoder.Decoder(session, batch=2, capacity=64)
+    beams.feed([[9, 8], [1, 2]])
+    beams.reorder([1, 1])
+    assert beams.feed([[3], [3]])["logits"][:, -1].argmax(-1).tolist() == [TOKENS[0]] * 2, path
+    padded = decoder.Decoder(session, batch=2, capacity=64)
+    assert padded.generate([[0, 1, 2, 3], [5, 1, 2, 3]], 4, [[0, 1, 1, 1], [1, 1, 1, 1]])[0] == TOKENS[:4], path
+    try:
+        decoder.Decoder(session, capacity=4).feed([1] * 5)
+        assert not any(cache["one_buffer"] for cache in made.manifest["caches"]), path
+    except ValueError as error:
+        assert "room for 4 tokens" in str(error), path
+    print("ok", path)

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Runs the tests of the Python package:
+#   tests/python/package.sh BUILD package       with the library of the build
+#   tests/python/package.sh BUILD wheel         with a wheel, installed into a virtual environment
+#   tests/python/package.sh BUILD onnxruntime   kvopt.onnxruntime, with what the build's program writes
+# Exits with 77 where Python's modules are missing.
+set -euo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(cd "$1" && pwd)
+python=/usr/bin/python3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export KVOPT_PROGRAM=$build/bin/kvopt
+
+require() {
+  "$python" -c "import $1" 2>/dev/null || { echo "skipped: $python has no module of: $1"; exit 77; }
+}
+
+case $2 in
+package)
+  require numpy
+  KVOPT_LIBRARY=$build/lib/libkvopt.so.0 PYTHONPATH=$source/python PYTHONDONTWRITEBYTECODE=1 \
+    "$python" "$source/tests/python/package_test.py"
+  ;;
+wheel)
+  require "numpy, pip, setuptools, wheel, venv"
+  command -v patchelf >/dev/null || { echo "skipped: patchelf is not installed"; exit 77; }
+  wheel=$(bash "$source/scripts/wheel.sh" "$work" "$build")
+  echo "$(basename "$wheel"): $(($(stat -c %s "$wheel") / 1024 / 1024)) MiB"
+  "$python" -m venv --system-site-packages "$work/environment"
+  "$work/environment/bin/pip" install -q --no-index --no-deps "$wheel"
+  cd "$work"
+  unset KVOPT_PROGRAM
+  "$work/environment/bin/python" "$source/tests/python/package_test.py"
+  [ "$("$work/environment/bin/kvopt" --version)" = "$("$build/bin/kvopt" --version)" ]
+  "$work/environment/bin/python" -m kvopt inspect "$source/models/kjv/model.onnx" >/dev/null
+  ;;
+onnxruntime)
+  written=()
+  for form in ort primitive "onnx --opset 23"; do
+    file=$work/${form%% *}.onnx
+    # shellcheck disable=SC2086 # options are words
+    "$KVOPT_PROGRAM" rewrite "$source/models/llama_gqa-ts14-eager/model.onnx" -o "$file" --to $form --verify off -q \
+      >/dev/null
+    written+=("$file")
+  done
+  bash "$source/scripts/onnxruntime_python.sh" "$source/tests/python/onnxruntime_test.py" "$source/python" \
+    "${written[@]}"
+  ;;
+esac

@@ -1,0 +1,187 @@
+"""The Python package, with the library of a build: python3 package_test.py (KVOPT_LIBRARY, PYTHONPATH)."""
+import doctest
+import os
+import tempfile
+import threading
+import unittest
+
+import kvopt
+import numpy as np
+
+try:
+    import onnx
+except ImportError:
+    onnx = None
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(ROOT, "models/llama_gqa-ts14-eager/model.onnx")
+TOKENS = [96, 65, 84, 156, 149, 151, 94, 76]
+
+
+class Rewriting(unittest.TestCase):
+    def test_gives_back_the_type_that_it_took(self):
+        with open(MODEL, "rb") as file:
+            data = file.read()
+        result = kvopt.rewrite(data, to="ort")
+        self.assertIsInstance(result.model, bytes)
+        self.assertEqual(result.manifest["target"], "ort-gqa")
+        if onnx:
+            proto = kvopt.rewrite(onnx.load(MODEL), to="ort").model
+            self.assertIsInstance(proto, onnx.ModelProto)
+            self.assertIn("GroupQueryAttention", {node.op_type for node in proto.graph.node})
+            self.assertEqual(proto.SerializeToString(), onnx.ModelProto.FromString(result.model).SerializeToString())
+        self.assertIsNone(kvopt.rewrite(MODEL, to="ort").model)
+
+    def test_writes_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "fused.onnx")
+            result = kvopt.rewrite(MODEL, path, to="kvopt", verify="full")
+            self.assertEqual(result.model, path)
+            self.assertTrue(os.path.exists(os.path.join(folder, "fused.kv.json")))
+            self.assertTrue(kvopt.verify(MODEL, path, prompt=4, steps=2)["equal"])
+            self.assertTrue(kvopt.rewrite(path, to="kvopt").unchanged)
+            self.assertEqual(kvopt.Session(path, capacity=16).capacity, 16)
+
+    @unittest.skipUnless(onnx, "onnx is not installed")
+    def test_leaves_external_data_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(onnx.load(MODEL), path, save_as_external_data=True, location="weights", size_threshold=0)
+            weights = os.path.join(folder, "weights")
+            before = os.stat(weights)
+            proto = onnx.load(path, load_external_data=False)
+            with self.assertRaises(kvopt.KvoptError) as raised:
+                kvopt.rewrite(proto, to="ort")
+            self.assertIn("no folder is given", str(raised.exception))
+            result = kvopt.rewrite(proto, folder=folder, to="ort")
+            self.assertTrue(any(tensor.external_data for tensor in result.model.graph.initializer))
+            self.assertEqual(kvopt.Session(result).generate([1, 2, 3], 4), [TOKENS[:4]])
+            after = os.stat(weights)
+            self.assertEqual((before.st_mtime_ns, before.st_size), (after.st_mtime_ns, after.st_size))
+
+    def test_errors_have_fields(self):
+        with self.assertRaises(kvopt.KvoptError) as raised:
+            kvopt.inspect("/nonexistent.onnx")
+        self.assertEqual((raised.exception.code, raised.exception.file), ("io", "/nonexistent.onnx"))
+        with self.assertRaises(kvopt.RefusedError) as raised:
+            kvopt.rewrite(MODEL, to="kvopt", cache="ring")
+        self.assertIn("no-window", raised.exception.report)
+        self.assertIn("no-window", raised.exception.reason)
+        with self.assertRaises(kvopt.KvoptError) as raised:
+            kvopt.rewrite(MODEL, too="ort")
+        self.assertEqual(raised.exception.hint, "did you mean --to?")
+        with self.assertRaises(TypeError):
+            kvopt.inspect(7)
+
+    def test_progress_is_reported_and_cancels(self):
+        seen = []
+        kvopt.rewrite(MODEL, to="kvopt", progress=lambda what, done, total: seen.append((what, done, total)))
+        self.assertTrue(seen)
+        with self.assertRaises(kvopt.CancelledError):
+            kvopt.rewrite(MODEL, to="kvopt", progress=lambda what, done, total: True)
+        with self.assertRaises(ZeroDivisionError):
+            kvopt.rewrite(MODEL, to="kvopt", progress=lambda what, done, total: 1 / 0)
+
+    def test_inspects_explains_and_compares(self):
+        self.assertEqual(len(kvopt.inspect(MODEL)["sites"]), 2)
+        self.assertEqual(kvopt.explain(MODEL, layer=0)["sites"][0]["status"], "matched")
+        result = kvopt.rewrite(MODEL, to="ort")
+        self.assertFalse(kvopt.diff(MODEL, result)["same"])
+        self.assertTrue(kvopt.verify(MODEL, result, prompt=3, steps=1)["equal"])
+
+    @unittest.skipUnless(os.environ.get("KVOPT_PROGRAM"), "KVOPT_PROGRAM names no program")
+    def test_large_sparse_weights_are_not_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "large.onnx")
+            command = [os.environ["KVOPT_PROGRAM"], "gen", "llama", "-o", path, "--sparse", "--external-data", "always",
+                       "--layers", "4", "--hidden", "2048", "--heads", "16", "-q"]
+            if os.spawnv(os.P_WAIT, command[0], command) != 0:
+                self.skipTest("gen has other options")
+            data = [os.path.join(folder, name) for name in os.listdir(folder) if not name.endswith((".onnx", ".json"))]
+            blocks = sum(os.stat(name).st_blocks for name in data)
+            kvopt.rewrite(path, os.path.join(folder, "fused.onnx"), to="ort", verify="off")
+            self.assertEqual(sum(os.stat(name).st_blocks for name in data), blocks)
+
+
+class Decoding(unittest.TestCase):
+    def test_generates(self):
+        session = kvopt.Session(MODEL)
+        self.assertEqual(session.generate([1, 2, 3], 8), [TOKENS])
+        self.assertEqual(session.length, 10)
+        self.assertIsNone(session.capacity)
+        self.assertEqual(session.statistics["steps"], 8)
+
+    def test_outputs_are_views_that_last(self):
+        session = kvopt.Session(MODEL)
+        logits = session.feed([1, 2, 3])["logits"]
+        self.assertEqual(logits.shape, (1, 3, 160))
+        self.assertFalse(logits.flags.owndata)
+        copy = logits.copy()
+        session.feed([4])
+        del session
+        np.testing.assert_array_equal(logits, copy)
+
+    def test_takes_arrays_of_any_library(self):
+        class Foreign:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **_):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        inputs = {"input_ids": Foreign(np.array([[1, 2, 3]])), "attention_mask": np.ones((1, 3), np.int64),
+                  "position_ids": np.arange(6).reshape(1, 6)[:, :3]}
+        self.assertEqual(kvopt.Session(MODEL).step(inputs, 3)["logits"][0, -1].argmax(), TOKENS[0])
+        with self.assertRaises(kvopt.KvoptError):
+            kvopt.Session(MODEL).step({"input_ids": np.ones((1, 3), np.float32)}, 3)
+
+    def test_caches_seed_another_session(self):
+        session = kvopt.Session(MODEL)
+        session.feed([1, 2])
+        self.assertEqual(len(session.caches), 4)
+        self.assertEqual(session.caches["past_key_values.0.key"].shape, (1, 2, 2, 16))
+        other = kvopt.Session(MODEL)
+        other.seed(dict(session.caches), 2)
+        self.assertEqual(other.generate([3], 1), [TOKENS[:1]])
+
+    def test_goes_back_forks_and_reorders(self):
+        session = kvopt.Session(MODEL, 2)
+        session.feed([[1, 2], [9, 8]])
+        fork = session.fork()
+        fork.reorder([0, 0, 0])
+        self.assertEqual(fork.generate([[3]] * 3, 2), [TOKENS[:2]] * 3)
+        session.crop(1)
+        self.assertEqual(session.length, 1)
+        session.reset()
+        self.assertEqual(session.length, 0)
+        with self.assertRaises(ValueError):
+            session.feed([[1, 2, 3]])
+        with self.assertRaises(kvopt.KvoptError):
+            session.crop(5)
+
+    def test_threads_decode_side_by_side(self):
+        made = []
+        threads = [threading.Thread(target=lambda: made.append(kvopt.Session(MODEL, threads=1).generate([1, 2, 3], 8)))
+                   for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(made, [[TOKENS]] * 4)
+
+
+class Documentation(unittest.TestCase):
+    def test_examples_in_docstrings(self):
+        os.chdir(ROOT)
+        from kvopt import _operations, _session
+        for module in (_operations, _session):
+            found = doctest.testmod(module)
+            self.assertGreater(found.attempted, 0)
+            self.assertEqual(found.failed, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
