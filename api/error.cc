@@ -94,6 +94,7 @@ kvopt_error* toError(llvm::Error error) {
   auto made = std::make_unique<kvopt_error>();
   error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<ReportedError> reported) {
     made->report = reported->report();
+    made->reason = reported->reason();
     return makeError(reported->diagnostic());
   });
   made->diagnostic = takeDiagnostic(std::move(error));
@@ -125,6 +126,8 @@ kvopt_error_kind kvopt_error_get_kind(const kvopt_error* error) {
   return error ? error->kind : KVOPT_ERROR_INTERNAL;
 }
 const char* kvopt_error_code(const kvopt_error* error) {
+  if (error && !error->reason.empty())
+    return error->reason.c_str();
   return kvopt::api::textOf(kvopt_error_get_kind(error));
 }
 const char* kvopt_error_message(const kvopt_error* error) {

@@ -16,6 +16,7 @@ struct kvopt_error {
   kvopt::Diagnostic diagnostic;
   std::string text;
   std::string report; ///< JSON of a refusal; empty for other errors
+  std::string reason; ///< reason code of a refusal; empty for other errors
 };
 
 namespace kvopt::api {
@@ -24,15 +25,17 @@ namespace kvopt::api {
 class ReportedError : public llvm::ErrorInfo<ReportedError, DiagnosticError> {
 public:
   using Base = llvm::ErrorInfo<ReportedError, DiagnosticError>;
-  ReportedError(Diagnostic diagnostic, std::string json)
-      : Base(std::move(diagnostic)), reportText(std::move(json)) {}
+  ReportedError(Diagnostic diagnostic, std::string json, std::string code)
+      : Base(std::move(diagnostic)), reportText(std::move(json)), reasonCode(std::move(code)) {}
 
   const std::string& report() const { return reportText; }
+  const std::string& reason() const { return reasonCode; }
   /// LLVM identifies an error class by this address.
   static const char ID;
 
 private:
   std::string reportText;
+  std::string reasonCode;
 };
 
 /// The error for memory that is exhausted. It is static: kvopt_error_free leaves it alone.

@@ -13,6 +13,7 @@
 #include "driver/verify/report.h"
 #include "driver/verify/verify_words.h"
 #include "ir/onnx/export.h"
+#include "passes/pattern/reason_docs.h"
 #include "support/file_access.h"
 
 using namespace kvopt;
@@ -44,8 +45,20 @@ llvm::Expected<std::string> kvopt_result::bytes() const {
 namespace kvopt::api {
 namespace {
 
-llvm::Error refused(const std::string& message, const OrderedJson& report) {
-  return llvm::make_error<ReportedError>(unsupported("{}", message).take(), report.dump());
+llvm::Error refused(const std::string& message, const OrderedJson& report,
+                    const std::string& reason = "") {
+  return llvm::make_error<ReportedError>(unsupported("{}", message).take(), report.dump(), reason);
+}
+
+/// The error of a refused rewrite: its node and hint are those of the first layer.
+llvm::Error refused(const RefusedModel& refusal, const std::string& target) {
+  const OrderedJson report = refusedJson(target, refusal);
+  if (refusal.sites.empty())
+    return refused(refusal.message, report);
+  const pattern::MatchFailure& first = refusal.sites.front().failure;
+  return llvm::make_error<ReportedError>(
+      unsupported("{}", refusal.message).node(first.node).hint(hintFor(first)).take(),
+      report.dump(), reasonName(first.code).str());
 }
 
 /// Calls `body` with the read options.
@@ -78,7 +91,7 @@ llvm::Expected<std::unique_ptr<kvopt_result>> resultOf(RewriteResult rewritten, 
   auto result = std::make_unique<kvopt_result>();
   const std::string target = targetText(form);
   if (auto* refusal = std::get_if<RefusedModel>(&rewritten))
-    return refused(refusal->message, refusedJson(target, *refusal));
+    return refused(*refusal, target);
   if (auto* unchanged = std::get_if<UnchangedModel>(&rewritten)) {
     result->report = unchangedJson("", target, *unchanged, WeightFiles()).dump();
     result->model = std::move(unchanged->model);

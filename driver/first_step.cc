@@ -76,8 +76,9 @@ openFirstStep(const ModelSource& source, const Manifest& manifest, const Toolkit
     return std::unique_ptr<Model>();
   if (source.bytes && !source.folder)
     return invalid("has a first step in '{}', and no folder is given", manifest.firstStep);
-  const std::filesystem::path folder =
-      source.folder ? source.folder->path : std::filesystem::path(source.path).parent_path();
+  const std::filesystem::path folder = source.folder
+                                           ? std::filesystem::path(source.folder->path)
+                                           : std::filesystem::path(source.path).parent_path();
   auto model = openModel((folder / manifest.firstStep).string(), toolkit);
   if (!model)
     return model.takeError();

@@ -60,7 +60,8 @@ typedef enum kvopt_error_kind {
 } kvopt_error_kind;
 
 KVOPT_API kvopt_error_kind kvopt_error_get_kind(const kvopt_error* error);
-/** Stable word for programs, as "usage" or "out_of_memory". */
+/** Stable word for programs: the kind, as "usage" or "out_of_memory", or the reason code of a refusal,
+ * as "no-window" (docs/reasons.md). */
 KVOPT_API const char* kvopt_error_code(const kvopt_error* error);
 /** One sentence, without the fields below. */
 KVOPT_API const char* kvopt_error_message(const kvopt_error* error);

@@ -11,8 +11,8 @@ class KvoptError(Exception):
     """A call failed.
 
     Attributes:
-        code: A stable word: ``usage``, ``invalid``, ``unsupported``, ``io``, ``out_of_memory``,
-            ``cancelled``, ``capacity``, ``refused`` or ``internal``.
+        code: A stable word: ``usage``, ``invalid``, ``unsupported``, ``io``, ``cancelled``, ``capacity``,
+            ``internal``, or the reason code of a refusal.
         message: One sentence.
         file, node, op, value, hint: Where the failure is and what to do; empty if unknown.
         report: For a refused rewrite, the report of ``kvopt rewrite --format json`` as text; otherwise empty.
@@ -25,11 +25,11 @@ class KvoptError(Exception):
 
 
 class RefusedError(KvoptError):
-    """A rewrite that kvopt cannot prove. ``reason`` is the reason code, such as ``mask-unknown``."""
+    """A rewrite that kvopt cannot prove. ``reason`` is the reason code, such as ``no-window`` (docs/reasons.md)."""
 
     @property
     def reason(self):
-        return self.message.split(":", 1)[0] if ":" in self.message else ""
+        return self.code
 
 
 class CancelledError(KvoptError):
@@ -108,6 +108,7 @@ _FUNCTIONS = {
 }
 
 _ABI_VERSION = 0
+_OUT_OF_MEMORY, _CANCELLED, _REFUSED = 5, 6, 8  # kvopt_error_kind
 
 
 def library_path():
@@ -140,11 +141,12 @@ def check(error):
     fields = {name: getattr(library, "error_" + name)(error).decode("utf-8", "replace")
               for name in ("code", "message", "file", "node", "op", "value", "hint", "report")}
     text = library.error_text(error).decode("utf-8", "replace")
+    kind = library.error_get_kind(error)
     library.error_free(error)
-    if fields["code"] == "out_of_memory":
+    if kind == _OUT_OF_MEMORY:
         raise MemoryError(text)
-    kinds = {"refused": RefusedError, "cancelled": CancelledError}
-    raise kinds.get(fields["code"], KvoptError)(text, **fields)
+    kinds = {_REFUSED: RefusedError, _CANCELLED: CancelledError}
+    raise kinds.get(kind, KvoptError)(text, **fields)
 
 
 def take_bytes(handle):

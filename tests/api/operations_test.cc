@@ -116,7 +116,8 @@ TEST(ApiRewrite, RefusalsCarryTheReport) {
   const ErrorHandle error = held(kvopt_rewrite(model.get(), options, 2, nullptr, &result));
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(kvopt_error_get_kind(error.get()), KVOPT_ERROR_REFUSED);
-  EXPECT_STREQ(kvopt_error_code(error.get()), "refused");
+  EXPECT_STREQ(kvopt_error_code(error.get()), "no-window");
+  EXPECT_STRNE(kvopt_error_hint(error.get()), "");
   EXPECT_THAT(kvopt_error_report(error.get()), HasSubstr("no-window"));
   EXPECT_EQ(result, nullptr);
 }
