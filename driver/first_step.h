@@ -13,10 +13,10 @@
 
 namespace kvopt::driver {
 
-/// The model that the manifest of the model from `source` calls its first step; null where it has none.
-/// Fails where the file cannot be read, and where the model's outputs are not exactly the caches
-/// that the manifest says are only read: their names, element types, ranks, and extents but for
-/// those of tokens.
+/// The model that the manifest of the model from `source` calls its first step; null where it has
+/// none. Fails where the file cannot be read, and where the model's outputs are not exactly the
+/// caches that the manifest says are only read: their names, element types, ranks, and extents but
+/// for those of tokens.
 llvm::Expected<std::unique_ptr<ir::Model>>
 openFirstStep(const ModelSource& source, const ir::Manifest& manifest, const Toolkit& toolkit);
 

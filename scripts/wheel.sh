@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 bash scripts/bundle.sh "$work/bundle" "$build"
-cp -r python "$work/python"
+cp -rL python "$work/python"
 package=$work/python/kvopt
 mkdir -p "$package/lib" "$package/bin"
 cp "$work/bundle/bin/kvopt" "$package/bin/"

@@ -165,8 +165,9 @@ g (int64[B, S] input_ids) => (float[B, S, 8] logits)
   EXPECT_EQ(runProgram({"inspect", path, "--max-nodes", "111113"}).code, 0);
   const ProgramResult refused = runProgram({"inspect", path, "--max-nodes", "111112"});
   EXPECT_EQ(refused.code, 4);
-  EXPECT_NE(refused.err.find("calls of 'f4' give 111110 of them; the limit is 111112; hint: --max-nodes"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.err.find("calls of 'f4' give 111110 of them; the limit is 111112; hint: --max-nodes"),
+      std::string::npos)
       << refused.err;
   EXPECT_EQ(runProgram({"inspect", path, "--max-nodes", "0"}).code, 2);
 }

@@ -116,6 +116,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "driver/inspect", "driver/diff", "driver/explain", "driver/verify", "driver/generate",
        "driver/rewrite"},
       {"cli/support", "cli/report", "cli/bench", "cli"},
+      {"api"},
   };
   return all;
 }

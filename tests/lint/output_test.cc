@@ -54,7 +54,7 @@ TEST(Inputs, AreOpenedWhereTheyAreRegistered) {
       "driver/recover.cc",              // models
       "cli/opt.cc",                     // the model in its text form
       "driver/generate/decoding.cc",    // the cache that --load-cache names
-      "driver/options/token_file.cc",      // texts and tokens
+      "driver/options/token_file.cc",   // texts and tokens
       "cli/report/machine.cc",          // what Linux says of the machine
       "driver/verify/references.cc",    // model.json, registered by `verify --references`
       "driver/rewrite/genai_folder.cc", // an export's other files, registered by checkOutputPaths

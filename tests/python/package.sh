@@ -13,7 +13,10 @@ trap 'rm -rf "$work"' EXIT
 export KVOPT_PROGRAM=$build/bin/kvopt
 
 require() {
-  "$python" -c "import $1" 2>/dev/null || { echo "skipped: $python has no module of: $1"; exit 77; }
+  local module
+  for module in "$@"; do
+    "$python" -c "import $module" 2>/dev/null || { echo "skipped: $python has no module $module"; exit 77; }
+  done
 }
 
 case $2 in
@@ -23,7 +26,7 @@ package)
     "$python" "$source/tests/python/package_test.py"
   ;;
 wheel)
-  require "numpy, pip, setuptools, wheel, venv"
+  require numpy pip setuptools wheel venv
   command -v patchelf >/dev/null || { echo "skipped: patchelf is not installed"; exit 77; }
   wheel=$(bash "$source/scripts/wheel.sh" "$work" "$build")
   echo "$(basename "$wheel"): $(($(stat -c %s "$wheel") / 1024 / 1024)) MiB"
