@@ -2,8 +2,11 @@
  *
  * Errors. A function that can fail returns `kvopt_error*`: null on success, otherwise an error that
  * the caller frees with kvopt_error_free. After an error, outputs are as they were before the call,
- * and objects are unchanged unless the function says otherwise. No function aborts the process,
- * prints, installs signal handlers or throws.
+ * and objects are unchanged unless the function says otherwise. No function prints, installs signal
+ * handlers or throws, and none ends the process, with one exception: where memory is exhausted,
+ * models and sessions return KVOPT_ERROR_OUT_OF_MEMORY, but the analyses of kvopt_inspect,
+ * kvopt_explain, kvopt_rewrite and its siblings, kvopt_verify and kvopt_diff may crash, because the
+ * containers that they use do not survive it.
  *
  * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`,
  * which accepts null. Objects do not depend on each other's lifetimes: a model may be freed while
@@ -54,7 +57,7 @@ typedef enum kvopt_error_kind {
   KVOPT_ERROR_OUT_OF_MEMORY = 5, /**< Memory is exhausted. */
   KVOPT_ERROR_CANCELLED = 6,     /**< A progress callback asked to stop. */
   KVOPT_ERROR_CAPACITY = 7,      /**< The caches have no room for the tokens. */
-  KVOPT_ERROR_REFUSED = 8,       /**< A rewrite that kvopt cannot prove; the message starts with the
+  KVOPT_ERROR_REFUSED = 8,       /**< A rewrite that kvopt cannot prove; the code is the
                                     reason code. */
   KVOPT_ERROR_INTERNAL = 9       /**< A defect of kvopt. */
 } kvopt_error_kind;
