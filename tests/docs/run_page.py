@@ -9,6 +9,7 @@ may be a part, or else written. Comments of the page say more:
   <!-- prints: TEXT -->       the next block prints TEXT, among other things
   <!-- not run: WHY -->       the next block is not run
   <!-- may skip -->           the next block may end with 77: an engine cannot be fetched
+  <!-- needs: COMMAND -->     the next block is skipped where COMMAND fails
 
 Ends with 77 if a block was skipped.
 """
@@ -21,7 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LINKS = ("CMakeLists.txt", "README.md", "bench", "docs", "examples", "models", "python", "scripts", "tests")
-COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|may skip)(?:: (.*?))? -->$")
+COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|may skip|needs)(?:: (.*?))? -->$")
 
 
 def parts(text):
@@ -71,6 +72,10 @@ class Page:
         if "not run" in marks:
             return print(f"not run ({marks['not run']}):\n{text}", flush=True)
         self.count += 1
+        if "needs" in marks and subprocess.run(["bash", "-c", marks["needs"]], cwd=self.folder, env=self.environment,
+                                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+            self.skipped += 1
+            return print(f"SKIPPED ({marks['needs']} fails):\n{text}", flush=True)
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=self.folder, env=self.environment,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
         print(f"{text}→ exit code {done.returncode}", flush=True)
