@@ -238,7 +238,7 @@ constexpr OptionInfo cachesOptions[] = {
     OptionInfo{run, "--mode,--cache", Word, "shared|stateful", "shared",
                "Whether caches are buffers of fixed capacity (shared) or grow (stateful)."},
     OptionInfo{run, "--capacity", Whole, "N", "",
-               "Capacity of the caches, in tokens. Without it: as many as are needed.", 1,
+               "Capacity of the caches, in tokens. Without it: the tokens of the run.", 1,
                capacities},
     OptionInfo{run, "--load-cache", Input, "FILE", "",
                "Continue from a cache that --save-cache wrote."},
@@ -302,7 +302,7 @@ constexpr OptionInfo spellingOptions[] = {
                "Linear layers hold [out,in] and a Transpose node."},
     OptionInfo{gen, "--merged", Flag, "", "", "Write two branches: one ignores the past."},
     OptionInfo{gen, "--cache", Word, "growing|static|last-rows|none", "growing",
-               "growing; static: of --max-positions rows; last-rows: as many as the window needs; "
+               "growing; static: of --max-positions rows; last-rows: only the rows of the window; "
                "none: every step gets the whole sequence."},
     OptionInfo{gen, "--cache-codes", Word, "int8|int4", "",
                "Caches hold codes with constant scales: as GroupQueryAttention has them or, int8 "
