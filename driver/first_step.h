@@ -1,4 +1,5 @@
-// What an encoder-decoder model computes once for an encoded sequence, in a model beside its own.
+// First step of an encoder-decoder model: a separate model with the computation that is needed once
+// for each encoded sequence.
 #pragma once
 
 #include "driver/model_source.h"
@@ -13,19 +14,19 @@
 
 namespace kvopt::driver {
 
-/// The model that the manifest of the model from `source` calls its first step; null where it has
-/// none. Fails where the file cannot be read, and where the model's outputs are not exactly the
-/// caches that the manifest says are only read: their names, element types, ranks, and extents but
-/// for those of tokens.
+/// The first-step model that `manifest` names; null if it names none. `source` is the model with
+/// that manifest. Fails if the file cannot be read. Also fails unless the first step's outputs are
+/// exactly the caches that the manifest declares read-only: names, element types, ranks, and all
+/// extents except those of tokens must agree.
 llvm::Expected<std::unique_ptr<ir::Model>>
 openFirstStep(const ModelSource& source, const ir::Manifest& manifest, const Toolkit& toolkit);
 
-/// Whether the graph has an input of that name.
+/// Whether the graph has an input called `name`.
 bool hasInput(const ir::Graph& graph, llvm::StringRef name);
 
-/// Runs a first step for `batch` sequences. Its inputs are made as those of a decoder
-/// (runtime/session/decoder_inputs.h), after those of the recipes that name one. The results have
-/// the names of the caches that the model only reads.
+/// Runs a first step for `batch` sequences. Recipes determine the inputs that they name; other
+/// inputs are created like those of a decoder (runtime/session/decoder_inputs.h). The results have
+/// the names of the model's read-only caches.
 llvm::Expected<std::vector<runtime::NamedTensor>>
 runFirstStep(const ir::Model& firstStep, int64_t batch,
              llvm::ArrayRef<runtime::InputRecipe> recipes, unsigned threads,

@@ -10,12 +10,12 @@
 
 namespace kvopt::driver {
 
-/// Where a model is read from: the file at `path`, or `bytes`.
+/// The source of a model: the file at `path`, or `bytes`.
 struct ModelSource {
   std::string path;
   /// A serialized ModelProto; null for a file.
   std::shared_ptr<const std::string> bytes;
-  /// Folder of the external data that `bytes` name; nullopt: they must not name any.
+  /// Folder of the external data that `bytes` name; nullopt: `bytes` must not name any.
   std::optional<ConfinedFolder> folder;
 
   ModelSource() = default;

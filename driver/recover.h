@@ -26,7 +26,7 @@ inline constexpr const char* recoveryPipeline = recoveryText.data();
 struct RecoveredModel {
   std::unique_ptr<ir::Model> model;
   std::unique_ptr<passes::PassContext> context;
-  /// The model's operator sets, as imported by the file.
+  /// Versions of the operator sets that the file imports, by domain.
   std::map<std::string, int64_t> opsets;
   /// Version of ONNX's own operator set.
   int64_t opset = 0;
@@ -48,9 +48,9 @@ struct RecoveryOptions {
   std::function<void(passes::PassManager& manager)> addBefore;
 };
 
-/// Imports a model and checks the manifest in its metadata, and that its external data is in the
-/// model's folder, without reading any. Registers every file that the model consists of in
-/// `toolkit.files`, and fails where one is a declared output; a file that cannot be imported, too.
+/// Imports a model. Checks the manifest in its metadata, and that its external data, which is not
+/// read, is in the model's folder. Registers every file of the model in `toolkit.files`, even if
+/// the model cannot be imported, and fails if one of them is a declared output.
 llvm::Expected<std::unique_ptr<ir::Model>> openModel(const ModelSource& source,
                                                      const Toolkit& toolkit);
 
@@ -70,7 +70,7 @@ llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit,
                     passes::PassContext& context, passes::PassManagerOptions& settings);
 
 /// Effect of positions on the cached rows of a recovered model; nullopt if rows cannot be moved to
-/// other positions, with the reason in PassContext::shiftFailure.
+/// other positions. PassContext::shiftFailure then has the reason.
 std::optional<analysis::ContextRotations> contextRotationsOf(const RecoveredModel& recovered);
 
 /// Description of how to drive the model: its own manifest or, for a model that kvopt did not

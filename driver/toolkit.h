@@ -1,4 +1,4 @@
-// Toolkit: everything that kvopt knows.
+// Toolkit: the registries of kvopt.
 #pragma once
 
 #include "ir/op.h"
@@ -16,8 +16,8 @@ class ProgressListener;
 
 namespace kvopt::driver {
 
-/// The operators, rules, passes, targets and kernels that are built in. A program makes one and may
-/// add its own before it opens models; the toolkit must outlive the models.
+/// The built-in operators, rules, passes, targets and kernels. A program creates a toolkit and may
+/// add its own definitions before it opens models. The toolkit must outlive the models.
 struct Toolkit {
   Toolkit();
 
@@ -26,12 +26,12 @@ struct Toolkit {
   passes::PassRegistry passes;
   targets::TargetRegistry targets;
   runtime::KernelRegistry kernels;
-  /// What models that are opened may cost.
+  /// Limits on the cost of opening models.
   ir::ModelLimits limits;
-  /// The files of the program's run: openModel registers what it opens there. Null for a program
-  /// that reads what it has written itself, or that writes nothing.
+  /// The files of this run of the program: openModel registers each file that it opens. Null for a
+  /// program that reads files that it has written, or that writes none.
   std::shared_ptr<FileAccess> files;
-  /// Receives how far long computations are; null where nothing shows it.
+  /// Receives the progress of long computations; null if none is shown.
   ProgressListener* progress = nullptr;
 };
 

@@ -1,5 +1,4 @@
-// The variants and the pieces of a model that is rewritten: where they are before and after they
-// are written.
+// The variants and pieces of a rewritten model, in memory and in files.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -9,23 +8,23 @@
 
 namespace kvopt::driver {
 
-/// Makes variants and pieces of `model`, whose manifest does not name files of them, in memory.
-/// Null where it does, and where there are none. The model must outlive the source and not change.
+/// Creates the variants and pieces of `model` in memory. Null if its manifest names files for them,
+/// or if there are none. The model must outlive the source and must not change.
 std::shared_ptr<runtime::VariantSource> variantsInMemory(const ir::Model& model,
                                                          const ir::Manifest& manifest);
 
-/// The files of variants next to `output`: OUT.onnx for the last one, OUT.past0.onnx for that
-/// without blocks; of pieces, OUT.part0.onnx, … and OUT.tile0.onnx, ….
+/// Names the files next to `output` in the manifest. Variants: OUT.onnx for the last one,
+/// OUT.past0.onnx for the one without blocks. Pieces: OUT.part0.onnx, … and OUT.tile0.onnx, ….
 void nameVariants(ir::Manifest& manifest, const std::string& output);
-/// Their paths, without that of the last one.
+/// The paths of variants, without that of the last one.
 std::vector<std::string> variantPaths(const ir::Manifest& manifest, const std::string& output);
 
 /// The paths of pieces.
 std::vector<std::string> piecePaths(const ir::Manifest& manifest, const std::string& output);
 
-/// Writes the model, its variants and its pieces, whose files the manifest names, and what is large
-/// in them to one file next to it; all appear with `files.commit()`. The model is the smallest
-/// variant then.
+/// Writes the model, its variants and its pieces to the files that the manifest names, and their
+/// large constants to one file next to the model. All files appear with `files.commit()`.
+/// Afterwards, `model` is the smallest variant.
 llvm::Error prepareVariants(ir::Model& model, const ir::Manifest& manifest,
                             const std::string& output, ir::ExportOptions options,
                             OutputFiles& files);

@@ -1,4 +1,4 @@
-// Attention blocks of a model in its own spelling: the nodes between caches and result.
+// Attention blocks of a model: the model's own nodes between the caches and the result.
 #pragma once
 
 #include "driver/op_counts.h"
@@ -7,17 +7,17 @@
 
 namespace kvopt::driver {
 
-/// One attention. A model written by kvopt has a block for each layer of its manifest; other models
-/// have one for each attention layer that was found.
+/// Attention block of one layer. A model written by kvopt has a block for each layer of its
+/// manifest; other models have one for each attention layer that was found.
 struct AttentionSubgraph {
   unsigned layer = 0;
   llvm::StringRef kind; ///< value of siteKindName
   /// Nodes that process the caches on the way to the attention's result and to the presents, in
-  /// execution order, without the computation of masks and queries. Without caches, the nodes
-  /// around the softmax.
+  /// execution order, without the computation of masks and queries. For a layer without caches: the
+  /// nodes around the softmax.
   std::vector<const ir::Node*> nodes;
   std::vector<std::string> pasts;    ///< inputs that hold its caches
-  std::vector<std::string> presents; ///< outputs that correspond to them
+  std::vector<std::string> presents; ///< outputs that correspond to `pasts`
   /// Whether each present must be written to its past.
   bool oneBuffer = false;
 

@@ -6,7 +6,7 @@
 
 namespace kvopt::driver {
 
-/// The document kvopt/diff/1 of two models at these paths.
+/// The document kvopt/diff/1 for the models at `pathBefore` and `pathAfter`.
 OrderedJson differenceJson(const std::string& pathBefore, const std::string& pathAfter,
                            const ModelDifference& difference);
 

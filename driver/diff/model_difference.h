@@ -39,7 +39,7 @@ struct ModelDifference {
   std::vector<InterfaceChange> outputs; ///< changed ones only
   std::vector<BlockChange> blocks;      ///< all, by layer
 
-  /// Whether the models agree in all of these. They may differ elsewhere.
+  /// Whether the models agree in all members of this struct. They may differ elsewhere.
   bool isEmpty() const;
   /// `same`, `changed`, `renamed`, `added` or `removed`.
   static const char* name(Change change);
@@ -50,7 +50,7 @@ ModelDifference differenceOf(const BlockedModel& before, const BlockedModel& aft
 /// Whether two nodes perform the same operation on values of the same names.
 bool isSameNode(const ir::Node& a, const ir::Node& b);
 
-/// Nodes of one block that the other has, too.
+/// Nodes of `block` that `other` also has.
 llvm::DenseSet<const ir::Node*> nodesKept(const AttentionSubgraph& block,
                                           const AttentionSubgraph& other);
 

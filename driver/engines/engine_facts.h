@@ -1,4 +1,5 @@
-// What engines run of what kvopt writes: one table, which the commands and docs/targets.md read.
+// Engine facts: one table of the operators that kvopt writes and the engines that run them. The
+// commands and docs/targets.md read it.
 #pragma once
 
 #include "driver/forms/form.h"
@@ -11,7 +12,7 @@
 
 namespace kvopt::driver {
 
-/// What a written model needs of an engine.
+/// A requirement of a written model on the engine that runs it.
 enum class EngineUse : uint8_t {
   GroupQueryAttention,
   QuantizedCaches, ///< GroupQueryAttention over codes
@@ -28,27 +29,27 @@ struct EngineFact {
   EngineUse use;
   const char* what;  ///< the operators, in words
   const char* types; ///< element types of caches
-  /// The oldest version of ONNX Runtime that is known to load the model; null where none is.
+  /// The oldest version of ONNX Runtime that is known to load the model; null if none is known.
   const char* ortVersion;
-  /// What a user should know, as a sentence. Empty where the model runs as it should.
+  /// A sentence about a limitation; empty if there is none.
   const char* note;
 };
 llvm::ArrayRef<EngineFact> engineFacts();
 const EngineFact& engineFact(EngineUse use);
 
-/// What a model uses, in the order of the table.
+/// The requirements of a model, in the order of the table.
 std::vector<EngineUse> engineUses(ir::Graph& graph);
 
-/// What a user should know before a form is written: the notes of what it uses. `isFloat32` says
-/// whether caches are of float32.
+/// The notes on a form, for a user who is about to write it. `isFloat32`: whether the caches are
+/// float32.
 std::vector<std::string> engineNotes(const Form& form, bool isFloat32);
-/// The same of a written model.
+/// The notes on a written model.
 std::vector<std::string> engineNotes(ir::Graph& graph);
 
-/// Who runs files of an engine's form: "ONNX Runtime".
+/// Name of the program that runs an engine's forms: "ONNX Runtime".
 const char* runnerOf(Engine engine);
 
-/// The table for a terminal, and as a part of docs/targets.md.
+/// The table as text for a terminal, and as a section of docs/targets.md.
 std::string enginesText();
 std::string enginesMarkdown();
 

@@ -10,7 +10,7 @@ namespace kvopt::driver {
 /// rows: append (seen at S=5 P=11, S=7 P=4, S=13 P=0; proved)`.
 std::string cacheFactText(const rows::CacheFact& fact);
 
-/// The same as JSON, with a key for each part.
+/// The fact as JSON, with a key for each part.
 OrderedJson cacheFactJson(const rows::CacheFact& fact);
 
 } // namespace kvopt::driver

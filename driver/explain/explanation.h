@@ -16,7 +16,7 @@ namespace kvopt::driver {
 
 /// Scope of an explanation.
 struct ExplainRequest {
-  /// Form whose target is asked about each attention layer; nullopt for none.
+  /// Form whose target is checked against each attention layer; nullopt for none.
   std::optional<Form> form;
   /// Rule whose applications and near misses are reported; empty for none.
   std::string rule;
@@ -27,11 +27,11 @@ struct ExplainRequest {
   std::vector<std::string> disabled;
 };
 
-/// The form that the words choose, in `request`; none where no word is given.
+/// Sets `request.form` to the form that the words choose; leaves it unset if no word is given.
 llvm::Error readForm(const FormWords& words, ExplainRequest& request);
 
-/// Adds the options that are in `request` and `words`. `Options` adds variables to the command
-/// line's parser or to an OptionReader.
+/// Adds the options whose values are in `request` and `words`. `Options` adds variables to the
+/// command line's parser or to an OptionReader.
 template <class Options>
 void addExplainOptions(Options& add, ExplainRequest& request, FormWords& words) {
   addFormOptions(add, words);
@@ -41,27 +41,27 @@ void addExplainOptions(Options& add, ExplainRequest& request, FormWords& words) 
   add.add("--disable", request.disabled);
 }
 
-/// What is known of one model's attention sites.
+/// Facts about the attention layers of one model.
 class Explanation {
 public:
   RecoveredModel recovered;
-  /// Requested form, and the target that writes it; null for none.
+  /// The requested form and the target that writes it; nullopt and null for none.
   std::optional<Form> form;
   const targets::Target* target = nullptr;
   const pattern::RuleRegistry::Entry* rule = nullptr;
   std::vector<SiteGroup> groups;
-  /// The model without keys, values and presents that were rebuilt from evaluation; the facts refer
-  /// to this model if it exists. Null otherwise.
+  /// The model before keys, values and presents were rebuilt from evaluation; null if none were
+  /// rebuilt. If it exists, the facts refer to it.
   std::unique_ptr<RecoveredModel> spelled;
   /// Results of evaluation for the keys and values of each group's first layer.
   std::vector<rows::AttentionFacts> facts;
 
   /// Near misses of the requested rule whose roots are still in the graph, best first.
   std::vector<pattern::NearMiss> ruleMisses() const;
-  /// Near misses of rules that raise attention: the reason for a layer, or a match that includes a
-  /// softmax in any spelling.
+  /// Near misses of rules that raise attention: the reason that a layer was missed, or a partial
+  /// match that includes a softmax in any spelling.
   std::vector<pattern::NearMiss> attentionMisses() const;
-  /// For each pass, the number of searches that the step budget ended.
+  /// Number of searches that the step budget ended, by pass.
   std::map<std::string, int64_t> givenUp() const;
 
   pattern::NearMissList misses;

@@ -1,4 +1,4 @@
-// What kvopt explain prints, as JSON.
+// Output of kvopt explain as JSON.
 #pragma once
 
 #include "driver/explain/explanation.h"
@@ -6,7 +6,7 @@
 
 namespace kvopt::driver {
 
-/// The document kvopt/explain/1 of the model at `path`.
+/// The document kvopt/explain/1 for the model at `path`.
 OrderedJson explanationJson(const std::string& path, const Explanation& explanation);
 
 } // namespace kvopt::driver

@@ -1,4 +1,4 @@
-// Which forms are written, by which target, and why the others are not: one table.
+// Table of forms: the target that writes each form, or the reason that the form is not written.
 #pragma once
 
 #include "driver/forms/form.h"
@@ -12,10 +12,10 @@
 
 namespace kvopt::driver {
 
-/// One cell of the table. Exactly one of the two is set.
+/// One cell of the table. Exactly one member is set.
 struct FormCell {
   const char* target = nullptr;  ///< the target that writes the form
-  const char* refusal = nullptr; ///< why the form is not written, as a sentence
+  const char* refusal = nullptr; ///< the reason that the form is not written, as a sentence
 
   bool isWritten() const { return target != nullptr; }
   bool operator==(const FormCell& other) const;
@@ -26,19 +26,20 @@ struct FormRow {
   Engine engine;
   CacheKind cache;
   SplitKind split;
-  /// By RowKind: keys and values as they are, and compressed to latent rows.
+  /// Cells by RowKind: `cells` for keys and values as they are, `latent` for compressed rows.
   std::array<FormCell, rowKindCount> cells;
   std::array<FormCell, rowKindCount> latent;
 };
 
-/// The table. Forms without a row differ from one of `None` by `split` only and are refused.
+/// The table. A form without a row differs only in `split` from a form that has one, and is
+/// refused.
 llvm::ArrayRef<FormRow> formTable();
 
 /// The cell of a form.
 FormCell cellOf(const Form& form);
 
-/// A name for several options, which `--to` takes as well: `int8-ring` is `--to kvopt --cache ring
-/// --rows int8`. Axes that the preset leaves open may be given with it.
+/// A name for several options, as a value of `--to`: `int8-ring` is `--to kvopt --cache ring --rows
+/// int8`. Other options may set the axes that the preset leaves open.
 struct FormPreset {
   const char* name;
   Engine engine;
@@ -51,26 +52,25 @@ struct FormPreset {
 llvm::ArrayRef<FormPreset> formPresets();
 const FormPreset* findPreset(llvm::StringRef name);
 
-/// The kind of cache that a form has where none is chosen.
+/// The kind of cache of a form if no option chooses one.
 CacheKind defaultCache(Engine engine, std::optional<int64_t> opset);
 
-/// The opset whose operators the form needs: 23 or 24 for ONNX's Attention, 0 for other engines.
+/// The opset that the form requires: 23 or 24 for ONNX's Attention, 0 for other engines.
 int64_t opsetOf(Engine engine, CacheKind cache);
 
-/// The name of the target that writes the form, with the size where one is given: `blocks:64`.
-/// The form is one that is written.
+/// The name of the target that writes the form, with the size if the form has one: `blocks:64`.
+/// Requires a form that is written.
 std::string targetText(const Form& form);
 
-/// The target that writes the form. Fails for a form that is not written, and a size that it does
-/// not take.
+/// The target that writes the form. Fails for a form that is not written, and for a size that the
+/// target does not accept.
 llvm::Expected<targets::TargetChoice> targetFor(const Form& form,
                                                 const targets::TargetRegistry& registry);
 
-/// The form that a target's name says, as in `blocks:64`. Fails for a name that is neither a preset
-/// nor an engine.
+/// The form that a preset or an engine names, as in `blocks:64`. Fails for any other name.
 llvm::Expected<Form> presetForm(llvm::StringRef text);
 
-/// The table and the presets for a terminal, and as a page.
+/// The table and the presets, as text for a terminal and as Markdown.
 std::string formsText(const targets::TargetRegistry& registry);
 std::string formsMarkdown(const targets::TargetRegistry& registry);
 

@@ -1,4 +1,4 @@
-// Parsing of the words with which a user selects a form.
+// Parsing of the options with which a user selects a form.
 #pragma once
 
 #include "driver/forms/form.h"
@@ -20,7 +20,7 @@ struct FormWords {
   bool latent = false;
   std::optional<int64_t> opset;
 
-  /// Whether any of them is given.
+  /// Whether any option is given.
   bool chooseForm() const {
     return latent || opset || !to.empty() || !cache.empty() || !rows.empty() ||
            !cacheDtype.empty() || !split.empty();
@@ -39,10 +39,11 @@ template <class Options> void addFormOptions(Options& add, FormWords& words) {
   add.add("--opset", words.opset);
 }
 
-/// The forms that the words allow, in the order in which they are tried: one, or, where no engine
-/// is chosen, one for each engine that most users want and that has the rest: ONNX Runtime, then
-/// ONNX's own operators; where neither has it, the first other engine that does. Fails for words
-/// that contradict each other: the message names two of them and what is possible.
+/// The forms that the words allow, in the order in which they are tried. If the words choose an
+/// engine, there is one form. Otherwise there is one for ONNX Runtime and one for ONNX's own
+/// operators, as far as these engines have such a form, or else one for the first other engine that
+/// has it. Fails for words that contradict each other: the message names two of them and the
+/// possible alternatives.
 llvm::Expected<std::vector<Form>> chooseForms(const FormWords& words);
 
 /// The form that the words select, for commands with a default engine.

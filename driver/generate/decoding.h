@@ -8,21 +8,20 @@
 
 namespace kvopt::driver {
 
-/// One request in three parts: the caller compares its outputs with all opened files before
-/// sessions are created.
+/// One request, processed in three steps. Before sessions are created, the caller can compare its
+/// output paths with all opened files.
 class Decoding {
 public:
   /// Opens all models. The toolkit must outlive the decoding.
   static llvm::Expected<Decoding> open(GenerateRequest request, const Toolkit& toolkit);
 
-  /// Creates the sessions, and prepares them for generation.
+  /// Creates the sessions and prepares them for generation.
   llvm::Error start();
-  /// Runs the first steps of encoder-decoder models, and generates. Requires that sessions were
-  /// started.
+  /// Runs the first steps of encoder-decoder models, then generates. Requires `start`.
   llvm::Expected<GenerationResult> run();
 
   GenerateRequest& request() { return asked; }
-  /// Session that generates.
+  /// The session that generates.
   const runtime::Session& session() const { return *main.session; }
 
 private:

@@ -1,4 +1,4 @@
-// Draft: a session that guesses the next tokens of another one.
+// Draft: a session that guesses the next tokens of another session.
 #pragma once
 
 #include "driver/generate/generation.h"
@@ -12,26 +12,28 @@ public:
   Draft(const DraftOptions& settings, const runtime::SamplingOptions& sampling)
       : session(*settings.session), feed(*settings.session, settings.feed), chooser(sampling) {}
 
-  /// At most `count` tokens that may follow `sequence`, of which the session may have seen a first
-  /// part already; fewer where its caches are full. What it sees for that stays in its caches.
+  /// Guesses at most `count` tokens that follow `sequence`; fewer if the caches are full. The
+  /// session may already have run a prefix of `sequence`. The tokens that it runs stay in its
+  /// caches.
   llvm::Expected<std::vector<int64_t>> guess(llvm::ArrayRef<int64_t> sequence, int64_t count);
-  /// Forgets what it saw behind the first `tokens` tokens.
+  /// Forgets all tokens after the first `tokens`.
   llvm::Error goBack(int64_t tokens);
-  /// How many scores a token has; 0 before the first guess.
+  /// Number of scores per token; 0 before the first guess.
   int64_t vocabulary() const { return scoreCount; }
 
 private:
-  /// The token behind all of `sequence`, or nullopt where there is no room.
+  /// The token that follows `sequence`; nullopt if the caches are full.
   llvm::Expected<std::optional<int64_t>> next(llvm::ArrayRef<int64_t> sequence);
 
   runtime::Session& session;
   runtime::TokenFeed feed;
-  runtime::StepResult result; ///< of the latest step
+  runtime::StepResult result; ///< results of the latest step
   runtime::TokenChooser chooser;
   int64_t scoreCount = 0;
 };
 
-/// A usage error where the session's caches cannot go back to any token, named after `whose` it is.
+/// Checks that the session's caches can be cropped to any token. Otherwise a usage error; `whose`
+/// names the owner of the session in it.
 llvm::Error checkGoesBack(const runtime::Session& session, llvm::StringRef whose);
 
 } // namespace kvopt::driver

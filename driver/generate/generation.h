@@ -1,4 +1,4 @@
-// Generation of tokens for prompts, one by one: the most likely ones, or random ones.
+// Generation of tokens for prompts, one token at a time: the most likely token, or a random one.
 #pragma once
 
 #include "runtime/session/token_choice.h"
@@ -17,7 +17,7 @@ enum class StopReason {
 /// A model that guesses tokens, so that another one with the same vocabulary checks several at
 /// once.
 struct DraftOptions {
-  runtime::Session* session = nullptr; ///< with an empty batch of one; null: no guesses
+  runtime::Session* session = nullptr; ///< batch of one, empty caches; null: no guesses
   int64_t tokens = 4;                  ///< maximum number of guesses before each step of the model
   runtime::FeedOptions feed;
 };
@@ -51,8 +51,8 @@ struct GeneratedSequence {
 
 struct GenerationResult {
   std::vector<GeneratedSequence> sequences; ///< one per prompt
-  int64_t promptTokens = 0;                 ///< total of all prompts
-  int64_t decodedTokens = 0;  ///< total of all sequences, without the first token of each
+  int64_t promptTokens = 0;                 ///< total over all prompts
+  int64_t decodedTokens = 0;  ///< total over all sequences, without the first token of each
   int64_t draftedTokens = 0;  ///< guesses
   int64_t acceptedTokens = 0; ///< guesses that the model confirmed
   int64_t contextShifts = 0;  ///< number of times that tokens were dropped
@@ -62,23 +62,24 @@ struct GenerationResult {
 };
 
 /// Appends the prompts, one per batch row, to the session's tokens, and generates. Shorter prompts
-/// are padded on the left, which the model's attention_mask hides: an error for a model without a
-/// mask. For a model that counts tokens by its mask (Manifest::padsRight), they are padded on the
-/// right; such prompts are one step, starting from empty caches. The session's length grows by the
-/// longest prompt and by all steps but the last, whose tokens are not in the caches yet. A sequence
-/// that has ended repeats its last token until all others end.
+/// are padded on the left, and the model's attention_mask hides the padding; fails for a model
+/// without a mask. If the model counts tokens by its mask (Manifest::padsRight), they are padded on
+/// the right; such prompts are a single step and start from empty caches. The session's length
+/// grows by the longest prompt and by all steps but the last, whose tokens are not in the caches
+/// yet. A sequence that has ended repeats its last token until all others end.
 ///
-/// Full caches end generation; a prompt that does not fit is an error. With a context shift (Xiao
-/// et al., "Efficient Streaming Language Models with Attention Sinks"), full caches keep the first
-/// tokens, drop the older half of the others (Session::shift), and generation continues. This
-/// requires a session that supports shifts, prompts of equal length, and no draft.
+/// Full caches end the generation; a prompt that does not fit is an error. With a context shift
+/// (Xiao et al., "Efficient Streaming Language Models with Attention Sinks"), full caches keep the
+/// first tokens and drop the older half of the others (Session::shift), and generation continues.
+/// This requires a session that supports shifts, prompts of equal length, and no draft.
 ///
 /// With a draft (Leviathan et al., "Fast inference from transformers via speculative decoding"),
 /// the draft selects tokens as the model would, with the same seed at the same positions, and the
 /// model computes the scores of all of them in one step. The model's own selection is used, up to
 /// and including the first token that differs from the draft; the caches of both are cropped to it.
-/// The tokens are therefore those of generation without a draft, as far as steps of several tokens
-/// give the scores of single ones. Requires one prompt, and sessions whose caches can be cropped.
+/// The tokens are therefore those of generation without a draft, provided that steps of several
+/// tokens give the same scores as steps of single tokens. Requires one prompt, and sessions whose
+/// caches can be cropped.
 llvm::Expected<GenerationResult> generate(runtime::Session& session,
                                           llvm::ArrayRef<std::vector<int64_t>> prompts,
                                           const GenerationOptions& options);

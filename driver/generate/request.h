@@ -1,4 +1,5 @@
-// GenerateRequest: tokens to generate, the models for it, and the storage of their caches.
+// GenerateRequest: the tokens to generate, the models that generate them, and the files of their
+// caches.
 #pragma once
 
 #include "driver/generate/generation.h"
@@ -9,15 +10,15 @@
 
 namespace kvopt::driver {
 
-/// The sampling that a user asks for.
+/// The sampling options that a user gives.
 struct SamplingWords {
   std::optional<double> temperature;
   std::optional<int64_t> topK;
   std::optional<double> topP;
   std::optional<uint64_t> seed;
 
-  /// Without a temperature, the most likely token is taken, or, where anything else is given, one
-  /// is drawn from the model's own distribution.
+  /// Without any option, the most likely token is selected. If options other than the temperature
+  /// are given, the temperature is 1.
   runtime::SamplingOptions options() const {
     const bool isRandom = topK || topP || seed;
     return {temperature.value_or(isRandom ? 1 : 0), topK.value_or(0), topP.value_or(1),
@@ -33,18 +34,18 @@ struct GeneratingModel {
   int64_t capacity = 0;
   unsigned threads = 0;
   int64_t foldedConstantsLimit = -1;
-  /// File of a cache to continue from, and number of its tokens to keep; empty: none.
+  /// File of a cache to continue from, and the number of its tokens to keep; empty: none.
   std::string load;
   std::optional<int64_t> crop;
 };
 
 struct GenerateRequest {
   GeneratingModel model;
-  /// Guesses tokens; unused if it has no path.
+  /// The model that guesses tokens; unused if it has no path.
   GeneratingModel draft;
   int64_t draftTokens = 4; ///< maximum number of guesses before each step of the model
   std::vector<std::vector<int64_t>> prompts; ///< one per batch row
-  /// The user's choice of values for inputs of either model or of the first step.
+  /// Values that the user chose for inputs of either model or of the first step.
   std::vector<runtime::InputRecipe> recipes;
   /// Steps, sampling, and stop conditions. Decoding sets drafts and feeds.
   GenerationOptions options;

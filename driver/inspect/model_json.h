@@ -1,4 +1,4 @@
-// What inspect finds in a model, and its facts as JSON.
+// The facts that inspect reports about a model, as JSON.
 #pragma once
 
 #include "driver/recover.h"
@@ -9,27 +9,27 @@
 
 namespace kvopt::driver {
 
-/// Opens a model as inspect shows it: with the reason of each layer that was missed, and, if kvopt
-/// wrote it, as it was before.
+/// Opens and recovers a model for inspect. Each layer that was missed has a reason. A model that
+/// kvopt wrote is shown as it was before the rewrite.
 llvm::Expected<RecoveredModel> recoverForInspection(const ModelSource& source,
                                                     const Toolkit& toolkit);
 
-/// What a target could do with a model.
+/// Number of attention layers that a target accepts and refuses.
 struct Capability {
-  unsigned can = 0;                        ///< attention layers that it takes
-  std::map<std::string, unsigned> reasons; ///< how many layers it refuses, by reason code
+  unsigned can = 0;                        ///< number of layers that it accepts
+  std::map<std::string, unsigned> reasons; ///< number of layers that it refuses, by reason code
 };
-/// By target.
+/// Capabilities by name of the target.
 std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
                                                const Toolkit& toolkit);
 
-/// The part of a cache that holds several which `past` is; null for a cache of its own.
+/// The part of a joint cache that `past` is; null if `past` is a whole cache.
 const ir::ManifestPart* partOf(const ir::Value* past, const analysis::CacheParts& parts);
 
 /// The facts of one model, without the schema.
 OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
                       const Toolkit& toolkit);
-/// The document kvopt/inspect/1 of one model.
+/// The document kvopt/inspect/1 for one model.
 OrderedJson inspectionJson(const std::string& path, const RecoveredModel& recovered,
                            const Toolkit& toolkit);
 

@@ -1,4 +1,4 @@
-// What to do with a model: the last line of inspect.
+// The recommendation for a model: the last line of inspect.
 #pragma once
 
 #include "driver/recover.h"
@@ -7,7 +7,7 @@
 
 namespace kvopt::driver {
 
-/// A sentence, and the command that follows from it; empty where none does.
+/// A sentence, and the command to run next; the command may be empty.
 struct Recommendation {
   std::string sentence;
   std::string command;
@@ -16,7 +16,7 @@ struct Recommendation {
   std::string text() const { return command.empty() ? sentence : sentence + ": " + command; }
 };
 
-/// For the model that was recovered from `path`.
+/// The recommendation for the model that was recovered from `path`.
 Recommendation recommend(const std::string& path, const RecoveredModel& recovered,
                          const Toolkit& toolkit);
 

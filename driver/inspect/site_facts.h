@@ -6,7 +6,8 @@
 
 namespace kvopt::driver {
 
-/// Mask of a raised attention, an ai.kvopt::Sdpa: `causal`, `additive`, `boolean`, `none`.
+/// Kind of the mask of a raised attention, an ai.kvopt::Sdpa: `causal`, `additive`, `boolean`,
+/// `none`.
 std::string maskKind(const ir::Node& attention);
 
 /// Kind, heads, widths, layout, axes, causal, window, softcap, scale and mask; unknown facts of an

@@ -1,4 +1,4 @@
-// Sites that differ in nothing but their names, as explain prints them.
+// Groups of attention layers that differ only in names, as explain prints them.
 #pragma once
 
 #include "driver/recover.h"
@@ -6,20 +6,20 @@
 namespace kvopt::driver {
 
 struct SiteGroup {
-  /// Stands for all of them.
+  /// The layer that represents the group.
   const analysis::AttentionSite* first = nullptr;
   std::vector<unsigned> layers;   ///< ascending
-  std::vector<std::string> nodes; ///< the sites' nodes, one a layer
-  /// Why the target does not take them; only where a target is asked.
+  std::vector<std::string> nodes; ///< one node per layer
+  /// The reason that the target refuses the layers; nullopt if it accepts them or if there is no
+  /// target.
   std::optional<pattern::MatchFailure> refusal;
 };
 
-/// What is the same for failures that differ in nothing but the numbers in names, which layers
-/// have.
+/// A key that is equal for failures that differ only in the layer numbers within names.
 std::string failureKey(const pattern::MatchFailure& failure);
 
-/// Groups by facts, rule and reason, in the order of their first sites. `target` may be null;
-/// `layer` chooses one site.
+/// Groups of layers with equal facts, rule and reason, in the order of their first layers. `target`
+/// may be null; `layer` selects a single layer.
 std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const targets::Target* target,
                                   std::optional<unsigned> layer);
 

@@ -10,13 +10,13 @@
 
 namespace kvopt::driver {
 
-/// Caches of tokens that a program has to hand from step to step although no matched attention
-/// reads them, all of one element type and of the same extents.
+/// Caches that a program must pass from step to step although no matched attention reads them. All
+/// have the same element type and extents.
 struct UnmatchedCaches {
   size_t count = 0;
   ir::ElementType element = ir::ElementType::Undefined;
   std::string extents; ///< `[batch, 2, past, 16]`
-  /// Of all of them together, for one sequence; nullopt where an extent is not known.
+  /// Total bytes per token over all caches, for one sequence; nullopt if an extent is unknown.
   std::optional<int64_t> bytesPerToken;
 };
 

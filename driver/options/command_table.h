@@ -1,12 +1,12 @@
-// Every command in one table: usage, what it is for, and examples. The command line, its help, the
-// manual page and shell completion are made from it.
+// Table of commands: usage, purpose and examples. The command line, its help, the manual page and
+// shell completion are generated from it.
 #pragma once
 
 #include "driver/options/option_table.h"
 
 namespace kvopt::driver {
 
-/// A command line to copy, and what it does. A test runs all of them.
+/// A command line to copy, and its purpose. A test runs all examples.
 struct CommandExample {
   /// A line for a shell. Models that ship with kvopt are named by their paths; other models come
   /// from the examples of `gen` and of the commands that write files.
@@ -17,7 +17,7 @@ struct CommandExample {
 
 struct CommandInfo {
   const char* word;
-  /// The arguments after the word; one line for each way to use the command.
+  /// The arguments after the command's name; one line for each way to use the command.
   std::span<const char* const> usages;
   /// One clause for lists of commands, without a period.
   const char* summary;
@@ -28,7 +28,7 @@ struct CommandInfo {
 
 const CommandInfo& commandInfo(Command command);
 
-/// A few lines for someone who meets the program for the first time.
+/// A few examples for new users.
 std::span<const CommandExample> firstExamples();
 
 } // namespace kvopt::driver

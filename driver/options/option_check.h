@@ -1,4 +1,4 @@
-// What is wrong with the text of an option's value, for every program that takes options.
+// Checks of the text of option values, shared by all programs that accept options.
 #pragma once
 
 #include "driver/options/option_table.h"
@@ -7,16 +7,17 @@
 
 namespace kvopt::driver {
 
-/// Error in a whole number, which has decimal digits only and fits in 64 bits; empty for a valid
-/// one.
+/// Error message for a text that is not a whole number: decimal digits that fit in 64 bits. Empty
+/// for a valid number.
 std::string checkWholeNumber(const std::string& text);
-/// Error in a real number, which is decimal, finite and not negative; empty for a valid one.
+/// Error message for a text that is not a decimal, finite number of at least 0; empty for a valid
+/// number.
 std::string checkRealNumber(const std::string& text);
-/// Error in a file name or word, which is not empty; empty for a valid one.
+/// Error message for an empty file name or word; empty for a valid one.
 std::string checkWord(const std::string& text);
 
-/// Error in the text of a value of the option: of one part of a list. Empty for a valid one. Flags
-/// have no value.
+/// Error message for a value of the option, or for one part of a list; empty for a valid value.
+/// Flags have no value.
 std::string checkValue(const OptionInfo& info, const std::string& text);
 
 } // namespace kvopt::driver

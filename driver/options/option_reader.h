@@ -1,4 +1,4 @@
-// Reads options that are given as names and texts into variables.
+// OptionReader: assigns options that are given as names and texts to variables.
 #pragma once
 
 #include "driver/options/option_table.h"
@@ -21,15 +21,16 @@ struct OptionText {
   std::string text;
 };
 
-/// The options of one call, by the rows of one command in the table of options. Variables are added
-/// as to the command line's parser (cli/support/command_options.h), so that both can share the code
-/// that adds them. A variable keeps its value where the option is not given.
+/// Reads the options of one call, which are those of one command in the table of options. It has
+/// the same functions for adding variables as the command line's parser
+/// (cli/support/command_options.h), so that both share the code that adds them. A variable keeps
+/// its value if its option is not given.
 class OptionReader {
 public:
   OptionReader(Command readCommand, llvm::ArrayRef<OptionText> given);
 
-  /// Adds a variable for the option `name`, with its dashes: a bool, string, number, a vector of
-  /// strings or numbers, or a std::optional of one of them.
+  /// Adds a variable for the option `name`, with its dashes: a bool, a string, a number, a vector
+  /// of strings or numbers, or a std::optional of one of these.
   template <class Value> void add(const char* name, Value& value) {
     for (const std::string& text : textsOf(name))
       assign(text, value);
@@ -44,23 +45,23 @@ public:
           value = word.second;
   }
 
-  /// Adds a variable for the path of a file that is read. `role` is for programs that register
-  /// files.
+  /// Adds a variable for the path of a file that is read. `role` is unused; the command line's
+  /// parser needs it.
   void addInput(const char* name, std::string& value, const char* /*role*/) { add(name, value); }
 
-  /// A usage error where an option is unknown to the command, was added by no variable, or has an
-  /// invalid value. Call it after all variables are added.
+  /// Fails with a usage error if the command has no such option, if no variable was added for it,
+  /// or if its value is invalid. Call it after all variables have been added.
   llvm::Error finish();
 
 private:
   struct Given {
     const OptionInfo* info; ///< null: the command has no such option
     std::string name;
-    std::vector<std::string> texts; ///< parts of a list are texts of their own
+    std::vector<std::string> texts; ///< one text for each part of a list
     bool isRead = false;
   };
 
-  /// The valid texts given for an option; none where there is an error.
+  /// The texts given for an option; empty if one of them is invalid.
   std::vector<std::string> textsOf(const char* name);
 
   static void assign(const std::string& text, bool& value) { value = text == "true"; }
@@ -78,7 +79,7 @@ private:
 
   Command command;
   std::vector<Given> options;
-  std::string problem; ///< the first one
+  std::string problem; ///< the first error
 };
 
 } // namespace kvopt::driver

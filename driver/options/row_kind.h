@@ -1,4 +1,4 @@
-// RowKind: what rows of caches may hold, and the words for it.
+// RowKind: the contents of cache rows, and the words of `--rows`.
 #pragma once
 
 #include <array>
@@ -7,10 +7,10 @@
 
 namespace kvopt::driver {
 
-/// What rows of caches hold.
+/// The contents of cache rows: the model's own type, a narrower type, or codes.
 enum class RowKind : uint8_t { Same, Float16, BFloat16, Int8, Int4 };
 
-/// The values of `--rows`, one for each RowKind, in its order.
+/// The values of `--rows`, in the order of RowKind.
 inline constexpr const char* rowWords[] = {"same", "float16", "bfloat16", "int8", "int4"};
 
 inline constexpr size_t rowKindCount = std::size(rowWords);
@@ -22,7 +22,7 @@ inline constexpr auto allRowKinds = [] {
   return all;
 }();
 
-/// The words with '|' between them, as in a table of options.
+/// The words separated by '|', as in the table of options.
 inline constexpr auto joinedRowWords = [] {
   constexpr size_t length = [] {
     size_t sum = 0;
@@ -38,7 +38,7 @@ inline constexpr auto joinedRowWords = [] {
     for (char letter : word)
       text[at++] = letter;
   }
-  return text; // the last one is zero
+  return text; // the last character is zero
 }();
 
 } // namespace kvopt::driver

@@ -1,4 +1,4 @@
-// Files with tokens that commands read.
+// Files of tokens that commands read.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -17,8 +17,8 @@ struct TokenFiles {
   const std::string& path() const { return text.empty() ? numbers : text; }
 };
 
-/// Tokens of the file; empty if no file is given. Fails for a file that cannot be read, with other
-/// contents, or with fewer than two tokens.
+/// Tokens of the file; empty if no file is given. Fails for a file that cannot be read, has other
+/// contents, or has fewer than two tokens.
 llvm::Expected<std::vector<int64_t>> readTokens(const TokenFiles& files);
 
 } // namespace kvopt::driver

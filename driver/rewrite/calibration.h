@@ -1,4 +1,4 @@
-// Scales of codes, found by running a text.
+// Calibration: scales of codes, determined by running a text.
 #pragma once
 
 #include "driver/verify/text_reader.h"
@@ -6,10 +6,10 @@
 
 namespace kvopt::driver {
 
-/// Runs the text and finds, for each column of each head of every cache [B,G,C,D] in one buffer,
-/// the scale by which its largest number becomes the largest code: 127 of `bits` 8, 7 of 4. Columns
-/// that are always 0 get the largest scale of their head. Fails for a token outside of the
-/// vocabulary, and for a text that is shorter than a step.
+/// Runs the text and determines a scale for each column of each head of every cache [B,G,C,D] in
+/// one buffer. With it, the column's largest number becomes the largest code: 127 for 8 `bits`, 7
+/// for 4. A column that is always 0 gets the largest scale of its head. Fails for a token outside
+/// the vocabulary, and for a text that is shorter than a step.
 llvm::Expected<targets::CodeScales> calibrate(const ir::Model& model, const ir::Manifest& manifest,
                                               const TextPlan& plan, int bits,
                                               const Toolkit& toolkit);

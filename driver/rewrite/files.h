@@ -1,5 +1,5 @@
 // Files of a rewritten model: the model, its variants and weights, its manifest and, on request,
-// another program's configuration.
+// the configuration of ONNX Runtime GenAI.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -14,9 +14,9 @@ namespace kvopt::driver {
 /// Paths of a rewritten model.
 struct RewrittenPaths {
   std::string model;
-  /// Empty: next to the model.
+  /// Path of the manifest; empty: next to the model.
   std::string manifest;
-  /// ONNX Runtime GenAI's configuration; empty: none.
+  /// Path of ONNX Runtime GenAI's configuration; empty: none.
   std::string genaiConfig;
   /// Placement of weights that the source stores in external files.
   ir::ExternalPlacement weights = ir::ExternalPlacement::Keep;
@@ -24,8 +24,8 @@ struct RewrittenPaths {
   std::string manifestPath() const;
 };
 
-/// Adds the options that name files next to the model, and say where weights go. `Options` adds
-/// variables to the command line's parser or to an OptionReader.
+/// Adds the options that name other files than the model, and the one that places the weights.
+/// `Options` adds variables to the command line's parser or to an OptionReader.
 template <class Options> void addFileOptions(Options& add, RewrittenPaths& paths) {
   add.add("--manifest", paths.manifest);
   add.add("--genai-config", paths.genaiConfig);
@@ -35,26 +35,27 @@ template <class Options> void addFileOptions(Options& add, RewrittenPaths& paths
            {"inline", ir::ExternalPlacement::Inline}});
 }
 
-/// The file of a model's first step, next to it: OUT.first.onnx.
+/// Path of the first step, next to the model at `output`: OUT.first.onnx.
 std::string firstStepPath(const std::string& output);
 
 /// Location of a model's weights.
 struct WeightFiles {
-  /// nullopt without external data.
+  /// Placement of the external data; nullopt if there is none.
   std::optional<ir::ExternalPlacement> placement;
   std::vector<std::string> files;
 };
 
-/// Future location of the weights of `model`, as it was read. With `dryRun`, copies have no file.
+/// Location that the weights of `model` will have; `model` is as it was read. With `dryRun`, copies
+/// have no file.
 WeightFiles weightFilesFor(const ir::Model& model, const RewrittenPaths& paths, bool dryRun);
 
-/// Sets the names of files in the manifest that belong to the model: its variants, and the first
-/// step if there is one.
+/// Sets the file names in the manifest: those of the model's variants, and of the first step if
+/// there is one.
 void nameFiles(ir::Manifest& manifest, const RewrittenPaths& paths, bool hasFirstStep);
 
-/// Declares the files that would be written in `access`. Fails if one of them is an input there,
-/// belongs to the model, is another output, or cannot be created. `manifest` names the variants;
-/// null before lowering, when there are none yet.
+/// Declares the output files in `access`. Fails if one of them is an input there, belongs to the
+/// model, is also another output, or cannot be created. `manifest` names the variants; null before
+/// lowering, when there are none yet.
 llvm::Error checkOutputPaths(const RewrittenPaths& paths, const ir::Model& model,
                              FileAccess& access, const ir::Manifest* manifest = nullptr);
 

@@ -1,4 +1,4 @@
-// The part of ONNX Runtime GenAI's genai_config.json that a rewritten model decides.
+// The part of ONNX Runtime GenAI's genai_config.json that a rewritten model determines.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -6,14 +6,15 @@
 
 namespace kvopt::driver {
 
-/// The JSON of `model.decoder`, `model.vocab_size` (where it is fixed) and `search`, with caches in
-/// one buffer; the context's length where the manifest fixes the capacity. What a model file does
-/// not say (its type, special tokens) is taken from the folder of `model.path`
-/// (completeGenaiConfig, which explains `replacesConfig`). `fileName` is the written model's,
-/// without folders.
+/// The text of genai_config.json for a model with caches in one buffer: `model.decoder`,
+/// `model.vocab_size` if it is fixed, `search`, and the context length if the manifest fixes the
+/// capacity. Facts that a model file does not contain, such as its type and special tokens, come
+/// from the folder of `model.path` (see completeGenaiConfig, also for `replacesConfig`). `fileName`
+/// is the file name of the written model, without folders.
 ///
-/// Fails, naming it, for an input that GenAI does not feed, for names of caches that are not one
-/// template with the layer's number in it, and for layers whose heads differ.
+/// Fails for an input that GenAI does not feed, for names of caches that do not follow one template
+/// with the layer's number, and for layers with different numbers of heads. The error names the
+/// cause.
 llvm::Expected<std::string> genaiConfig(const ir::Model& model, const ir::Manifest& manifest,
                                         const std::string& fileName, bool replacesConfig = false);
 

@@ -24,25 +24,25 @@ enum class VerificationExtent {
 
 /// Requirement on the attention layers that are rewritten.
 enum class LayerRequirement {
-  All, ///< all, or the model is not changed
+  All, ///< all layers, or the model is not changed
   Any,
 };
 
-/// Treatment of results for padding that sees no token.
+/// Treatment of results for padding rows that see no token.
 enum class HiddenRows { Exact, Undefined };
 
 /// Batch rows that may be padded.
 enum class PaddedRows { Any, None };
 
 struct RewriteRequest {
-  /// Where the model was read from; nullopt: the file that it names as its own.
+  /// Source of the model; nullopt: the file at the model's own path.
   std::optional<ModelSource> source;
   /// Form to write; `cellOf` defines which forms are supported.
   Form form;
-  /// The model computes whole sequences, and receives caches before it is rewritten.
+  /// Whether a model that computes whole sequences receives caches before it is rewritten.
   bool addCaches = false;
-  /// The model was exported for fixed numbers of batch rows, tokens and earlier tokens, which
-  /// become symbols before it is rewritten.
+  /// Whether fixed numbers of batch rows, tokens and earlier tokens become symbols before the model
+  /// is rewritten.
   bool freeExtents = false;
   /// Number of rows of a shared buffer; nullopt leaves it symbolic.
   std::optional<int64_t> capacity;
@@ -51,12 +51,12 @@ struct RewriteRequest {
   std::vector<unsigned> layers;
   HiddenRows hiddenRows = HiddenRows::Exact;
   PaddedRows padding = PaddedRows::Any;
-  /// For a merged decoder with a branch for the first step: uses the other branch for all steps. At
-  /// least one branch must be eligible.
+  /// Whether a merged decoder with a branch for the first step uses the other branch for all steps.
+  /// At least one branch must be eligible.
   bool oneBranch = false;
   /// Tokens of a typical text, for rows of codes with constant scales (`Form::calibratedBits`).
   std::vector<int64_t> calibration;
-  /// Number of these tokens that are read at a time, starting from empty caches.
+  /// Number of calibration tokens per window; each window starts from empty caches.
   int64_t calibrationContext = 512;
   /// Element type of the state between tiles: Float or Float16.
   ir::ElementType tileState = ir::ElementType::Float;

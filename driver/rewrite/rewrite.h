@@ -11,10 +11,10 @@
 
 namespace kvopt::driver {
 
-/// What a rewrite changes of a model as a whole.
+/// Totals and versions of a model that a rewrite may change.
 struct ModelSize {
   OpCounts ops;
-  int64_t opset = 0; ///< of ONNX's own operator set
+  int64_t opset = 0; ///< version of ONNX's own operator set
   int64_t irVersion = 0;
 };
 ModelSize sizeOf(ir::Model& model);
@@ -23,50 +23,53 @@ ModelSize sizeOf(ir::Model& model);
 struct RewrittenModel {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
-  /// What is computed once for an encoded sequence (Manifest::firstStep); null for a model that
-  /// attends to its own tokens only.
+  /// The model that is run once for each encoded sequence (Manifest::firstStep); null for a model
+  /// that attends only to its own tokens.
   std::unique_ptr<ir::Model> firstStep;
-  /// What drove the model before.
+  /// The manifest of the model before the rewrite.
   ir::Manifest exported;
-  /// How it came about: counters of the passes, assumptions, sites.
+  /// Results of the passes: counters, assumptions, attention layers.
   std::unique_ptr<passes::PassContext> passes;
   std::vector<passes::PassTiming> timings;
   ModelSize before;
   ModelSize after;
-  /// The extents that became symbols, as `batch, sequence and past`; empty where none did.
+  /// The extents that became symbols, as `batch, sequence and past`; empty if none did.
   std::string freed;
-  /// Tokens that told the scales of codes; 0 where caches do not hold codes with constant scales.
+  /// Number of tokens from which the scales of codes were determined; 0 unless caches hold codes
+  /// with constant scales.
   int64_t calibrationTokens = 0;
-  /// Of extents that were to become symbols and stayed, why.
+  /// The reason that some extents did not become symbols; empty if all did.
   std::string fixedBecause;
-  /// Without reading and verifying.
+  /// Time of the rewrite, without reading and verifying.
   double milliseconds = 0;
-  /// nullopt where verification was off or not possible.
+  /// nullopt if verification was off or impossible.
   std::optional<VerificationReport> verification;
-  /// Why the model could not be compared with what it was; empty where it was, or was not to be.
+  /// The reason that the model could not be compared with the original; empty if it was compared,
+  /// or if verification was off.
   std::string notVerified;
 
-  /// What does not compute the same must not be written, and neither what could not be compared. A
-  /// form whose last blocks are too far for any run is written, with that verdict.
+  /// Whether the model may be written. Models that compute something else, or that could not be
+  /// compared, must not be. A model whose last blocks no run can reach may be, with that verdict.
   bool mayBeWritten() const {
     return notVerified.empty() && (!verification || verification->isEqualWhereRun());
   }
 };
 
-/// A model that stays as it is, because a rewrite would make nothing better: it was written for the
-/// same target, with room for as many tokens, as is proved, or its caches are updated in place by
-/// the operators that the target would write.
+/// A model that stays as it is, because a rewrite would not improve it. Either it was provably
+/// written for the same target with the same capacity, or its caches are already updated in place
+/// by the operators that the target would write.
 struct UnchangedModel {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
   ModelSize size;
-  /// The operators that update the caches of a model that kvopt did not write; empty for others.
+  /// The operators that update the caches of a model that kvopt did not write; empty for other
+  /// models.
   std::string updatedBy;
-  /// Of a model whose caches share buffers from now on, against the model as it was read.
+  /// Comparison of a model whose caches now share buffers with the model as it was read.
   std::optional<VerificationReport> verification;
 };
 
-/// A site that the target does not take, and why.
+/// An attention layer that the target refuses, and the reason.
 struct RefusedSite {
   unsigned layer = 0;
   pattern::MatchFailure failure;
@@ -74,19 +77,19 @@ struct RefusedSite {
   std::string id() const { return "L" + std::to_string(layer); }
 };
 
-/// A model that stays as it is.
+/// A model that is not rewritten, because the target refuses layers.
 struct RefusedModel {
   std::string message;
   std::vector<RefusedSite> sites;
-  size_t siteCount = 0; ///< with those that are not refused
+  size_t siteCount = 0; ///< number of all layers, refused or not
 };
 
 using RewriteResult = std::variant<RewrittenModel, UnchangedModel, RefusedModel>;
 
-/// Rewrites `model`, which openModel returned, for the request's target, and compares the result
-/// with the model as it was read. The file is not read again. Fails for a target that does not
-/// exist, options that it does not take, and a model that breaks the rules; a model that the target
-/// does not take is a RefusedModel.
+/// Rewrites `model`, a result of openModel, for the request's target, and compares the result with
+/// the model as it was read. The file is not read again. Fails for a target that does not exist,
+/// for options that it does not accept, and for an invalid model. If the target refuses the model,
+/// the result is a RefusedModel.
 llvm::Expected<RewriteResult> rewrite(std::unique_ptr<ir::Model> model,
                                       const RewriteRequest& request, const Toolkit& toolkit);
 

@@ -1,4 +1,4 @@
-// What kvopt rewrite says as JSON.
+// Output of kvopt rewrite as JSON.
 #pragma once
 
 #include "driver/rewrite/files.h"
@@ -7,13 +7,13 @@
 
 namespace kvopt::driver {
 
-/// kvopt/rewrite/1; `output` is empty where nothing is written.
+/// The document kvopt/rewrite/1 for a rewritten model; `output` is empty if nothing is written.
 OrderedJson rewriteJson(const std::string& output, const std::string& target,
                         const RewrittenModel& rewritten, const WeightFiles& weights);
-/// The same of a model that has the target's form already: it is written as it is.
+/// The document for a model that already has the target's form; it is written as it is.
 OrderedJson unchangedJson(const std::string& output, const std::string& target,
                           const UnchangedModel& unchanged, const WeightFiles& weights);
-/// The same of a model that is not rewritten.
+/// The document for a model that the target refuses.
 OrderedJson refusedJson(const std::string& target, const RefusedModel& refused);
 
 } // namespace kvopt::driver

@@ -9,18 +9,18 @@
 
 namespace kvopt::driver {
 
-/// Standard operators and growing caches.
+/// The form with standard operators and growing caches.
 inline constexpr Form plainForm{Engine::Primitive, CacheKind::Grow, RowKind::Same, false,
                                 SplitKind::None,   std::nullopt};
 
-/// Adds the passes that recover the model and lower it to the target. `freed` are the extents that
-/// become symbols first; nullopt for none.
+/// Adds the passes that recover the model and lower it to the target. `freed`: extents that become
+/// symbols first; nullopt for none.
 void addRewritePasses(passes::PassManager& manager, const RewriteRequest& request,
                       const targets::TargetChoice& target,
                       std::optional<transforms::FreedAxes> freed);
 
-/// Adds the passes that keep only the computation for an encoded sequence, with `plain`, the target
-/// of `plainForm`.
+/// Adds the passes that keep only the computation for an encoded sequence. `plain` is the target of
+/// `plainForm`.
 void addFirstStepPasses(passes::PassManager& manager, const RewriteRequest& request,
                         const targets::Target& plain);
 

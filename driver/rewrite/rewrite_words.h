@@ -1,4 +1,4 @@
-// What options say of a rewrite, and what they mean.
+// RewriteWords: the options of a rewrite, and the request that they describe.
 #pragma once
 
 #include "driver/forms/form_words.h"
@@ -11,28 +11,28 @@
 
 namespace kvopt::driver {
 
-/// The options of the commands that write a model, without those that name files it is written to.
+/// The options of the commands that write a model, except those that name output files.
 struct RewriteWords {
-  /// What options say as it is. `read` adds the rest, but for the form.
+  /// The request, as far as options set it directly. `read` adds the rest, except the form.
   RewriteRequest request;
   FormWords form;
   std::string capacity = "dynamic";
   std::string layers;              ///< as `0-3,7`; empty: all
-  std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs that nothing is known of
+  std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs about which nothing is known
   TokenFiles calibration;
 
-  /// Completes the request: reads numbers, recipes and the file of the calibration.
+  /// Completes the request: parses numbers and recipes, and reads the calibration file.
   llvm::Error read();
 };
 
-/// What `command` does to a model before it is rewritten.
+/// Sets the changes that `command` makes to a model before it is rewritten.
 void setCommand(RewriteWords& words, Command command);
 
-/// The forms that `command` tries, in their order. `genai` leaves out those that ONNX Runtime GenAI
-/// does not drive.
+/// The forms that `command` tries, in order. With `genai`, forms that ONNX Runtime GenAI does not
+/// drive are left out.
 llvm::Expected<std::vector<Form>> formsOf(const RewriteWords& words, Command command, bool genai);
 
-/// Whether the form was chosen for the user.
+/// Whether kvopt chooses the form, rather than the user.
 bool isFormChosen(const RewriteWords& words, Command command);
 
 /// Adds the options that only `rewrite` has.
@@ -52,7 +52,7 @@ template <class Options> void addRewriteOptions(Options& add, RewriteWords& word
   add.add("--one-branch", request.oneBranch);
 }
 
-/// Adds all options of the command that are in `words`.
+/// Adds all options of the command whose values are in `words`.
 template <class Options>
 void addWritingOptions(Options& add, Command command, RewriteWords& words) {
   RewriteRequest& request = words.request;

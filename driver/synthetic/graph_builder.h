@@ -1,4 +1,4 @@
-// GraphBuilder: operators, constants and weights in the habits of one exporter.
+// GraphBuilder: operators, constants and weights in the style of one exporter.
 #pragma once
 
 #include "driver/synthetic/decoder_spec.h"
@@ -10,14 +10,14 @@
 
 namespace kvopt::driver {
 
-/// An attribute in passing.
+/// An attribute of a node to build.
 struct AttributeSpec {
   const char* name;
   std::variant<int64_t, float, std::string, std::vector<int64_t>, ir::TensorRef> value;
 };
 
-/// Adds to one graph at a time. Values are float, int64 or bool as the operators ask; `real` is the
-/// element type of activations.
+/// Adds nodes to one graph at a time. Values are float, int64 or bool, as the operators require;
+/// `real` is the element type of activations.
 class GraphBuilder {
 public:
   GraphBuilder(ir::Model& built, const DecoderSpec& decoder)
@@ -25,12 +25,12 @@ public:
         isScript(decoder.spelling == DecoderSpelling::TorchScript) {}
 
   ir::Graph& graph() { return *current; }
-  /// From here on nodes go there; weights stay in the main graph.
+  /// Adds further nodes to `subgraph`; weights stay in the main graph.
   void enter(ir::Graph& subgraph) { current = &subgraph; }
-  /// Part of the names of nodes: `layers.0/self_attn`.
+  /// Sets the scope in names of nodes: `layers.0/self_attn`.
   void setScope(std::string path) { scope = std::move(path); }
 
-  /// Bit i of `results` asks for result i.
+  /// Adds a node. Bit i of `results` requests result i.
   ir::Node& node(const char* type, llvm::ArrayRef<ir::Value*> operands,
                  llvm::ArrayRef<AttributeSpec> attributes = {}, unsigned results = 1);
   ir::Value& op(const char* type, llvm::ArrayRef<ir::Value*> operands,
@@ -39,28 +39,28 @@ public:
   }
   ir::Value& transpose(ir::Value& x, std::vector<int64_t> permutation);
   ir::Value& cast(ir::Value& x, ir::ElementType type);
-  /// To float, and back to `real`. TorchScript writes casts that change nothing.
+  /// Casts to float and back to `real`. TorchScript also writes casts that change nothing.
   ir::Value& toFloat(ir::Value& x);
   ir::Value& toReal(ir::Value& x);
 
   ir::Value& constant(ir::TensorRef data);
   ir::Value& ints(std::initializer_list<int64_t> values);
   ir::Value& integer(int64_t value) { return constant(ir::int64Scalar(value)); }
-  /// A scalar of `real`, and of float.
+  /// Scalars of type `real` and of type float.
   ir::Value& real(double value) { return constant(ir::floatScalar(spec.real, value)); }
   ir::Value& single(double value) {
     return constant(ir::floatScalar(ir::ElementType::Float, value));
   }
 
-  /// Random weights of the main graph, made when first asked for by that name.
+  /// Random weights of the main graph, created when `name` is first requested.
   ir::Value& weight(const std::string& name, llvm::ArrayRef<int64_t> shape, double deviation,
                     double centre = 0);
-  /// A table of float32 in `real`.
+  /// A table of float32 numbers, converted to `real`.
   ir::Value& table(const std::string& name, llvm::ArrayRef<int64_t> shape,
                    llvm::ArrayRef<float> values);
 
-  /// x [..,in] · W [in,out] (+ bias), of `gain` times x's deviation when x's columns are
-  /// independent. Four-bit numbers where the decoder asks for them.
+  /// x [..,in] · W [in,out] (+ bias). Its deviation is `gain` times that of x if the columns of x
+  /// are independent. W holds four-bit numbers if the spec says so.
   ir::Value& linear(ir::Value& x, const std::string& name, int64_t in, int64_t out, double gain,
                     bool hasBias = false);
   /// x / sqrt(mean(x²) + 1e-5) · weight over the last axis.
@@ -68,10 +68,10 @@ public:
   /// (x - mean) / sqrt(variance + 1e-5) · weight + bias.
   ir::Value& layerNorm(ir::Value& x, const std::string& name, int64_t width);
   ir::Value& silu(ir::Value& x) { return op("Mul", {&x, &op("Sigmoid", {&x})}); }
-  /// GELU by tanh, as GPT-2 has it.
+  /// GELU with tanh, as in GPT-2.
   ir::Value& gelu(ir::Value& x);
 
-  /// One extent of a tensor: a scalar (TorchScript) or a list of one (others).
+  /// One extent of a tensor: a scalar (TorchScript) or a list of one element (others).
   ir::Value& extent(ir::Value& tensor, int64_t axis);
   ir::Value& listed(ir::Value& length) {
     return isScript ? op("Unsqueeze", {&length, &ints({0})}) : length;
@@ -107,7 +107,7 @@ private:
   unsigned count = 0;
 };
 
-/// What norms add to a variance.
+/// The number that norms add to a variance.
 inline constexpr float normEpsilon = 1e-5f;
 
 } // namespace kvopt::driver

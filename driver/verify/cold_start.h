@@ -8,10 +8,10 @@
 
 namespace kvopt::driver {
 
-/// How many tokens a model must have taken before what it computes is defined. A model that keeps
-/// the last rows in caches of fixed extents may have been exported with these full: its first steps
-/// then read rows that no token wrote. Steps the model from two contents of such rows, and gives
-/// their number where the results differ; 0 where they do not, and for other models.
+/// Number of tokens that a model must process before its results are defined. A model that keeps
+/// the last rows in caches of fixed extents may have been exported with full caches; its first
+/// steps then read rows that no token wrote. This runs a step from two different contents of such
+/// rows. If the results differ, it returns the number of rows; otherwise, and for other models, 0.
 int64_t tokensBeforeStart(const ir::Model& model, const ir::Manifest& manifest,
                           const runtime::EquivalencePlan& plan, unsigned threads,
                           const Toolkit& toolkit);

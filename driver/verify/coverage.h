@@ -1,21 +1,22 @@
-// What the runs of a verification covered, and what they did not.
+// Coverage of the runs of a verification.
 #pragma once
 
 #include "driver/verify/runs.h"
 
 namespace kvopt::driver {
 
-/// What runs are measured by.
+/// The goal against which the coverage of runs is measured.
 struct CoverageGoal {
   const ComparedModels& models;
   const VerificationPlan& plan;
-  const std::vector<Landmark>& landmarks; ///< of both models
-  int64_t capacity = INT64_MAX;           ///< of both models
-  /// Tokens from which on the first model refuses steps: nothing beyond can be compared.
+  const std::vector<Landmark>& landmarks; ///< joined from both models
+  int64_t capacity = INT64_MAX;           ///< the smaller one of both models
+  /// Number of tokens from which on the first model refuses steps; no step beyond it can be
+  /// compared.
   int64_t refusedFrom = INT64_MAX;
 };
 
-/// Takes from the runs and steps of `report` which landmarks, variants and blocks they reached, and
+/// Determines the landmarks, variants and blocks that the runs and steps of `report` reached, and
 /// completes `visited`, `variantsRun`, `neverRun`, `notCovered` and `limitedByMetadata`.
 void noteCoverage(const CoverageGoal& goal, VerificationReport& report);
 

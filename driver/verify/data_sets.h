@@ -1,4 +1,4 @@
-// Verification of a model against data sets in the form of ONNX's own node tests.
+// Verification of a model against data sets in the format of ONNX's own node tests.
 #pragma once
 
 #include "driver/verify/verification.h"

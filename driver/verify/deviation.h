@@ -1,4 +1,4 @@
-// How far outputs are off those of another model that computes with more digits.
+// Deviation of outputs from those of another model that computes more precisely.
 #pragma once
 
 #include "runtime/session/session.h"
@@ -6,14 +6,16 @@
 namespace kvopt::driver {
 
 struct Deviation {
-  /// Largest difference of the outputs from the original's, and largest magnitude of those.
+  /// Largest difference between the outputs and the original's, and largest magnitude of the
+  /// original's.
   double largest = 0;
   double magnitude = 0;
-  /// Most likely next tokens, of every row of every step, and how many of them are the original's.
+  /// Number of most likely next tokens, over all rows and steps, and the number that agree with the
+  /// original's.
   int64_t tokens = 0;
   int64_t tokensAlike = 0;
 
-  /// Takes a step of both models into account, of so many batch rows.
+  /// Adds a step of both models with this number of batch rows.
   llvm::Error add(const runtime::StepResult& original, const runtime::StepResult& other,
                   int64_t rows);
 };

@@ -1,4 +1,4 @@
-// Lengths around which a model may begin to compute something else.
+// Landmarks: lengths at which the computation of a model may change.
 #pragma once
 
 #include "ir/manifest/manifest.h"
@@ -10,25 +10,25 @@
 
 namespace kvopt::driver {
 
-/// Why a model may begin to compute something else at a length.
+/// Reason that the computation of a model may change at a length.
 enum class LandmarkKind {
-  Window,   ///< attention sees this many keys
+  Window,   ///< attention sees this number of keys
   Ring,     ///< a ring is full, or its slots are used for the second time
   Block,    ///< the next block, or page, receives rows
   Variant,  ///< the next variant takes the step
   Capacity, ///< the caches are full
-  Compared, ///< the graph compares lengths, positions or batch sizes with it
+  Compared, ///< the graph compares lengths, positions or batch sizes with this number
 };
 
-/// A number of tokens at which the form of a model, or an operator of its graph, may change what is
-/// computed.
+/// A number of tokens at which the form of a model, or an operator of its graph, may change the
+/// computation.
 struct Landmark {
   int64_t tokens = 0;
   LandmarkKind kind = LandmarkKind::Compared;
-  /// The node that compares; empty for other kinds.
+  /// The node that compares; empty for other kinds of landmarks.
   std::string node = {};
 
-  /// "window", "capacity", … or the node.
+  /// The kind as a word, "window", "capacity", …, or the node.
   std::string what() const;
 };
 
@@ -40,12 +40,13 @@ struct Landmark {
 /// Where the manifest and the graph give the same number, the kind is the manifest's.
 std::vector<Landmark> landmarksOf(const ir::Model& model, const ir::Manifest& manifest);
 
-/// The same of a model and of the variants and pieces in files next to it: their graphs may compare
-/// with other numbers. Files that cannot be opened are left out; the session that needs them fails.
+/// The landmarks of a model and of its variants and pieces in files next to it, whose graphs may
+/// compare with other numbers. Files that cannot be opened are skipped; the session that needs them
+/// fails.
 std::vector<Landmark> landmarksOfFiles(const ir::Model& model, const ir::Manifest& manifest,
                                        const ir::OpRegistry& operators);
 
-/// The landmarks of both, as `landmarksOf` orders them.
+/// The landmarks of two models, in the order of `landmarksOf`.
 std::vector<Landmark> joinedLandmarks(std::vector<Landmark> one, std::vector<Landmark> other);
 
 } // namespace kvopt::driver

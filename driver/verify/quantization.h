@@ -1,5 +1,5 @@
-// What quantized caches do to a model: that every attention is what its definition says, and how
-// far the results are off those of the model without quantization.
+// Effect of quantized caches on a model: whether every attention agrees with its definition, and
+// the deviation of the results from those without quantization.
 #pragma once
 
 #include "driver/toolkit.h"
@@ -9,37 +9,38 @@
 
 namespace kvopt::driver {
 
-/// A model whose caches are quantized, beside the one that it was rewritten from.
+/// Comparison of a model with quantized caches and the model from which it was rewritten.
 ///
-/// Rounding a number to a code is no continuous operation: a difference of one unit in the last
-/// place may move a code, and by that every later number. So the two are not compared as a whole.
-/// Instead each attention and its definition, the function body in plain operators, are run on the
-/// same operands, at every step: what they write must be the same bytes, what they give within a
-/// tolerance for floating-point sums, relative to the largest value that the cache can stand for.
-/// With a model that is equal to the original where rows are not quantized (`unquantize`), that
-/// leaves nothing but the rounding of rows between the two, which `deviation` measures.
+/// Rounding a number to a code is not continuous: a difference of one unit in the last place may
+/// change a code, and thereby every later number. So the models are not compared as a whole.
+/// Instead, each attention and its definition, the function body in plain operators, run on the
+/// same operands at every step. The rows that they write must agree in every byte. Their results
+/// must agree within a tolerance for floating-point sums, relative to the largest value that the
+/// cache can represent. A separate comparison shows that the model without quantization
+/// (`unquantize`) equals the original. Then the rounding of rows is the only difference, and
+/// `deviation` measures it.
 struct QuantizationReport {
-  /// Bits of a code, and what codes are called: "int8".
+  /// Number of bits of a code, and the name of codes: "int8".
   int bits = 8;
   const char* word = "int8";
   size_t sites = 0;
   size_t steps = 0;
-  /// Codes and scales are those of the definition.
+  /// Whether codes and scales are those of the definition.
   bool rowsIdentical = true;
-  /// Largest |output - definition| over the largest value, and what is allowed.
+  /// Largest |output - definition|, relative to the largest value, and its limit.
   double siteDifference = 0;
   double siteAllowed = 0;
-  /// From the original's outputs.
+  /// Deviation from the original's outputs.
   Deviation deviation;
 
-  /// NaN is not within anything.
+  /// NaN is not within any limit.
   bool equal() const {
     return sites != 0 && steps != 0 && rowsIdentical && siteDifference <= siteAllowed;
   }
 };
 
-/// Runs both through steps of so many tokens, and compares codes of the `forms` with what they are
-/// defined to be. Types of both must have been inferred.
+/// Runs both models through steps of these numbers of tokens, and compares codes of the `forms`
+/// with their definition. Types of both models must have been inferred.
 llvm::Expected<QuantizationReport>
 checkQuantization(const ir::Model& original, const ir::Manifest& originalManifest,
                   const ir::Model& quantized, const ir::Manifest& quantizedManifest,

@@ -1,4 +1,4 @@
-// ReadModel: a model as recovery reads it, for the proof of what its manifest says.
+// Models as recovery reads them, for proofs of their manifests.
 #pragma once
 
 #include "driver/recover.h"
@@ -6,13 +6,13 @@
 
 namespace kvopt::driver {
 
-/// Recovers a copy of a model with inferred types, whatever form its caches have: rows of codes are
-/// read as the numbers that they represent, and shared buffers as caches that grow.
+/// Recovers a copy of a model with inferred types and caches of any form: rows of codes are read as
+/// the numbers that they represent, and shared buffers as growing caches.
 llvm::Expected<RecoveredModel> readModel(const ir::Model& model, const ir::Manifest& manifest,
                                          const Toolkit& toolkit);
 
-/// The same where only the rows of queries, keys and values matter: masks are left out
-/// (`read-cached-rows`), and of a model in branches only the one that reads a past is read.
+/// Recovers a copy for questions about the rows of queries, keys and values only: masks are left
+/// out (`read-cached-rows`), and in a model with branches only the branch with a past is read.
 llvm::Expected<RecoveredModel> readRows(const ir::Model& model, const ir::Manifest& manifest,
                                         const Toolkit& toolkit);
 

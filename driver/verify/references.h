@@ -1,4 +1,5 @@
-// Models against what was recorded for them: one row a case, one column a form of the model.
+// Comparison of models with recorded outputs: a table with one row per case and one column per form
+// of the model.
 #pragma once
 
 #include "driver/forms/form.h"
@@ -9,8 +10,8 @@ namespace kvopt::driver {
 /// The forms in which a model is run.
 enum class ModelForm {
   Exported, ///< the file as it is
-  Shared,   ///< rewritten, each cache that the target keeps in one buffer of fixed capacity
-  Stateful, ///< the same, the session's buffers growing from one row on
+  Shared,   ///< rewritten; caches that the target keeps in one buffer have a fixed capacity
+  Stateful, ///< rewritten; the session's buffers grow from one row on
 };
 llvm::StringRef formName(ModelForm form);
 std::optional<ModelForm> formFromName(llvm::StringRef name);
@@ -18,13 +19,13 @@ std::optional<ModelForm> formFromName(llvm::StringRef name);
 enum class ReferenceVerdict {
   Equal,
   Different,
-  Failed,      ///< the model does not run: `reason` says why
-  Refused,     ///< the rewrite refused the model: `reason` says why
-  NotCompared, ///< nothing to compare this form with: `reason` says why
+  Failed,      ///< the model does not run; see `reason`
+  Refused,     ///< the rewrite refused the model; see `reason`
+  NotCompared, ///< there is nothing to compare this form with; see `reason`
 };
 llvm::StringRef verdictName(ReferenceVerdict verdict);
 
-/// One form in one case.
+/// Result of one form in one case.
 struct ReferenceResult {
   ModelForm form = ModelForm::Exported;
   ReferenceVerdict verdict = ReferenceVerdict::NotCompared;
@@ -33,9 +34,9 @@ struct ReferenceResult {
 };
 
 struct ReferenceRow {
-  std::string model;      ///< its path
-  std::string name;       ///< of the case; empty: the model has none
-  std::string comparedTo; ///< "recorded", or what took the place of the recorded outputs
+  std::string model;      ///< path of the model
+  std::string name;       ///< name of the case; empty: the model has none
+  std::string comparedTo; ///< "recorded", or the replacement of the recorded outputs
   double tolerance = 0;   ///< absolute
   size_t steps = 0;
   std::vector<ReferenceResult> results;
@@ -45,31 +46,31 @@ struct ReferenceTable {
   std::vector<ReferenceRow> rows;
 
   size_t count(ReferenceVerdict verdict) const;
-  /// Something was compared, and nothing is different or does not run.
+  /// Whether at least one form was compared, every form runs, and none is different.
   bool equal() const;
 };
 
-/// How a session for the recorded steps is opened: their batch, room for their tokens, rows that
-/// nobody wrote poisoned.
+/// Options of a session for the recorded steps: their batch size, room for their tokens, and
+/// poisoned contents for rows that no step wrote.
 llvm::Expected<runtime::SessionOptions>
 referenceSession(const ir::Manifest& manifest, llvm::ArrayRef<runtime::ReferenceStep> steps,
                  unsigned threads);
 
-/// Runs the steps with everything that was recorded for them (runtime/equivalence/reference.h).
+/// Runs the steps with the recorded inputs and compares outputs (runtime/equivalence/reference.h).
 llvm::Expected<runtime::ComparisonReport>
 runAsRecorded(const PreparedModel& prepared, llvm::ArrayRef<runtime::ReferenceStep> steps,
               runtime::Tolerance tolerance, unsigned threads, const Toolkit& toolkit);
 
-/// Runs every case of every model (referenceCases()) in each form; rewritten forms are those of
-/// `form`.
+/// Runs every case of every model (referenceCases()) in each form; the rewritten forms use `form`.
 ///
-/// What is compared to:
+/// The forms are compared with:
 ///  * the recorded outputs;
-///  * where the model's weights are quantized in blocks (MatMulNBits), the same model with the
-///    values that they stand for in f32 (`widen`): recordings were made before the rounding;
-///  * where `model.json` beside the model has a "status" that begins with "structure only", and the
-///    recordings are indeed another computation's, the rewritten forms are compared with the model
-///    as exported, as far as that can follow the steps.
+///  * for a model whose weights are quantized in blocks (MatMulNBits), the same model with the
+///    values of the weights in f32 (`widen`), because outputs were recorded before the weights were
+///    rounded;
+///  * for a model whose `model.json` has a "status" that begins with "structure only", and whose
+///    recordings are indeed those of another computation, the exported model, as far as it accepts
+///    the steps. This concerns only the rewritten forms.
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
                                                      llvm::ArrayRef<ModelForm> forms,
                                                      unsigned threads, const Toolkit& toolkit,

@@ -1,4 +1,4 @@
-// What a verification found, as JSON and as text.
+// Report of a verification, as JSON and as text.
 #pragma once
 
 #include "driver/verify/verification.h"
@@ -6,13 +6,13 @@
 
 namespace kvopt::driver {
 
-/// `kvopt/verify/1`.
+/// The document `kvopt/verify/1`.
 OrderedJson verificationJson(const VerificationReport& report);
-/// Lines: the verdict with what was measured; what rounding or quantization of the rows of caches
-/// does, if any; and what was covered and what was not.
+/// Lines of the report: the verdict with its measurements; the effect of rounding or quantized
+/// caches, if any; and what was covered and what was not.
 std::vector<std::string> verificationVerdict(const VerificationReport& report);
-/// The same as one text, with what a text file says; with `isDetailed`, also differences in units
-/// of the last place and the tolerance.
+/// The lines as one text, with the likelihood of a text file if one was given. With `isDetailed`,
+/// also differences in units in the last place, and the tolerance.
 std::string verificationSummary(const VerificationReport& report, bool isDetailed = false);
 
 } // namespace kvopt::driver

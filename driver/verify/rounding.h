@@ -1,4 +1,4 @@
-// What rounding the rows of caches to a narrower type does to a model.
+// Effect of rounding cache rows to a narrower type.
 #pragma once
 
 #include "driver/toolkit.h"
@@ -7,22 +7,23 @@
 
 namespace kvopt::driver {
 
-/// A model whose caches hold rounded rows, beside the same model without the rounding
-/// (`keepExportedRows`), which computes what the original does.
+/// Comparison of a model with rounded cache rows and the same model without rounding
+/// (`keepExportedRows`), which computes the same as the original.
 struct RoundingReport {
   size_t caches = 0;
   size_t steps = 0;
   ir::ElementType dtype = ir::ElementType::Undefined;
   Deviation deviation;
-  /// Of the deviation, relative to the magnitude of the outputs or to 1.
+  /// Limit of the deviation, relative to the magnitude of the outputs or to 1.
   double allowed = 0;
 
   double relative() const { return deviation.largest / std::max(1.0, deviation.magnitude); }
-  /// NaN is not within anything.
+  /// NaN is not within any limit.
   bool equal() const { return steps != 0 && relative() <= allowed; }
 };
 
-/// Runs both through steps of so many tokens. Types of both must have been inferred.
+/// Runs both models through steps of these numbers of tokens. Types of both must have been
+/// inferred.
 llvm::Expected<RoundingReport>
 checkRounding(const ir::Model& plain, const ir::Manifest& plainManifest, const ir::Model& rounded,
               const ir::Manifest& roundedManifest, const runtime::EquivalencePlan& plan,

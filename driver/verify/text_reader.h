@@ -1,4 +1,4 @@
-// Feeding a text to a model, window by window.
+// TextReader: runs a model over a text, window by window.
 #pragma once
 
 #include "driver/toolkit.h"
@@ -12,26 +12,26 @@
 
 namespace kvopt::driver {
 
-/// A text, and how it is fed: in windows of `context` tokens, each from empty caches.
+/// A text in windows of `context` tokens. Each window starts from empty caches.
 struct TextPlan {
   std::vector<int64_t> tokens;
   int64_t context = 512;
-  /// Most tokens of a step; fewer where a model takes fewer.
+  /// Largest number of tokens of a step; smaller if a model accepts fewer.
   int64_t chunk = 128;
   std::vector<runtime::InputRecipe> recipes;
 };
 
-/// How many tokens a step has, and how many batch rows it is given.
+/// Number of tokens and batch rows of a step.
 struct TextStep {
   int64_t tokens;
   int64_t batch;
-  bool isFixed; ///< no step may have fewer tokens
+  bool isFixed; ///< whether no step may have fewer tokens
 };
 
-/// Those of a model that would be given `wanted` tokens for one batch row.
+/// The step of a model for `wanted` tokens of one batch row.
 TextStep textStepOf(const ir::Model& model, const ir::Manifest& manifest, int64_t wanted);
 
-/// Feeds the windows of a text to one model.
+/// Runs one model over the windows of a text.
 class TextReader {
 public:
   /// Fails for a model that attends to an encoder's results.
@@ -41,10 +41,10 @@ public:
 
   /// Empties the caches.
   llvm::Error startWindow();
-  /// The same tokens in every batch row.
+  /// Runs a step with the same tokens in every batch row.
   llvm::Expected<runtime::StepResult> step(llvm::ArrayRef<int64_t> tokens);
-  /// Tokens that a step of so many has scores for, and the vocabulary. A window must be started
-  /// next.
+  /// Number of tokens with scores in a step of `tokens` tokens, and the size of the vocabulary.
+  /// Call `startWindow` afterwards.
   llvm::Expected<std::pair<int64_t, int64_t>> scoresOf(int64_t tokens);
 
   const runtime::Session& state() const { return *session; }

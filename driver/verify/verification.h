@@ -14,85 +14,87 @@
 
 namespace kvopt::driver {
 
-/// One run, as it was fitted to the models.
+/// One run, as fitted to the models.
 struct VerificationRun {
   runtime::EquivalencePlan plan;
-  size_t steps = 0; ///< that were compared
+  size_t steps = 0; ///< number of steps that were compared
 };
 
-/// Two models whose caches hold codes with constant scales, as they are: codes that the last bit of
-/// a sum has rounded to different sides.
+/// Comparison of the codes of two models with constant scales. The last bit of a sum may round a
+/// number to either of two codes.
 struct CodesReport {
   size_t caches = 0;
   int64_t compared = 0;
   int64_t different = 0;
-  double largest = 0;       ///< difference between two codes
-  double largestOutput = 0; ///< difference between two elements of outputs
+  double largest = 0;       ///< largest difference between two codes
+  double largestOutput = 0; ///< largest difference between two elements of outputs
   bool tokensEqual = true;
 
   /// Adds a step of a comparison; `presents` are the caches' outputs.
   void add(const runtime::StepComparison& step, const llvm::StringSet<>& presents);
-  /// No code is further than the next one, and few are: another way to round changes half of them.
+  /// Whether codes differ by at most one, and only a few of them do. Another way of rounding would
+  /// change half of them.
   bool areNeighbors() const {
-    constexpr int64_t mostDifferent = 8; // one in so many
+    constexpr int64_t mostDifferent = 8; // one code in this number
     return compared != 0 && largest <= 1 && different <= compared / mostDifferent;
   }
 };
 
-/// What was compared, and how it came out.
+/// Extent and results of a verification.
 struct VerificationReport {
   /// The steps of all runs, one run after the other.
   runtime::ComparisonReport comparison;
   std::vector<VerificationRun> runs;
   runtime::Tolerance tolerance;
-  /// What the defaults or the user asked for and was not compared, and what no run reached, with
-  /// the reason.
+  /// Parts of the plan that were not compared, and parts of the models that no run reached, with
+  /// reasons.
   std::vector<std::string> notCovered;
-  /// The landmarks that decode steps were compared on both sides of.
+  /// The landmarks with compared decode steps on both sides.
   std::vector<Landmark> visited;
-  /// Variants of the second model that took a step.
+  /// Number of variants of the second model that ran a step.
   size_t variantsRun = 0;
-  /// The file of a second model in pieces was compared, too.
+  /// Whether the second model, which is in pieces, was also compared as one file.
   bool comparesInOnePiece = false;
-  /// Files and blocks of the second model that no run reached, so that the verdict says nothing of
-  /// them. Empty where the user described the runs.
+  /// Files and blocks of the second model that no run reached, so that the verdict does not cover
+  /// them. Empty if the user described the runs.
   std::vector<std::string> neverRun;
-  /// How metadata of a model kept steps from being compared that its graph would take; empty where
-  /// none did.
+  /// Description of metadata that excluded steps which the graph would accept; empty if there was
+  /// none.
   std::string limitedByMetadata;
-  /// A sentence for each claim of a manifest that neither graph proves (checkClaims).
+  /// One sentence for each claim of a manifest that neither graph proves (checkClaims).
   std::vector<std::string> unproved;
-  /// Inputs for which nothing says what to feed (guessedInputs): both models got the same zeros,
-  /// trues or made-up numbers.
+  /// Inputs with unknown contents (guessedInputs): both models received the same zeros, trues or
+  /// made-up numbers.
   std::vector<std::string> guessed;
-  /// Of the sessions of the second model: what was written to and copied in cache memory.
+  /// Bytes written to and copied within cache memory by the sessions of the second model.
   int64_t cacheBytesWritten = 0;
   int64_t cacheBytesCopied = 0;
-  /// Where one model's caches are quantized: `comparison` is then that of the model without
-  /// quantization.
+  /// Effect of quantized caches, if one model has them. `comparison` is then that of the model
+  /// without quantization.
   std::optional<QuantizationReport> quantization;
-  /// Where rows of one model's caches are rounded to a narrower type: `comparison` is then that of
-  /// the model without rounding.
+  /// Effect of rounded rows, if one model has them. `comparison` is then that of the model without
+  /// rounding.
   std::optional<RoundingReport> rounding;
-  /// Where codes of the caches of both models differ: `comparison` is then that of the models
-  /// without rounding to codes.
+  /// Differences of codes, if the caches of both models hold codes that differ. `comparison` is
+  /// then that of the models without rounding to codes.
   std::optional<CodesReport> codes;
-  /// Where a text was given: what both models predict of it. It does not affect the verdict.
+  /// Predictions of both models for a text, if one was given. They do not affect the verdict.
   std::optional<LikelihoodReport> likelihood;
 
-  /// Adds to `notCovered`, once.
+  /// Adds `gap` to `notCovered`, once.
   void noteGap(std::string gap);
 
   bool isDifferent() const {
     return comparison.isDifferent() || !comparison.tokensEqual ||
            (quantization && !quantization->equal()) || (rounding && !rounding->equal());
   }
-  /// Equal in all runs, which need not have reached every block (`neverRun`).
+  /// Whether the models are equal in all runs. The runs need not have reached every block
+  /// (`neverRun`).
   bool isEqualWhereRun() const {
     return !isDifferent() && comparison.isConclusive() && limitedByMetadata.empty() &&
            unproved.empty();
   }
-  /// Enough was compared to tell.
+  /// Whether enough was compared for a verdict.
   bool isConclusive() const {
     return comparison.isConclusive() && limitedByMetadata.empty() && unproved.empty() &&
            neverRun.empty();
@@ -100,49 +102,49 @@ struct VerificationReport {
   bool equal() const { return !isDifferent() && isConclusive(); }
 };
 
-/// A model that can be run, with how to drive it.
+/// A model that can be run, and the manifest that drives it.
 struct PreparedModel {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
-  /// The model of the manifest's first step; null without one.
+  /// The manifest's first step; null if it names none.
   std::unique_ptr<ir::Model> firstStep;
 };
 
-/// Opens a model, with that of its first step, infers shapes, and takes its manifest or finds out
-/// what drives it.
+/// Opens a model and its first step, infers shapes, and reads the manifest or derives one from the
+/// graph.
 llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit);
 
-/// What a computation of the model may be off by at most: 1e-4 for 32-bit models, 2e-2 where
-/// inputs, outputs or weights are float16 and 1e-1 where they are bfloat16, whose roundings are
-/// 2^13 and 2^16 times as coarse. `roundings` is how many sides of a comparison round in 16 bits:
-/// two models, or one against recorded outputs. Between two models it is the limit of a budget that
-/// is measured (`compareSessions`).
+/// Tolerance for results of the model: 1e-4 for 32-bit models, 2e-2 if inputs, outputs or weights
+/// are float16, 1e-1 if they are bfloat16. Their roundings are 2^13 and 2^16 times as coarse.
+/// `roundings` is the number of sides of a comparison that round to 16 bits: both of two models, or
+/// one model against recorded outputs. Between two models, the tolerance is the limit of a measured
+/// budget (`compareSessions`).
 runtime::Tolerance toleranceFor(const ir::Graph& graph, int roundings);
 
-/// Whether the state of attention is handed from tile to tile in float16 (ManifestTiles::state).
+/// Whether attention passes its state between tiles in float16 (ManifestTiles::state).
 bool roundsStates(const ir::Manifest& manifest);
 
-/// What the second of two models may be off the first one by: toleranceFor(original, 2), or that of
-/// float16 models where it rounds states (`roundsStates`), whichever is larger.
+/// Tolerance between two models: toleranceFor(original, 2), or at least that of float16 models if
+/// the second one rounds states (`roundsStates`).
 runtime::Tolerance toleranceBetween(const ir::Graph& original, const ir::Manifest& second);
 
-/// A copy, as if it had been written and read.
+/// A copy of a model, as if it had been written and read.
 llvm::Expected<std::unique_ptr<ir::Model>> cloneModel(const ir::Model& model,
                                                       const Toolkit& toolkit);
 
-/// A session with room for so many tokens; rows that were not written are poisoned.
+/// A session with room for `tokens` tokens and poisoned contents for rows that no step wrote.
 llvm::Expected<std::unique_ptr<runtime::Session>>
 openForTokens(const ir::Model& model, const ir::Manifest& manifest, int64_t batch, int64_t tokens,
               unsigned threads, const Toolkit& toolkit);
 
-/// Runs two prepared models (shapes inferred) side by side. Where `a` cannot take a run, it is run
-/// with one batch row, then with shorter prompts. A run's vocabulary of 0 is taken from `a`. An
-/// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
-/// quantized, the other is compared with what it is without that, and each of its attentions with
-/// its definition (QuantizationReport); likewise where rows of one of them are rounded
-/// (RoundingReport). Where caches of both hold codes with constant scales, and some codes differ by
-/// one, the models are compared without rounding to codes (CodesReport). `firstOfB` is the model of
-/// the first step of `b`, if its manifest has one (`compareSessions`).
+/// Runs two prepared models (shapes inferred) side by side. If `a` refuses a run, the run is
+/// repeated with one batch row, then with shorter prompts. Fails with an OriginalRefusal if `a`
+/// refuses every step. For a run with a vocabulary of 0, that of `a` is used. If one model has
+/// quantized caches, the other is compared with that model without quantization, and each quantized
+/// attention with its definition (QuantizationReport); likewise for rounded rows (RoundingReport).
+/// If the caches of both hold codes with constant scales, and some codes differ by one, the models
+/// are compared without rounding to codes (CodesReport). `firstOfB` is the first step of `b`, if
+/// its manifest names one (`compareSessions`).
 llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Manifest& manifestA,
                                                 const ir::Model& b, const ir::Manifest& manifestB,
                                                 const VerificationPlan& plan, unsigned threads,
@@ -150,15 +152,14 @@ llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Ma
                                                 const ir::Model* firstOfB = nullptr);
 
 /// Checks the claims of both manifests against both graphs (checkClaims), then compares the models
-/// (verifyModels). A limit on steps that is not proved is ignored, so that the steps that it
-/// excludes run on both models, unless one of them fails there. Fails where a graph contradicts its
-/// manifest.
+/// (verifyModels). An unproved limit on steps is ignored: the steps that it excludes run on both
+/// models, unless one of them fails there. Fails if a graph contradicts its manifest.
 llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const PreparedModel& b,
                                                   const VerificationPlan& plan, unsigned threads,
                                                   const Toolkit& toolkit);
 
-/// The first model of a comparison refuses its first step, however short, with one batch row:
-/// nothing can be compared. Of a missing operator the error is another one.
+/// Error: the first model of a comparison refuses its first step with one batch row, even for the
+/// shortest prompt, so that nothing can be compared. A missing operator is another error.
 class OriginalRefusal : public llvm::ErrorInfo<OriginalRefusal, DiagnosticError> {
 public:
   using Base = llvm::ErrorInfo<OriginalRefusal, DiagnosticError>;
@@ -166,7 +167,7 @@ public:
   static const char ID;
 };
 
-/// The file as it is against what a rewrite made of it.
+/// Compares a file with the model into which it was rewritten.
 llvm::Expected<VerificationReport>
 verifyRewrite(const std::string& originalPath, const ir::Model& rewritten,
               const ir::Manifest& manifest, const VerificationPlan& plan, const Toolkit& toolkit);

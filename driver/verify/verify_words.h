@@ -1,4 +1,4 @@
-// What options say of a comparison of two models, and what they mean.
+// VerifyWords: the options of a comparison of two models, and the plan that they describe.
 #pragma once
 
 #include "driver/verify/verification.h"
@@ -9,9 +9,9 @@
 
 namespace kvopt::driver {
 
-/// The options of `verify` that say how two models are run.
+/// The options of `verify` that determine the runs of two models.
 struct VerifyWords {
-  /// What the user asked for; nullopt where the defaults run.
+  /// Sizes that the user requested; all nullopt: the default runs.
   std::optional<int64_t> prompt;
   std::optional<std::vector<int64_t>> chunks;
   std::optional<int64_t> steps;
@@ -19,17 +19,17 @@ struct VerifyWords {
   std::optional<runtime::Padding> padding;
   std::optional<int64_t> depth;
   uint64_t seed = 1;
-  std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs that nothing is known of
+  std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs about which nothing is known
   std::optional<double> atol;
   std::optional<double> rtol;
   unsigned threads = 0;
 
   bool isOneRun() const { return prompt || chunks || steps || batch || padding; }
-  /// The defaults, or one run as the user describes it, without tolerance and recipes.
+  /// The default runs, or one run as the user describes it, without tolerance and recipes.
   VerificationPlan plan() const;
-  /// The usual tolerance between the models, or what the user says.
+  /// The default tolerance between the models, or the user's.
   runtime::Tolerance tolerance(const PreparedModel& first, const PreparedModel& second) const;
-  /// The plan for two models. A usage error for a recipe that is none.
+  /// The plan for two models. Fails with a usage error for an invalid recipe.
   llvm::Expected<VerificationPlan> planFor(const PreparedModel& first,
                                            const PreparedModel& second) const;
 };
@@ -45,8 +45,8 @@ template <class Options> void addRunOptions(Options& add, VerifyWords& words) {
           {{"left", Padding::Left}, {"right", Padding::Right}, {"none", Padding::None}});
 }
 
-/// Adds all options that are in `words`. `Options` adds variables to the command line's parser or
-/// to an OptionReader.
+/// Adds all options whose values are in `words`. `Options` adds variables to the command line's
+/// parser or to an OptionReader.
 template <class Options> void addVerifyOptions(Options& add, VerifyWords& words) {
   addRunOptions(add, words);
   add.add("--depth", words.depth);
