@@ -1,4 +1,4 @@
-// Parsing, dispatch and the mapping of errors to exit codes.
+// Parsing, dispatch, and the mapping of errors to exit codes.
 #include "cli/app.h"
 
 #include "cli/process.h"
@@ -59,8 +59,7 @@ llvm::StringRef kindName(Diagnostic::Kind kind) {
   return "";
 }
 
-/// The JSON object of a subcommand that failed: the parts of the diagnostic, null where it has
-/// none.
+/// The JSON object for a failed subcommand: the parts of the diagnostic, null if a part is missing.
 OrderedJson errorJson(const std::string& command, ExitCode code, const Diagnostic& diagnostic) {
   auto text = [](const std::string& part) {
     return part.empty() ? OrderedJson(nullptr) : OrderedJson(part);
@@ -79,15 +78,15 @@ OrderedJson errorJson(const std::string& command, ExitCode code, const Diagnosti
   return json;
 }
 
-/// Says what is wrong on stderr and, where JSON was requested, as the one object on stdout.
+/// Reports an error on stderr and, if JSON was requested, as the only object on stdout.
 int fail(const CommandContext& context, ExitCode code, const Diagnostic& diagnostic) {
   if (context.common.json())
     printJson(errorJson(context.command, code, diagnostic));
   return fail(code, Style::ofErrors(context.common).bad("error:") + " " + diagnostic.text());
 }
 
-/// The exit code of a subcommand that has printed everything. A verdict stays where it could not be
-/// printed; success does not.
+/// The exit code of a subcommand that has printed everything. If printing failed, success becomes
+/// an error, but a verdict remains.
 int endOutput(ExitCode code) {
   if (!flushOut())
     return fail(code == ExitCode::Done ? ExitCode::BadInput : code,
@@ -135,7 +134,7 @@ void printJson(const OrderedJson& object) {
       escapedJson(object.dump(2, ' ', false, OrderedJson::error_handler_t::replace)) + "\n"));
 }
 
-// A failure shows in the stream's state when the command ends.
+// The stream's state reports a failure when the command ends.
 void printOut(const SafeText& text) {
   const size_t size = text.str().size();
   if (std::fwrite(text.str().data(), 1, size, stdout) != size && errno == EPIPE)
@@ -153,7 +152,7 @@ bool flushOut() {
   return std::ferror(stdout) == 0;
 }
 
-// The work is not affected by a failure, and there is no other place to report it.
+// A failure does not affect the work, and there is no other place to report it.
 void printErr(const SafeText& text) {
   std::fwrite(text.str().data(), 1, text.str().size(), stderr);
 }
@@ -178,7 +177,7 @@ int run(const CLI::App& command, CommandContext& context) {
   return static_cast<int>(failure);
 }
 
-/// Whether the arguments request JSON, for those that cannot be parsed.
+/// Whether the arguments request JSON; also for arguments that cannot be parsed.
 bool requestsJson(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const llvm::StringRef word = argv[i];
@@ -189,8 +188,8 @@ bool requestsJson(int argc, const char* const* argv) {
   return false;
 }
 
-/// A word that the parser had no place for; empty without one. Where a required argument is missing
-/// as well, CLI11 complains about that alone.
+/// An argument that the parser could not assign, an option if possible; empty if there is none. If
+/// a required argument is missing as well, CLI11 reports only that.
 std::string unknownWord(const CLI::App& app) {
   std::vector<std::string> words = app.remaining();
   for (const std::string& word : words)
@@ -199,12 +198,12 @@ std::string unknownWord(const CLI::App& app) {
   return words.empty() ? "" : words.front();
 }
 
-/// What is wrong with the arguments, in one sentence.
+/// One sentence about the error in the arguments.
 std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   for (const CLI::App* chosen : app.get_subcommands())
     command = chosen;
-  // A word before the command is the program's.
+  // A word before the command belongs to the program.
   std::string word = unknownWord(app);
   if (word.empty())
     word = unknownWord(*command);
@@ -247,7 +246,7 @@ void addCommands(CLI::App& app, CommandContext& context) {
   addHelpCommand(app, context);
 }
 
-/// What `--help` or `--version` prints.
+/// The text that `--help` or `--version` prints.
 std::string requestedText(const CLI::App& app, const CLI::ParseError& request) {
   if (request.get_name() == "CallForVersion")
     return "kvopt " KVOPT_VERSION "\n";
@@ -320,14 +319,14 @@ std::vector<OptionFacts> describeOptions() {
 }
 
 int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit)) {
-  // What an earlier run of this process could not write is not this run's failure.
+  // Failed output of an earlier run in this process is not this run's failure.
   std::clearerr(stdout);
   return runSafely(argc, argv, extend, /*endsProcess=*/false);
 }
 
 int runProgram(int argc, const char* const* argv) {
 #ifdef __SANITIZE_ADDRESS__
-  constexpr bool endsProcess = false; // leaks are looked for where main returns
+  constexpr bool endsProcess = false; // leaks are checked when main returns
 #else
   constexpr bool endsProcess = true;
 #endif

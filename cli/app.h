@@ -12,14 +12,14 @@ struct Toolkit;
 namespace kvopt::cli {
 
 /// Parses the arguments, runs the subcommand and returns the exit code; never throws. `extend`, if
-/// given, adds to the built-in definitions.
+/// not null, adds definitions to the built-in ones.
 int runApp(int argc, const char* const* argv, void (*extend)(driver::Toolkit& toolkit) = nullptr);
 
 /// Descriptions of the options of all commands, for tests.
 std::vector<OptionFacts> describeOptions();
 
-/// The same as runApp for a process that does nothing else: a command may end it with that exit
-/// code, without destroying its models.
+/// runApp for a process that does nothing else: a command may end the process with the exit code,
+/// without destroying its models.
 int runProgram(int argc, const char* const* argv);
 
 } // namespace kvopt::cli

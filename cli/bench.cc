@@ -38,13 +38,14 @@ llvm::Error writePlot(const std::string& path, const BenchReport& report, FileAc
   return file->commit();
 }
 
-/// Refuses a plot that would replace a file of a model.
+/// Fails if the plot would replace a file of a model.
 llvm::Error checkFiles(const BenchOptions& options, const CommandContext& context) {
   if (!context.files().hasOutputs())
     return llvm::Error::success();
   for (const std::string& path : options.plan.models)
     if (auto model = openModel(path, context.toolkit); !model)
-      llvm::consumeError(model.takeError()); // The table reports it; a refusal is remembered.
+      llvm::consumeError(
+          model.takeError()); // The table reports it; checkOutputs reports a conflict.
   return context.files().checkOutputs();
 }
 

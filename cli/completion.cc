@@ -1,4 +1,4 @@
-// kvopt completion: a script for a shell, made from the options that the program has.
+// kvopt completion: a shell script, generated from the table of options.
 #include "cli/support/completion_script.h"
 
 #include "cli/support/command.h"
@@ -17,7 +17,7 @@ using namespace passes;
 
 namespace {
 
-/// All values of an option; none where any text is one.
+/// All valid values of an option; none if any text is valid.
 std::vector<std::string> choicesOf(const OptionInfo& option, const Toolkit& toolkit) {
   std::vector<std::string> names;
   switch (option.type) {
@@ -52,7 +52,7 @@ CompletionOption describe(Command command, const OptionInfo& option, const Toolk
   described.takesValue = option.type != OptionType::Flag && option.type != OptionType::CountedFlag;
   described.choices = choicesOf(option, toolkit);
   described.isList = option.type == OptionType::Words || option.type == OptionType::Pipeline;
-  // `opt` reads the textual form, too.
+  // `opt` also reads the textual form.
   if (isModel(option) && command != Command::Opt)
     described.extension = "onnx";
   return described;

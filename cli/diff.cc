@@ -1,4 +1,4 @@
-// kvopt diff: what changed between two models, operator by operator and attention by attention.
+// kvopt diff: the changes between two models, in operators and in attention layers.
 #include "cli/report/difference_drawing.h"
 #include "cli/report/difference_report.h"
 #include "cli/support/command.h"
@@ -22,7 +22,7 @@ struct DiffOptions {
   std::optional<unsigned> layer;
 };
 
-/// The block that is drawn: the one asked for, or else the first that changed, or the first.
+/// The block to draw: the requested one, or else the first that changed, or else the first.
 llvm::Expected<const BlockChange*> drawnBlock(const DiffOptions& options,
                                               const ModelDifference& difference) {
   const std::vector<BlockChange>& blocks = difference.blocks;

@@ -1,5 +1,5 @@
-// kvopt explain: for every attention site the rule that matched and its facts, or why it was
-// missed.
+// kvopt explain: for every attention layer, the rule that matched and its facts, or the reason that
+// none did.
 #include "cli/report/explanation_report.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"

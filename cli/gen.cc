@@ -17,9 +17,9 @@ using namespace ir;
 
 namespace {
 
-/// Weights above this many bytes go to a file beside the model.
+/// Weights with more bytes than this are written to a file next to the model.
 constexpr int64_t mostInlineBytes = int64_t{256} << 20;
-/// Of protobuf, with room for the graph.
+/// The limit of protobuf, minus room for the graph.
 constexpr int64_t mostFileBytes = int64_t{2000} << 20;
 
 struct GenOptions {
@@ -27,7 +27,7 @@ struct GenOptions {
   std::string output;
   std::string type = "float32";
   std::string cache = "growing";
-  std::string spelling; ///< empty: what the kind's exporters write
+  std::string spelling; ///< empty: the spelling of the kind's exporters
   std::string codes;
   std::string external = "auto";
   bool isHole = false;

@@ -1,5 +1,5 @@
-// kvopt inspect: every cache and attention layer, and what each target could do with it; for
-// several models a table with a row each.
+// kvopt inspect: every cache and attention layer of a model, and the forms that accept it; for
+// several models, a table with one row each.
 #include "cli/report/byte_text.h"
 #include "cli/report/site_table.h"
 #include "cli/support/command.h"
@@ -37,7 +37,7 @@ struct InspectOptions {
   int64_t context = 4096;
 };
 
-/// Bytes of one cache at a context length, for one sequence; nullopt when an extent is unknown.
+/// Bytes of one cache at a context length, for one sequence; nullopt if an extent is unknown.
 std::optional<int64_t> cacheBytes(const SiteCache& update, int64_t context) {
   const TensorType& type = update.past->type();
   std::optional<unsigned> width = byteWidth(type.elementType());
@@ -54,7 +54,8 @@ std::optional<int64_t> cacheBytes(const SiteCache& update, int64_t context) {
   return bytes;
 }
 
-/// The options that choose a target's form; those of a program's own targets are not in the table.
+/// The options that choose a target's form. The table does not have targets that a program has
+/// added.
 std::string formOf(const std::string& target) {
   auto form = presetForm(target);
   if (form)
@@ -77,11 +78,11 @@ std::string cacheText(const AttentionSite& site, const CacheParts& parts) {
   return text;
 }
 
-/// Bytes of all caches at a context, for one sequence; nullopt when an extent is unknown.
+/// Bytes of all caches at a context length, for one sequence; nullopt if an extent is unknown.
 std::optional<int64_t> totalCacheBytes(const SiteList& sites, int64_t context) {
   int64_t total = 0;
   for (const AttentionSite& site : sites) {
-    // Another branch, or another site, updates the same caches.
+    // Another branch, or another attention layer, updates the same caches.
     if (!site.isMatched() || !site.hasCache() || site.key->fromStart || site.owner)
       continue;
     const auto keyBytes = cacheBytes(*site.key, context);
@@ -93,7 +94,7 @@ std::optional<int64_t> totalCacheBytes(const SiteList& sites, int64_t context) {
   return total;
 }
 
-/// Layers that differ in nothing but names are one line.
+/// One line for each group of layers that differ only in names.
 SafeText layerLines(const RecoveredModel& recovered, const Style& style) {
   SafeText out;
   for (const SiteGroup& group : groupSites(recovered, nullptr, std::nullopt)) {
@@ -111,7 +112,8 @@ SafeText layerLines(const RecoveredModel& recovered, const Style& style) {
   return out;
 }
 
-/// Forms that take the same layers, and refuse others for the same reasons, are one line.
+/// One line for each group of forms that accept the same layers and refuse the others for the same
+/// reasons.
 SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
   std::vector<std::pair<std::string, std::string>> lines;
   const size_t total = recovered.context->sites.size();
@@ -129,7 +131,7 @@ SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
     return !llvm::StringRef(one.first).startswith("0 ") &&
            llvm::StringRef(other.first).startswith("0 ");
   });
-  // One line of no layers is that of all forms.
+  // A single line without layers concerns all forms.
   if (lines.size() == 1 && llvm::StringRef(lines.front().first).startswith("0 "))
     return formatText("  {}, whatever the form\n", lines.front().first);
   SafeText out;
@@ -187,7 +189,7 @@ llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const Command
   return context.finish(ExitCode::Done);
 }
 
-/// Every model that can be read, whatever the others are.
+/// Inspects every model that can be read, even if others cannot.
 ExitCode inspectMany(const InspectOptions& options, const CommandContext& context) {
   ExitCode code = ExitCode::Done;
   OrderedJson models = OrderedJson::array();

@@ -1,5 +1,5 @@
-// kvopt list: passes, rules, targets, engines, operators, kernels, reasons, commands, options, keys
-// of manifests.
+// kvopt list: passes, rules, targets, engines, operators, kernels, reasons, commands, options, and
+// keys of manifests.
 #include "cli/report/operator_page.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
@@ -31,7 +31,7 @@ struct Row {
   std::string text;
 };
 
-/// `ai.onnx 13 and later`
+/// Text such as `ai.onnx 13 and later`.
 std::string kernelVersions(const Kernel& kernel) {
   llvm::StringRef domain = kernel.op.isOnnx() ? llvm::StringRef("ai.onnx") : kernel.op.domain();
   return kernel.until == INT64_MAX
@@ -56,7 +56,7 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   if (what == "kernels") {
     for (const Kernel* kernel : toolkit.kernels.all())
       rows.push_back({kernel->op.str(), kernelVersions(*kernel)});
-    // Behind all attention operators; of those that take a case, the first computes it.
+    // Kernels of all attention operators. The first one that accepts a case computes it.
     for (const AttentionKernel& kernel : attentionKernels().all())
       rows.push_back(
           {fmt::format("attention/{}", kernel.name), fmt::format("{:<14} {}", "SIMD", kernel.use)});
@@ -64,7 +64,7 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   return rows;
 }
 
-/// Reasons say more than a line: what to do, and an example.
+/// Prints the reasons, each with advice and an example.
 void printReasons(const CommandContext& context) {
   OrderedJson json;
   json["schema"] = "kvopt/list/1";
@@ -103,7 +103,7 @@ OrderedJson cellJson(const FormRow& row, RowKind rows, bool isLatent) {
   return json;
 }
 
-/// The table of forms, by cells.
+/// The table of forms, cell by cell.
 OrderedJson formsJson() {
   OrderedJson json = OrderedJson::array();
   for (const FormRow& row : formTable())
@@ -113,7 +113,7 @@ OrderedJson formsJson() {
   return json;
 }
 
-/// Targets are shown in the table of forms that they write.
+/// Prints the targets as the table of the forms that they write.
 void printTargets(const CommandContext& context) {
   if (!context.common.json())
     return printTable(formsText(context.toolkit.targets));
@@ -213,7 +213,7 @@ struct ListOptions {
   bool schema = false;
 };
 
-/// Prints a generated part of the pages of docs/.
+/// Prints a generated part of a page in docs/.
 llvm::Expected<ExitCode> printMarkdown(const std::string& what, const CommandContext& context) {
   if (context.common.json())
     return usageError("--markdown and --format json exclude each other");

@@ -1,4 +1,5 @@
-// kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
+// kvopt opt: a driver for developers. Runs a pipeline on text or ONNX, and prints text or writes
+// ONNX (-o).
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/recover.h"
@@ -59,7 +60,7 @@ void printNearMisses(const NearMissList& misses) {
                         miss.failure.str()));
 }
 
-/// The number of --elements.
+/// Parses the value of --elements.
 llvm::Expected<int64_t> mostElements(const std::string& text) {
   int64_t number = INT64_MAX;
   if (text != "all" && (llvm::StringRef(text).getAsInteger(10, number) || number < 0))

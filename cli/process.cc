@@ -21,18 +21,18 @@ namespace {
 void openClosedStreams() {
   for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) {
-      // The lowest free descriptor is this one. Results that nobody receives are an error, so
-      // standard output cannot be written.
+      // The lowest free descriptor is this one. Lost results must be an error, so standard output
+      // is opened for reading only.
       const int flags = stream == STDERR_FILENO ? O_WRONLY : O_RDONLY;
       if (::open("/dev/null", flags) != stream)
         return; // No /dev/null: there is nothing else to do.
     }
 }
 
-/// The command whose errors are JSON; empty for none. A signal handler reads it.
+/// The command whose errors are printed as JSON; empty for none. A signal handler reads it.
 std::array<char, 32> jsonCommand{};
 std::atomic<bool> isJson{false};
-/// Whether SIGPIPE ended this process if it were not ignored.
+/// Whether SIGPIPE would end this process without `prepareProcess`.
 std::atomic<bool> endsByClosedPipe{false};
 
 void writeText(int stream, std::string_view text) {
@@ -65,7 +65,7 @@ void writeJsonError(std::string_view path, std::string_view message) {
                            "    \"hint\": null,\n    \"notes\": []\n  }\n}\n");
 }
 
-/// Writes text to stderr, with what could control a terminal replaced. Async-signal-safe.
+/// Writes text to stderr, with control characters replaced. Async-signal-safe.
 void writePrintable(std::string_view text) {
   for (char byte : text) {
     const auto code = static_cast<unsigned char>(byte);

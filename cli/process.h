@@ -1,29 +1,28 @@
-// What the program arranges with the operating system before it starts.
+// Streams and signals of the process.
 #pragma once
 
 #include <string>
 
 namespace kvopt::cli {
 
-/// Prepares a process that does nothing but run kvopt; for `main`, before anything else.
+/// Prepares a process that only runs kvopt. `main` calls it first.
 /// - Closed standard streams are opened on /dev/null, so that no file that is opened later becomes
-///   one of them. Printing to standard output fails then, as it would have.
-/// - SIGPIPE and SIGXFSZ are ignored: writing gives an error instead. `endByClosedPipe` raises
-///   SIGPIPE where that error concerns results.
-/// - SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGXCPU remove temporary files, wait for files that are
-///   being put in their places, and end the process as they do without a handler. A signal that
-///   was ignored stays ignored.
-/// - SIGBUS in a mapped file, which means that another process made the file shorter, is an error
+///   one of them. Printing to a closed standard output still fails.
+/// - SIGPIPE and SIGXFSZ are ignored, so that writing fails with an error instead.
+///   `endByClosedPipe` raises SIGPIPE if the error concerns results.
+/// - SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGXCPU remove temporary files, wait until files are in
+///   their places, and end the process as they do without a handler. Ignored signals stay ignored.
+/// - SIGBUS in a mapped file, which means that another process has truncated the file, is an error
 ///   that names the file, with exit code 3.
 void prepareProcess();
 
-/// Ends the process as SIGPIPE does, for results whose reader has closed the pipe; removes
-/// temporary files before. Returns where SIGPIPE was ignored when the process started, and in
-/// processes that `prepareProcess` did not prepare: there it is an error like any other.
+/// Removes temporary files and ends the process as SIGPIPE does. Call it when the reader of results
+/// has closed the pipe. It returns if SIGPIPE was ignored when the process started, or if
+/// `prepareProcess` was not called; the closed pipe is then an ordinary error.
 void endByClosedPipe();
 
-/// Makes the error for a file that became shorter the JSON object of a failed command, too. An
-/// empty command means that errors are text only.
+/// Also prints the error for a truncated file as the JSON object of a failed command. With an empty
+/// command, errors are text only.
 void reportTruncationAsJson(const std::string& command);
 
 } // namespace kvopt::cli

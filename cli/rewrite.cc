@@ -1,4 +1,4 @@
-// kvopt rewrite: a model in the form of one target, with its manifest.
+// kvopt rewrite, add-cache and make-dynamic: write a model in a form, with its manifest.
 #include "driver/rewrite/rewrite.h"
 #include "cli/report/rewrite_answer.h"
 #include "cli/support/command.h"
@@ -30,14 +30,14 @@ struct RewriteOptions {
   RewrittenPaths paths;
   bool dryRun = false;
 
-  /// Whether the form was chosen for the user.
+  /// Whether kvopt chose the form.
   bool isChosen = false;
-  /// Forms that were tried first, and why the model was refused.
+  /// Forms that were tried first, and the reasons that they refused the model.
   std::vector<std::pair<Form, std::string>> refused;
 
   std::string target() const { return targetText(words.request.form); }
 
-  /// The file that is written; empty for none.
+  /// The path of the written model; empty if none is written.
   std::string written() const { return dryRun ? "" : paths.model; }
 };
 
@@ -54,7 +54,7 @@ AnswerRequest answerRequest(const RewriteOptions& options, const CommandContext&
   return request;
 }
 
-/// Says in the JSON which form was chosen for the user, and which others refused the model.
+/// Adds the form that kvopt chose, and the forms that refused the model.
 OrderedJson withForm(OrderedJson json, const RewriteOptions& options) {
   if (!options.isChosen)
     return json;
@@ -65,8 +65,8 @@ OrderedJson withForm(OrderedJson json, const RewriteOptions& options) {
   return json;
 }
 
-/// Says on stderr which attention layers could not be rewritten, `--quiet` only that and the first
-/// reason; the JSON report says the same.
+/// Reports the attention layers that could not be rewritten on stderr, and in the JSON. With
+/// `--quiet`, only the message, which has the first reason.
 ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
                 const CommandContext& context) {
   for (const auto& [form, why] : options.refused)
@@ -142,7 +142,7 @@ llvm::Expected<ExitCode> write(RewriteResult& result, const RewriteOptions& opti
   return write(std::get<RewrittenModel>(result), options, weights, context);
 }
 
-/// Why a form was not taken, without the hint: another one is tried.
+/// The reason that a form was refused, without the hint, because another form is tried.
 std::string whyRefused(const RefusedModel& refused) {
   if (refused.sites.empty())
     return refused.message;
@@ -180,7 +180,7 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
   llvm_unreachable("the last form returns");
 }
 
-/// A command that writes a rewritten model.
+/// Adds a command that writes a rewritten model.
 void addRewriting(CLI::App& app, Command kind, CommandContext& context) {
   auto options = std::make_shared<RewriteOptions>(kind);
   RewriteRequest& request = options->words.request;

@@ -26,7 +26,7 @@ namespace {
 
 struct RunOptions {
   std::string model;
-  std::vector<std::string> tokens; ///< a prompt each
+  std::vector<std::string> tokens; ///< one per prompt
   std::vector<std::string> texts;
   std::vector<std::string> stopTexts;
   std::vector<int64_t> stopTokens;
@@ -39,7 +39,7 @@ struct RunOptions {
   std::string load;
   std::string save;
   std::optional<int64_t> crop;
-  std::string contextShift; ///< tokens that stay, as text; empty: none are dropped
+  std::string contextShift; ///< number of tokens that stay, as text; empty: no context shift
   std::string dump;
   std::string draft;
   int64_t draftTokens = 4;
@@ -48,7 +48,7 @@ struct RunOptions {
   int64_t foldedConstantsLimit = -1;
 
   bool isText() const { return !texts.empty(); }
-  /// nullopt where the text is not a number of tokens.
+  /// Number of tokens that a context shift keeps; nullopt if the text is not a valid number.
   std::optional<int64_t> keptByShift() const {
     int64_t kept = 0;
     const bool isNumber = !contextShift.empty() && llvm::all_of(contextShift, llvm::isDigit);
@@ -56,8 +56,8 @@ struct RunOptions {
       return std::nullopt;
     return kept;
   }
-  /// The model that generates, or with `isDraft` the one that drafts: from the start, and with what
-  /// it needs for itself.
+  /// Settings of the model that generates or, with `isDraft`, of the one that drafts. The draft
+  /// starts with empty caches of the required capacity.
   GeneratingModel driven(bool isDraft) const {
     GeneratingModel its;
     its.path = isDraft ? draft : model;
@@ -73,7 +73,7 @@ struct RunOptions {
   }
 };
 
-/// Tokens of a byte-level model are its text's bytes.
+/// Tokens of a byte-level model: the bytes of the text.
 std::vector<int64_t> bytesOf(const std::string& text) {
   std::vector<int64_t> tokens;
   for (char character : text)
@@ -150,12 +150,13 @@ llvm::Expected<GenerateRequest> requestOf(const RunOptions& options) {
   return request;
 }
 
-/// Text of one sequence is printed as it is generated; everything else in the end.
+/// Whether tokens are printed as they are generated: only the text of a single sequence is; other
+/// output follows at the end.
 bool isStreamed(const RunOptions& options, const CommandContext& context) {
   return !context.common.json() && options.isText() && options.texts.size() == 1;
 }
 
-/// Generates, and shows tokens or progress meanwhile.
+/// Generates, and meanwhile prints tokens or shows progress.
 llvm::Expected<GenerationResult> generateWith(const RunOptions& options, Decoding& decoding,
                                               StepDump* dump, const CommandContext& context) {
   GenerationOptions& settings = decoding.request().options;
@@ -182,7 +183,7 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options, Decodin
   return generated;
 }
 
-/// Tokens of a byte-level model are bytes.
+/// Checks that tokens of a byte-level model are bytes.
 llvm::Error checkBytes(const GenerationResult& generated) {
   for (const GeneratedSequence& sequence : generated.sequences)
     for (int64_t token : sequence.tokens)
@@ -226,7 +227,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   if (options.isText())
     if (llvm::Error error = checkBytes(report.result))
       return error;
-  // First: a program that reads the output may rely on the files.
+  // Files come first, because a program that reads the output may rely on them.
   if (!options.save.empty())
     if (llvm::Error error = session.save(options.save, context.files()))
       return error;
@@ -275,7 +276,7 @@ void addCacheOptions(CommandOptions& add, RunOptions& options) {
   add.add("--capacity", options.capacity);
   add.addInput("--load-cache", options.load, "the cache");
   add.add("--crop", options.crop);
-  // As text: a flag's number 0 would be read as false.
+  // The value is text, because the parser would read a flag's number 0 as false.
   add.add("--context-shift", options.contextShift);
   add.add("--save-cache", options.save);
 }

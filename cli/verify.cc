@@ -49,7 +49,7 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   if (!steps)
     return steps.takeError();
   VerificationReport report;
-  // Recorded outputs are compared absolutely: that is how their tolerance is stated.
+  // The tolerance of recorded outputs is absolute.
   report.tolerance = {
       options.words.atol.value_or(toleranceFor(prepared.model->graph(), 1).absolute),
       options.words.rtol.value_or(0.0)};
@@ -83,7 +83,7 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   return report;
 }
 
-/// A model against data sets in ONNX's own form; it need not be a decoder.
+/// Verifies a model, which need not be a decoder, against data sets in ONNX's own format.
 llvm::Expected<ExitCode> againstDataSets(const VerifyOptions& options,
                                          const CommandContext& context) {
   auto report =
@@ -214,7 +214,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   add.add("--context", options->context);
   text->excludes(one)->excludes(all);
   tokens->excludes(one)->excludes(all);
-  // What was recorded is replayed as it was.
+  // A recording is replayed as it is, so options for runs do not apply.
   for (const char* name :
        {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input"})
     command->get_option(name)->excludes(one)->excludes(all);

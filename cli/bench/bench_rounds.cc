@@ -1,4 +1,4 @@
-// Rounds of a few decode steps per model, each followed by readings of that model's read floor.
+// Rounds of a few decode steps per model, each followed by measurements of the model's read floor.
 #include "cli/bench/bench_rounds.h"
 
 #include "cli/bench/bench_subject.h"
@@ -22,11 +22,11 @@ namespace {
 constexpr int64_t stepsOfARound = 8;
 constexpr int floorReadings = 3;
 
-/// What is known of one model at one depth; times in milliseconds.
+/// Measurements of one model at one depth; times in milliseconds.
 struct Samples {
   std::vector<double> steps;
-  std::vector<double> roundSteps;  ///< medians, one a round
-  std::vector<double> roundFloors; ///< fastest readings, one a round
+  std::vector<double> roundSteps;  ///< medians, one per round
+  std::vector<double> roundFloors; ///< fastest reads, one per round
   double cacheBytes = 0;           ///< summed over the rounds
   int64_t temporaryBytes = 0;
 };
@@ -34,8 +34,8 @@ struct Samples {
 struct Entry {
   std::string name;
   std::unique_ptr<BenchSubject> subject;
-  std::string failure;                ///< why it cannot run at all
-  std::vector<double> prefillSeconds; ///< one a repetition
+  std::string failure;                ///< the reason that the model cannot run at all
+  std::vector<double> prefillSeconds; ///< one per repetition
   std::string prefillFailure;
   Samples samples;
   std::string depthFailure;
@@ -67,19 +67,19 @@ public:
   }
 
 private:
-  /// Units of progress: a token of a prefill. A decode step reads the same weights for one token.
+  /// Cost of a decode step, in tokens of a prefill: the step reads the same weights for one token.
   static constexpr double costOfDecoding = 16;
 
   double prefillCost() const {
     return static_cast<double>(entries.size()) * static_cast<double>(plan.repetitions + 1) *
            static_cast<double>(plan.promptTokens);
   }
-  /// Of one depth, without what fills the caches.
+  /// Cost of one depth, without the tokens that fill the caches.
   double depthCost() const {
     return static_cast<double>(entries.size()) * static_cast<double>(plan.repetitions) *
            static_cast<double>(plan.decodeTokens) * costOfDecoding;
   }
-  /// A part is over, whether all models took it or not.
+  /// Adds a completed part to the progress, even if some models failed.
   void complete(double cost) {
     completed += cost;
     progress.advanceTo(completed);
@@ -96,7 +96,7 @@ private:
     entries.push_back(std::move(entry));
   }
 
-  /// Keeps the exit code of the first failure.
+  /// Text of an error; keeps the exit code of the first one.
   std::string textOf(llvm::Error error) {
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
     if (result.code == ExitCode::Done)
@@ -133,7 +133,7 @@ private:
     }
     if (plan.promptTokens == 0)
       return;
-    // The first one is not counted: it meets pages and caches that nobody touched before.
+    // The first repetition is not counted: it touches pages and caches for the first time.
     for (int64_t repetition = -1; repetition < plan.repetitions; ++repetition)
       for (Entry& entry : entries) {
         if (!entry.runs() || !entry.prefillFailure.empty())
@@ -155,7 +155,7 @@ private:
     }
     if (plan.decodeTokens == 0)
       return;
-    // One step that is not counted, as above.
+    // One uncounted step, as above.
     forEachDecoding([&](Entry& entry) {
       if (llvm::Error error = entry.subject->bringTo(depth))
         return error;
@@ -189,7 +189,7 @@ private:
         return seconds.takeError();
       times.push_back(*seconds * 1e3);
     }
-    // Nothing reads faster than it can: whatever is slower was disturbed.
+    // The fastest read counts: slower ones were disturbed.
     auto rows = entry.subject->cacheRows();
     if (!rows)
       return rows.takeError();

@@ -152,7 +152,7 @@ llvm::Error BenchSubject::bringTo(int64_t depth) {
   }
   if (length() > depth)
     if (llvm::Error error = session->crop(depth)) {
-      // Caches that keep only their latest rows start again.
+      // Caches that keep only their latest rows cannot be cropped and start again.
       llvm::consumeError(std::move(error));
       if (llvm::Error again = restart())
         return again;

@@ -38,12 +38,12 @@ public:
   /// Starts with an empty session and runs all tokens in one step (one by one if the model takes
   /// single tokens only). Returns seconds.
   llvm::Expected<double> prefill(int64_t tokens);
-  /// Makes the session `depth` tokens long: crops additional tokens, if caches allow it, and
-  /// prefills the rest in chunks.
+  /// Changes the length of the session to `depth` tokens: crops tokens if caches allow it, and
+  /// prefills missing ones in chunks.
   llvm::Error bringTo(int64_t depth);
   /// Runs one token per row after `length()` earlier ones. Returns seconds.
   llvm::Expected<double> decode() { return step(1); }
-  /// Reads everything that such a step must read, once. Returns seconds.
+  /// Reads everything that a decode step must read, once. Returns seconds.
   double readFloor(const runtime::MemorySpans& rows) const;
 
   int64_t length() const;

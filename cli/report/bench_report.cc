@@ -1,4 +1,4 @@
-// Medians, and a report as JSON, Markdown and CSV.
+// Statistics, and reports as JSON, Markdown and CSV.
 #include "cli/report/bench_report.h"
 
 #include "cli/support/style.h"
@@ -62,10 +62,10 @@ OrderedJson orNull(const std::optional<Spread>& spread) {
           {"max", spread->max}};
 }
 
-/// Columns of a row, in the order of `columnNames`; empty if there is no number.
+/// A column of the reports. A cell is empty if there is no number.
 struct Column {
-  const char* name;  ///< in CSV
-  const char* title; ///< in Markdown
+  const char* name;  ///< name in CSV
+  const char* title; ///< title in Markdown
   const char* format;
   std::optional<double> (*value)(const BenchRow&);
 };
@@ -139,8 +139,8 @@ std::string csvText(const std::string& raw) {
   return quoted + "\"";
 }
 
-/// Lines of a table with columns of the width of their widest cell; the first column is text, the
-/// others are numbers.
+/// Lines of a table whose columns are as wide as their widest cells. The first column has text, the
+/// others have numbers.
 std::string alignedTable(const std::vector<std::vector<std::string>>& lines) {
   std::vector<size_t> widths(lines.front().size(), 3);
   for (const std::vector<std::string>& line : lines)

@@ -49,7 +49,7 @@ struct BenchRow {
   int64_t weightBytes = 0;    ///< read for the bound
   int64_t cacheBytes = 0;     ///< read for the bound, in the middle of the steps
   int64_t temporaryBytes = 0; ///< for one decode step
-  std::string failure;        ///< reason that there are no numbers, or only some
+  std::string failure;        ///< reason that some or all numbers are missing
 };
 
 struct BenchReport {
@@ -61,7 +61,7 @@ struct BenchReport {
   std::vector<BenchRow> rows;
 };
 
-/// `kvopt/bench/1`.
+/// The document `kvopt/bench/1`.
 OrderedJson benchJson(const BenchReport& report);
 /// A table in Markdown for people, after a description of the machine.
 SafeText benchMarkdown(const BenchReport& report);

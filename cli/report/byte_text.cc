@@ -1,4 +1,4 @@
-// Units of memory.
+// Formatting of byte counts.
 #include "cli/report/byte_text.h"
 
 #include "support/format.h"

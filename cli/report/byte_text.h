@@ -1,4 +1,4 @@
-// Amounts of memory for people.
+// Numbers of bytes and counts as text.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace kvopt::cli {
 
-/// `812 B`, `3.1 MiB`: in the largest unit of 1024 that leaves at least one.
+/// Text such as `812 B`, `3.1 MiB`, in the largest unit with a value of at least 1.
 std::string byteText(int64_t bytes);
-/// `4,096`.
+/// Text such as `4,096`.
 std::string countText(int64_t count);
 
 } // namespace kvopt::cli

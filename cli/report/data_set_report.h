@@ -6,12 +6,12 @@
 
 namespace kvopt::cli {
 
-/// `kvopt/verify/1`: one step per data set, whose phase is the name of its folder. `tokens_equal`
-/// is null, because no output is known to be scores.
+/// The document `kvopt/verify/1`, with one step per data set. Its phase is the name of the folder.
+/// `tokens_equal` is null, because outputs are not known to be scores.
 OrderedJson dataSetJson(const driver::VerificationReport& report);
 
-/// One line for all data sets: outputs, largest difference, whether equal. Then one line per output
-/// with another element type or shape.
+/// One line for all data sets: outputs, largest difference, and verdict. Then one line for each
+/// output with another element type or shape.
 std::string dataSetSummary(const driver::VerificationReport& report);
 
 } // namespace kvopt::cli

@@ -1,4 +1,4 @@
-// Boxes for nodes, rounded ones for values that come in or go out.
+// Boxes for nodes, and rounded boxes for values that enter or leave the block.
 #include "cli/report/difference_drawing.h"
 
 #include "cli/report/graph_layout.h"
@@ -23,8 +23,8 @@ constexpr size_t mostEdges = 400;
 constexpr size_t mostCharacters = 34;
 constexpr GraphSpacing spacing{/*boxHeight=*/26, /*gapX=*/14, /*gapY=*/30};
 constexpr double margin = 24;
-constexpr double panelsTop = 64;   ///< of the first panel
-constexpr double panelHead = 40;   ///< of a panel, above its graph
+constexpr double panelsTop = 64;   ///< top of the first panel
+constexpr double panelHead = 40;   ///< height of a panel above its graph
 constexpr double widestRow = 1200; ///< panels that need more are stacked
 constexpr double leastWidth = 240;
 constexpr double characterWidth = 7;
@@ -43,8 +43,8 @@ text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;font-size:12px;fi
 </style>
 )";
 
-/// At most so many characters; the end of a name tells more than its start. Bytes are at least as
-/// many as characters.
+/// The end of a name, which is more specific than its start. The number of characters is at most
+/// the number of bytes, which is limited here.
 std::string shortened(llvm::StringRef name) {
   if (name.size() <= mostCharacters)
     return name.str();
@@ -54,13 +54,14 @@ std::string shortened(llvm::StringRef name) {
   return "\xE2\x80\xA6" + name.substr(from).str();
 }
 
-/// Extents and the like, which say nothing about attention; inputs of the model do.
+/// Whether a value concerns only extents, which are not part of attention. Inputs of the model are
+/// never left out.
 bool isShape(const Value& value) {
   return !value.isGraphInput() && isInteger(value.type().elementType()) && value.type().hasRank() &&
          value.type().rank() <= 1;
 }
 
-/// The block of one model.
+/// Panel with the block of one model.
 class BlockPanel {
 public:
   static llvm::Expected<BlockPanel>
@@ -182,7 +183,7 @@ private:
   std::vector<const Node*> shown;
   size_t left = 0;
   std::vector<Box> boxes;
-  std::vector<double> widths; ///< of the boxes
+  std::vector<double> widths; ///< widths of the boxes
   std::vector<std::pair<size_t, size_t>> edges;
   llvm::DenseMap<const Node*, size_t> numbers;
   llvm::DenseMap<const Value*, size_t> values;
@@ -204,7 +205,7 @@ std::string panelNote(const BlockPanel& panel) {
   return panel.drawn() == 0 ? "none" : note;
 }
 
-/// A panel with its model's path, from (x, y) on.
+/// A panel below the path of its model, with its top left corner at (x, y).
 std::string drawPanel(const BlockPanel& panel, const std::string& path, double x, double y) {
   return text(x, y + 14, shortened(path), "panel") + text(x, y + 29, panelNote(panel), "note") +
          panel.draw(x, y + panelHead);

@@ -16,7 +16,7 @@ using namespace pattern;
 
 namespace {
 
-/// Layers differ in numbers within names.
+/// The text without numbers: names of different layers then agree.
 std::string withoutNumbers(llvm::StringRef text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i)

@@ -6,7 +6,7 @@
 
 namespace kvopt::cli {
 
-/// What changed between two models, for people.
+/// The changes between two models as text for people.
 SafeText differenceText(const std::string& pathBefore, const std::string& pathAfter,
                         const driver::ModelDifference& difference);
 

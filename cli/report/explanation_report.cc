@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* indent = "          ";
 
-/// A mask that nothing is proved of can fill a screen; the JSON has all of it.
+/// A shortened text. A mask without proved properties can fill a screen; the JSON has all of it.
 std::string shortened(std::string text) {
   constexpr size_t most = 200;
   if (text.size() <= most)
@@ -33,7 +33,7 @@ std::string shortened(std::string text) {
   return text.substr(0, end) + "…";
 }
 
-/// `expected …`, `found …`, `hint: …`, a line each.
+/// Lines `expected …`, `found …` and `hint: …`.
 SafeText failureLines(const MatchFailure& failure) {
   SafeText out;
   if (!failure.expected.empty())
@@ -50,14 +50,14 @@ SafeText headline(const MatchFailure& failure) {
 
 /// `RULE at 'ROOT': 4 nodes matched, then MatMul/0:Softmax`.
 SafeText nearnessText(const NearMiss& miss) {
-  // A path of one place is the root's: the operators matched, and a condition on them failed.
+  // A path of one place is the root: the operators matched, but a condition failed.
   bool isPlace = llvm::StringRef(miss.path).contains('/');
   std::string then = miss.path.empty() ? "the rewrite" : isPlace ? miss.path : "its conditions";
   return formatText("{} at '{}': {} {} matched, then {}", miss.rule, miss.root, miss.matched,
                     miss.matched == 1 ? "node" : "nodes", then);
 }
 
-/// What came near to attention without being a site: no softmax is left there.
+/// Near misses of attention outside of the listed layers: no softmax is left there.
 SafeText strayMisses(const Explanation& explanation) {
   constexpr size_t mostShown = 5;
   std::vector<NearMiss> misses = explanation.attentionMisses();
@@ -101,7 +101,7 @@ private:
   size_t layout = 0;
 };
 
-/// `keys`, `values`: what evaluation finds, a line each.
+/// Lines `keys` and `values` with the results of evaluation.
 SafeText factLines(const rows::AttentionFacts& facts) {
   if (!facts.missing.empty())
     return formatText("{}keys, values not known: {}\n", indent, facts.missing);

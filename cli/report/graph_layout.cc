@@ -1,4 +1,4 @@
-// Layout of a graph without labels with Graphviz's `dot`, whose plugin is linked.
+// Layout of a graph without labels by Graphviz's `dot`, whose plugin is linked.
 #include "cli/report/graph_layout.h"
 
 #include "support/diagnostic.h"
@@ -22,7 +22,7 @@ struct CloseGraph {
   void operator()(Agraph_t* graph) const { agclose(graph); }
 };
 
-/// Graphviz's functions do not change texts that they take as `char*`.
+/// `words` as `char*` for Graphviz's functions, which do not change it.
 char* text(const char* words) { return const_cast<char*>(words); }
 
 std::string inches(double points) { return fmt::format("{:.4f}", points / 72); }

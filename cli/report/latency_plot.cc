@@ -77,7 +77,7 @@ struct Panel {
   std::vector<FloorLine> floors;
 };
 
-/// Lines whose difference is within the accuracy of reads are one line.
+/// Whether two lines differ by no more than the accuracy of reads; they are then drawn as one.
 bool areAlike(const FloorLine& a, const FloorLine& b) {
   if (a.points.size() != b.points.size())
     return false;
@@ -166,7 +166,7 @@ private:
     panel.floors = std::move(merged);
   }
 
-  /// Slow outliers may exceed the picture, but medians may not.
+  /// Determines the axes. Slow outliers may exceed the picture, but medians may not.
   void layOut() {
     for (const Panel& panel : panels)
       for (const Series& series : panel.series)
@@ -200,7 +200,8 @@ private:
         "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
         y1, x2, y2);
   }
-  /// Markers of models also differ in shape, for readers who cannot distinguish the colors.
+  /// Draws the marker of a model. Markers also differ in shape, for readers who cannot distinguish
+  /// the colors.
   void mark(size_t number, double atX, double atY) {
     switch (number % 4) {
     case 0:
@@ -227,7 +228,7 @@ private:
       if (isFirst)
         text(left - 8, y(latency) + 4, "end", fmt::format("{:g}", latency));
     }
-    // Measured depths; if they are too close, the right ones.
+    // Marks at measured depths. Of marks that are too close, the right one remains.
     std::vector<double> contexts;
     for (const BenchRow& row : report.rows)
       if (row.decodeMs)
@@ -282,7 +283,7 @@ private:
       out += fmt::format("<path class=\"line\" d=\"{}\"/>\n", path);
     for (const Point& point : series.points) {
       double at = x(left, point.context);
-      // Bars of several models are adjacent.
+      // Bars of several models are next to each other.
       double beside =
           at + 4 * (static_cast<double>(series.number) - static_cast<double>(names.size() - 1) / 2);
       line("spread", beside, y(point.latency.low), beside, y(point.latency.high));
@@ -306,8 +307,8 @@ private:
     text(marginLeft + 34, row, "start", "read floor: weights and valid cache rows, read once");
   }
 
-  /// The end of a name is more specific than its start. The number of bytes is at least that of
-  /// characters.
+  /// The end of a name, which is more specific than its start. The number of characters is at most
+  /// the number of bytes, which is limited here.
   std::string shortened(const std::string& name) const {
     auto room = static_cast<size_t>((width - marginLeft - marginRight - 34) / 7);
     if (name.size() <= room)

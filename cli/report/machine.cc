@@ -27,7 +27,7 @@ std::string valueOfLine(const std::string& text, const std::string& key) {
 
 Machine describeMachine() {
   Machine machine;
-  // The size of the file is unknown before it is read.
+  // The size of this file is unknown until it is read.
   if (auto text = llvm::MemoryBuffer::getFileAsStream("/proc/cpuinfo"))
     machine.cpu = valueOfLine((*text)->getBuffer().str(), "model name");
   machine.microarchitecture = llvm::sys::getHostCPUName().str();

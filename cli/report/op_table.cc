@@ -1,4 +1,4 @@
-// Counts of operators, and drawing of boxes.
+// Lists and tables of operators.
 #include "cli/report/op_table.h"
 
 #include "cli/support/style.h"

@@ -1,4 +1,4 @@
-// Number of nodes of each operator, before and after.
+// Tables of the number of nodes of each operator.
 #pragma once
 
 #include "driver/op_counts.h"
@@ -12,7 +12,7 @@ namespace kvopt::cli {
 SafeText opList(const driver::OpCounts& counts);
 
 /// Lines of a box with a row for every operator whose number of nodes has changed; empty if there
-/// is none. `beside` is printed to the right of the first rows.
+/// is none. The first rows have the lines of `beside` to their right.
 SafeText opTable(const driver::OpCounts& before, const driver::OpCounts& after,
                  const std::vector<SafeText>& beside = {});
 

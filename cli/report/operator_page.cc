@@ -1,4 +1,4 @@
-// The operators' sentences, and tables of what their definitions say.
+// Sentences about the operators, and tables from their definitions.
 #include "cli/report/operator_page.h"
 
 #include "ir/ops/kvopt/cache_operator.h"
@@ -25,7 +25,7 @@ struct Sentence {
   const char* text;
 };
 
-/// Of the operators that are not attention over a cache.
+/// Sentences about the operators other than attention over a cache.
 constexpr Sentence sentences[] = {
     {"AppendRows", "Writes new rows into a buffer from a place on."},
     {"AttentionTile", "Adds one tile of keys and values to the running state of a softmax."},

@@ -7,8 +7,8 @@
 
 namespace kvopt::cli {
 
-/// The page docs/operators.md: what each operator computes, its operands, results and attributes,
-/// and which results are written into an operand's memory.
+/// The page docs/operators.md: the computation of each operator, its operands, results and
+/// attributes, and the results that are written into an operand's memory.
 std::string operatorsMarkdown(const ir::OpRegistry& registry);
 
 } // namespace kvopt::cli

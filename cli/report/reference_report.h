@@ -1,4 +1,4 @@
-// Recorded cases as JSON and as a table.
+// Comparison with recorded cases, as JSON and as a table.
 #pragma once
 
 #include "driver/verify/references.h"
@@ -7,7 +7,7 @@
 
 namespace kvopt::cli {
 
-/// `kvopt/verify-references/1`.
+/// The document `kvopt/verify-references/1`.
 OrderedJson referenceTableJson(const driver::ReferenceTable& table);
 SafeText referenceTableText(const driver::ReferenceTable& table,
                             llvm::ArrayRef<driver::ModelForm> forms);

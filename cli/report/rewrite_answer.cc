@@ -24,12 +24,12 @@ using namespace ir;
 
 namespace {
 
-/// `  saves    …`.
+/// A line such as `  saves    …`.
 SafeText line(const char* label, const SafeText& text) {
   return formatText("  {:<8} ", label) + text + "\n";
 }
 
-/// `1 attention layer`, `8 attention layers`.
+/// Text such as `1 attention layer`, `8 attention layers`.
 std::string layersText(size_t count) {
   return fmt::format("{} attention layer{}", count, count == 1 ? "" : "s");
 }
@@ -41,7 +41,7 @@ std::string formText(const AnswerRequest& request) {
                      isDefault ? "; other forms: kvopt list targets" : "");
 }
 
-/// What the command did, or would do.
+/// The headline: the change that was made, would be made, or was held back.
 std::string headline(const RewrittenModel& rewritten, const AnswerRequest& request) {
   const size_t taken = rewritten.passes->lowered.size();
   const size_t total = rewritten.passes->sites.size();
@@ -58,7 +58,7 @@ std::string headline(const RewrittenModel& rewritten, const AnswerRequest& reque
                      layersText(total), formText(request));
 }
 
-/// What a step no longer does.
+/// The work that a step no longer does.
 SafeText savings(const RewrittenModel& rewritten) {
   const Manifest& manifest = rewritten.manifest;
   if (manifest.caches.empty())
@@ -85,7 +85,7 @@ SafeText savings(const RewrittenModel& rewritten) {
   return text;
 }
 
-/// How it was checked that the model computes the same.
+/// Lines about the check that the model computes the same.
 SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Style& style) {
   if (!rewritten.notVerified.empty())
     return line("checked", style.bad(formatText("NOT: {}", rewritten.notVerified)));
@@ -100,7 +100,7 @@ SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Sty
   return out;
 }
 
-/// A cache that grows from one number of rows only; null if there is none.
+/// A cache that grows from a fixed number of rows; null if there is none.
 const ManifestCache* cacheOfFixedPast(const Manifest& exported) {
   const auto found = llvm::find_if(exported.caches, [](const ManifestCache& cache) {
     return cache.update() == CacheUpdate::Grows && cache.fixedRows();
@@ -108,7 +108,7 @@ const ManifestCache* cacheOfFixedPast(const Manifest& exported) {
   return found == exported.caches.end() ? nullptr : &*found;
 }
 
-/// What was taken for granted, and what changed besides attention.
+/// Assumptions, and changes other than those of attention.
 SafeText notes(const RewrittenModel& rewritten) {
   const passes::PassContext& passes = *rewritten.passes;
   SafeText out;
@@ -136,7 +136,7 @@ SafeText notes(const RewrittenModel& rewritten) {
   return out;
 }
 
-/// How to drive the model: what a program has to do, and what it must not do.
+/// Notes on driving the model: what a program must do, and what it must not do.
 SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
   SafeText out;
   if (manifest.contract == CacheUpdate::InPlace)
@@ -163,7 +163,7 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
   return out;
 }
 
-/// ` (3.1 MiB, weights stay in decoder.onnx.data)`.
+/// Text such as ` (3.1 MiB, weights stay in decoder.onnx.data)`.
 std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
   std::error_code unknown;
   const uintmax_t bytes = std::filesystem::file_size(paths.model, unknown);
@@ -178,7 +178,7 @@ std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
   return text + ")";
 }
 
-/// `OUT.onnx (3.1 MiB), its variants A to B and OUT.kv.json` of files that were written.
+/// The written files: `OUT.onnx (3.1 MiB), its variants A to B and OUT.kv.json`.
 std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
                         const WeightFiles& weights) {
   std::string text = paths.model + sizeText(paths, weights);
@@ -199,7 +199,7 @@ SafeText nextLine(const Manifest& manifest, const AnswerRequest& request) {
   return next.empty() ? SafeText() : formatText("next: {}\n", next);
 }
 
-/// Counters of passes, operators and versions.
+/// Details: counters of passes, operators and versions.
 SafeText details(const RewrittenModel& rewritten) {
   SafeText out = "  ";
   for (const auto& [pass, counters] : rewritten.passes->statistics)
@@ -285,7 +285,7 @@ std::vector<SafeText> refusedLayers(const RefusedModel& refused) {
     group->second.push_back(&site);
   }
   std::vector<SafeText> lines;
-  // The message has the first reason.
+  // The message already has the first reason.
   if (groups.size() < 2)
     return lines;
   for (const auto& group : groups) {

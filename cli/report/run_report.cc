@@ -1,4 +1,4 @@
-// Text and JSON of a run.
+// Reports of a run as text and JSON.
 #include "cli/report/run_report.h"
 
 #include "support/format.h"

@@ -9,12 +9,12 @@ namespace kvopt::cli {
 /// do not depend on the location of the models.
 std::vector<std::string> tableNames(llvm::ArrayRef<std::string> paths);
 
-/// Heading. Columns have fixed widths, so that rows are independent of each other.
+/// The heading of the table. Columns have fixed widths, so that rows are independent of each other.
 SafeText tableHead();
-/// Number of attention layers, number of matched ones, and the facts of the matched ones: distinct
-/// values in the order of the layers.
+/// The row of a model: number of attention layers, number of matched ones, and the facts of the
+/// matched ones, as distinct values in the order of the layers.
 SafeText tableRow(const std::string& name, const analysis::SiteList& sites);
-/// Row of a file that could not be read.
+/// The row of a file that could not be read.
 SafeText tableErrorRow(const std::string& name);
 
 } // namespace kvopt::cli

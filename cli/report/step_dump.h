@@ -9,9 +9,9 @@
 namespace kvopt::cli {
 
 /// Writes `step<k>_q<n>/{input,output}_<i>.pb` to a folder, where k counts from 0 and n is the
-/// number of tokens of the step: all inputs from the session's caller and every output that is not
-/// a cache. `kvopt verify --reference` replays steps that were recorded from an empty session on.
-/// The steps appear with `commit`; without it, and after any failure, no file is left.
+/// number of tokens of the step: all inputs from the session's caller and all outputs other than
+/// caches. `kvopt verify --reference` replays steps that start from an empty session. The files
+/// appear with `commit`; without it, and after any failure, no file remains.
 class StepDump {
 public:
   /// A new folder, or an existing empty one; fails otherwise.

@@ -1,4 +1,4 @@
-// What all subcommands share: toolkit, output, errors.
+// State and output functions of all subcommands.
 #pragma once
 
 #include "cli/support/added_option.h"
@@ -20,10 +20,10 @@ class App;
 
 namespace kvopt::cli {
 
-/// The form of an answer.
+/// The format of an answer.
 enum class AnswerFormat { Text, Json, Svg };
 
-/// Whether verdicts are colored. Auto: on a terminal.
+/// When verdicts are colored. Auto: on a terminal.
 enum class ColorChoice { Auto, Always, Never };
 
 /// Options that every subcommand takes.
@@ -42,29 +42,29 @@ struct CommandContext {
   CommonOptions common;
   /// The options of all commands.
   std::vector<AddedOption> options;
-  /// What the chosen subcommand does; set while parsing, run afterwards.
+  /// The action of the selected subcommand; parsing sets it.
   std::function<llvm::Expected<ExitCode>()> action;
 
-  /// The name of the chosen subcommand.
+  /// The name of the selected subcommand.
   std::string command;
-  /// When the action started.
+  /// Time at which the action started.
   std::chrono::steady_clock::time_point start;
 
-  /// Whether the process may end where the subcommand is done.
+  /// Whether a subcommand may end the process.
   bool endsProcess = false;
 
-  /// For a subcommand that is done and holds a model still: ends the process with the code, where
-  /// that may be, and else returns it.
+  /// For a subcommand that is done but still holds a model: ends the process with the code if
+  /// `endsProcess`, otherwise returns the code.
   ExitCode finish(ExitCode code) const;
-  /// An error on stderr, also with `--quiet`.
+  /// Prints an error to stderr, even with `--quiet`.
   void error(const SafeText& text) const;
-  /// A remark on stderr, unless `--quiet`.
+  /// Prints a remark to stderr, except with `--quiet`.
   void remark(const SafeText& text) const;
-  /// A remark on stderr with `--verbose`.
+  /// Prints a remark to stderr with `--verbose`.
   void detail(const SafeText& text) const;
-  /// The time of each pass, with `--verbose`.
+  /// Prints the time of each pass with `--verbose`.
   void detailPasses(llvm::ArrayRef<passes::PassTiming> timings) const;
-  /// The time since the start, with `--verbose`.
+  /// Prints the time since the start with `--verbose`.
   void detailTime() const;
   /// The files of this run.
   FileAccess& files() const { return *toolkit.files; }
@@ -73,18 +73,18 @@ struct CommandContext {
 /// Prints exactly one JSON object to stdout. Characters that a terminal would interpret or hide are
 /// escaped as JSON escapes them; bytes that are not UTF-8 become U+FFFD.
 void printJson(const OrderedJson& object);
-/// Prints text to stdout. Output that could not be written fails the command when it ends; where
-/// the reader of a pipe has closed it, the process ends at once (`endByClosedPipe`).
+/// Prints text to stdout. If this fails, the command fails when it ends. If the reader of a pipe
+/// has closed it, the process ends at once (`endByClosedPipe`).
 void printOut(const SafeText& text);
-/// Prints lines of a table to stdout. On a terminal they are cut at its edge; elsewhere they have
-/// any width.
+/// Prints lines of a table to stdout. On a terminal, lines are cut at its width; elsewhere they may
+/// have any width.
 void printTable(const SafeText& lines);
-/// Hands what was printed to stdout to the system. False where that fails, now or before.
+/// Flushes stdout. False if this or earlier printing failed.
 bool flushOut();
-/// Prints text to stderr. Failures are ignored: they never change what a command does.
+/// Prints text to stderr. Failures are ignored: they do not affect the command.
 void printErr(const SafeText& text);
 
-/// Subcommands, one file each.
+/// Subcommands, one per file.
 void addInspectCommand(CLI::App& app, CommandContext& context);
 void addExplainCommand(CLI::App& app, CommandContext& context);
 void addRewriteCommand(CLI::App& app, CommandContext& context);

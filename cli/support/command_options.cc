@@ -59,7 +59,7 @@ CLI::Option* CommandOptions::addInput(const char* name, std::string& value, cons
 }
 
 void CommandOptions::addCommon() {
-  // The words that a command takes are those of the table.
+  // The table determines the words that a command accepts.
   add("--format", context.common.format,
       {{"text", AnswerFormat::Text}, {"json", AnswerFormat::Json}, {"svg", AnswerFormat::Svg}});
   add("--color", context.common.color,

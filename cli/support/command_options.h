@@ -1,4 +1,4 @@
-// Adds the options of a command, as the table of options describes them, to the parser.
+// Adding commands and options of the tables to the parser.
 #pragma once
 
 #include "cli/support/added_option.h"
@@ -14,17 +14,17 @@ namespace kvopt::cli {
 
 struct CommandContext;
 
-/// Adds a command to the parser. Its help is that of the table (driver/options/command_table.h).
+/// Adds a command to the parser, with the help from the table (driver/options/command_table.h).
 CLI::App* addCommand(CLI::App& app, driver::Command command);
 
-/// The options of one command. Names, sentences, defaults and checks are those of the table
-/// (driver/options/option_table.h); an option that is not in it cannot be added.
+/// Adds the options of one command. Names, sentences, defaults and checks come from the table
+/// (driver/options/option_table.h); an option must be in the table.
 class CommandOptions {
 public:
   CommandOptions(CLI::App& commandApp, CommandContext& commandContext, driver::Command addedCommand)
       : app(commandApp), context(commandContext), command(addedCommand) {}
 
-  /// Adds an option, argument or flag, which is given by one of its names.
+  /// Adds an option, argument or flag. `name` is one of its names.
   template <class Value> CLI::Option* add(const char* name, Value& value) {
     const driver::OptionInfo& info = infoOf(name);
     const std::string names = parserNames(info);
@@ -52,8 +52,8 @@ public:
         app.add_option_function<std::string>(parserNames(info), take)->default_str(initial), info);
   }
 
-  /// Adds an option that names a file or folder to read. `role` says what it is, with its article:
-  /// "the cache".
+  /// Adds an option that names a file or folder to read. `role` describes it, with an article: "the
+  /// cache".
   CLI::Option* addInput(const char* name, std::string& value, const char* role);
 
   /// Adds `--format`, `--color`, `--max-nodes`, `-v` and `-q`.
@@ -63,7 +63,7 @@ private:
   const driver::OptionInfo& infoOf(const char* name) const;
   static bool isFlag(const driver::OptionInfo& info);
   static std::string parserNames(const driver::OptionInfo& info);
-  /// Adds what the table says of the option, and records it.
+  /// Applies the table's row to the option, and records the option.
   CLI::Option* finished(CLI::Option* option, const driver::OptionInfo& info);
 
   CLI::App& app;

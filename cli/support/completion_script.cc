@@ -9,7 +9,7 @@ std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// Text between single quotes. Only fish sees escapes there.
+/// Text in single quotes. Only fish interprets escapes there.
 std::string quoted(const std::string& text, bool isFish = false) {
   std::string out = "'";
   for (char byte : text)
@@ -40,7 +40,7 @@ std::vector<std::string> commandNames(const std::vector<CompletionCommand>& comm
 
 namespace {
 
-/// The assignments of a case of a bash script.
+/// The assignments of one case of a bash script.
 std::string bashValue(const CompletionOption& option) {
   std::string text = fmt::format("chosen='{}'", joined(option.choices));
   if (option.isList)

@@ -1,4 +1,4 @@
-// Completion of the command line, written for a shell.
+// Scripts for shells that complete kvopt's command line.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 namespace kvopt::cli {
 
 struct CompletionOption {
-  std::vector<std::string> names; ///< with their dashes; none for a positional argument
+  std::vector<std::string> names; ///< names with their dashes; none for a positional argument
   std::string description;
   bool takesValue = false;
-  std::vector<std::string> choices; ///< all values there are; empty: any, such as a file
-  bool isList = false;              ///< several choices, separated by commas
-  std::string extension;            ///< of files that are values, without the dot; empty: any
+  std::vector<std::string> choices; ///< all valid values; empty: any value, such as a file
+  bool isList = false;              ///< whether a value is a list of choices, separated by commas
+  std::string extension; ///< extension of files that are valid values, without the dot; empty: any
 };
 
 struct CompletionCommand {
@@ -21,9 +21,9 @@ struct CompletionCommand {
   std::vector<CompletionOption> options;
 };
 
-/// A script that completes commands, options and their values, and files elsewhere: folders and
-/// files of the extension. Descriptions may hold any characters; names, choices and extensions hold
-/// letters, digits and dashes only.
+/// A script that completes commands, options, values, and elsewhere files: folders, and files with
+/// the extension. Descriptions may contain any characters; names, choices and extensions contain
+/// only letters, digits and dashes.
 std::string bashCompletion(const std::vector<CompletionCommand>& commands);
 std::string zshCompletion(const std::vector<CompletionCommand>& commands);
 std::string fishCompletion(const std::vector<CompletionCommand>& commands);

@@ -9,18 +9,18 @@ using namespace driver;
 
 namespace {
 
-/// Descriptions of options start here; longer heads are on a line of their own.
+/// Column at which descriptions of options start; longer heads are on a line of their own.
 constexpr size_t optionColumn = 26;
-/// Summaries of commands start here.
+/// Column at which summaries of commands start.
 constexpr size_t commandColumn = 16;
-/// Words that take more columns than this are listed after the sentence.
+/// Largest width of a list of words in a head; longer lists follow the sentence.
 constexpr size_t mostColumnsOfWords = 24;
 
 bool showsWords(const OptionInfo& option) {
   return std::string_view(option.values).size() <= mostColumnsOfWords;
 }
 
-/// The text for the value; empty for flags.
+/// The placeholder or words for the value; empty for flags.
 std::string valueText(const OptionInfo& option) {
   if (option.type == OptionType::CountedFlag)
     return fmt::format("[={}]", option.values);
@@ -44,7 +44,7 @@ std::string paragraph(std::string_view text, size_t columns) {
   return wrapped(text, columns, 0, 0) + "\n";
 }
 
-/// Example lines are for copying: they are not broken.
+/// Lines with examples. They are for copying, so they are not wrapped.
 std::string exampleLines(std::span<const CommandExample> examples, size_t columns) {
   std::string out = "\nExamples:\n";
   for (const CommandExample& example : examples)

@@ -1,4 +1,4 @@
-// What `--help` and `kvopt help` print, made from the tables of commands and options.
+// Texts of `--help` and `kvopt help`, generated from the tables of commands and options.
 #pragma once
 
 #include "driver/options/command_table.h"
@@ -9,32 +9,32 @@
 
 namespace kvopt::cli {
 
-/// The options of a command that have one title.
+/// The options of a command under one title.
 struct HelpSection {
   const char* title;
   std::vector<const driver::OptionInfo*> options;
 };
 
-/// The sections of a command, without those that are empty. The last one ends with `--help`.
+/// The sections of a command, except empty ones. The last one ends with `--help`.
 std::vector<HelpSection> helpSections(driver::Command command);
 
-/// The names of an option with its value: "-o, --output FILE". Words are the value where they are
-/// short: "--pad left|right|none".
+/// The names of an option with its value: "-o, --output FILE". If the list of words is short, it is
+/// the value: "--pad left|right|none".
 std::string optionHead(const driver::OptionInfo& option);
 
-/// The sentence of an option, followed by the words that are not in its head and by its default.
+/// The sentence of an option, followed by the words unless the head has them, and by the default.
 std::string optionSentence(const driver::OptionInfo& option);
 
 /// One sentence for each exit code.
 std::string exitCodeText();
 
-/// What the program is for.
+/// Description of the program.
 std::string programText();
 
-/// The help of a command, in lines of at most `columns` columns.
+/// The help of a command, wrapped to `columns` columns.
 std::string commandHelp(driver::Command command, size_t columns);
 
-/// The list of all commands.
+/// The help of the program, with a list of all commands.
 std::string programHelp(size_t columns);
 
 } // namespace kvopt::cli

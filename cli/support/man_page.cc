@@ -1,4 +1,4 @@
-// Text as troff.
+// The manual page as troff.
 #include "cli/support/man_page.h"
 
 #include "cli/support/help_text.h"
@@ -9,8 +9,8 @@ using namespace driver;
 
 namespace {
 
-/// Text of one line. A backslash and a dash are escaped; so is a dot or quote at the start, which
-/// would be a request.
+/// Text of one line. Backslashes and dashes are escaped, and also a dot or quote at the start,
+/// which would begin a request.
 std::string troff(std::string_view text) {
   std::string out = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (char byte : text)
@@ -31,7 +31,7 @@ std::string troff(std::string_view text) {
   return out;
 }
 
-/// The argument of a macro: quotes within are doubled.
+/// The argument of a macro, with quotes doubled.
 std::string argument(std::string_view text) {
   std::string out = "\"";
   for (char byte : troff(text))

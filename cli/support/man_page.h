@@ -5,8 +5,8 @@
 
 namespace kvopt::cli {
 
-/// The page as troff with the macros of man(7): the program, and a section for each command, made
-/// from the tables of commands and options.
+/// The page as troff with the macros of man(7): the program, and a section for each command,
+/// generated from the tables of commands and options.
 std::string manPage(const std::string& version);
 
 } // namespace kvopt::cli

@@ -12,7 +12,7 @@ using namespace driver;
 
 namespace {
 
-/// What a command does with the path of an option; nullopt for options without one.
+/// Use of an option's path by a command; nullopt for options without a path.
 std::optional<PathUse> useOf(const OptionInfo& info) {
   switch (info.type) {
   case OptionType::Model:
@@ -31,7 +31,7 @@ std::optional<PathUse> useOf(const OptionInfo& info) {
 
 bool isInput(PathUse use) { return use == PathUse::Model || use == PathUse::Input; }
 
-/// What a file is that an option names.
+/// Description of a file that an option names.
 std::string roleOf(const AddedOption& added, const std::string& file) {
   return useOf(*added.info) == PathUse::Model
              ? fmt::format("the model '{}'", file)

@@ -1,4 +1,4 @@
-// Options with a path. Their files are declared and compared before a command starts.
+// Options with a path. Their files are declared and checked for conflicts before a command starts.
 #pragma once
 
 #include "llvm/Support/Error.h"

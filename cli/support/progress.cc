@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds paintInterval{200};
 
-/// "12 s", "3 min 20 s", "2 h 5 min".
+/// Text such as "12 s", "3 min 20 s", "2 h 5 min".
 std::string durationText(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   if (whole < 60)

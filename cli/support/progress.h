@@ -1,4 +1,4 @@
-// One line on stderr that says how far a command is.
+// ProgressLine: a line on stderr that shows the progress of a command.
 #pragma once
 
 #include "cli/support/command.h"
@@ -11,13 +11,13 @@
 
 namespace kvopt::cli {
 
-/// What is done, its share in percent and the time left; without a total, the time so far. Empty in
-/// the first second.
+/// Text with the name of the work, the percentage done and the time left; without a total, the time
+/// so far. Empty in the first second.
 std::string progressText(const std::string& what, double done, double total, double seconds);
 
-/// Shows work that takes more than a second, on a terminal only and not with `--quiet`. A thread
-/// paints the line a few times a second, so that it moves in long steps too; the line is gone when
-/// the work ends.
+/// Shows the progress of work that takes more than a second, on a terminal only and not with
+/// `--quiet`. A thread paints the line a few times a second, so that it also changes during long
+/// steps. The line disappears when the work ends.
 class ProgressLine final : public ProgressListener {
 public:
   explicit ProgressLine(const CommonOptions& options);
@@ -34,7 +34,7 @@ private:
   using Clock = std::chrono::steady_clock;
 
   void paintWhileOpen();
-  /// The next two require the lock.
+  /// The next two functions require the lock.
   void paint();
   void clear();
 
@@ -43,7 +43,7 @@ private:
   std::mutex lock;
   std::condition_variable wake;
   std::thread painter;
-  // What follows is guarded by the lock.
+  // The lock guards the following members.
   std::string what;
   double done = 0;
   double total = 0;

@@ -1,4 +1,4 @@
-// Style: whether and how to use colors.
+// Escape sequences for colors.
 #include "cli/support/style.h"
 
 #include <cstdio>

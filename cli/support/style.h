@@ -13,7 +13,7 @@ namespace kvopt::cli {
 class Style {
 public:
   explicit Style(const CommonOptions& options);
-  /// For text on stderr.
+  /// The style of text on stderr.
   static Style ofErrors(const CommonOptions& options);
 
   SafeText good(const SafeText& text) const { return wrap("\x1b[32m", text); }

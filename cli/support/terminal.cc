@@ -1,4 +1,4 @@
-// COLUMNS, and the ioctl of terminals.
+// Width from COLUMNS or from the terminal's ioctl.
 #include "cli/support/terminal.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -12,7 +12,7 @@ namespace kvopt::cli {
 
 namespace {
 
-/// The variable COLUMNS; empty where it is not a number above 0.
+/// The value of COLUMNS; nullopt if it is not a number above 0.
 std::optional<size_t> columnsOfEnvironment() {
   const char* text = std::getenv("COLUMNS");
   unsigned columns = 0;

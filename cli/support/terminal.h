@@ -1,4 +1,4 @@
-// How wide a terminal is.
+// Width of the terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace kvopt::cli {
 
-/// Columns of the terminal that the stream writes to: the variable COLUMNS, or what the terminal
-/// says. Empty for a file or a pipe.
+/// Columns of the terminal to which the stream writes: the variable COLUMNS, or the terminal's own
+/// width. nullopt for a file or a pipe.
 std::optional<size_t> terminalColumns(std::FILE* stream);
 
-/// Columns of a text that is wrapped even in a file: the variable COLUMNS, or those of the terminal
-/// of stdout, or 80; from 40 to 100.
+/// Columns for text that is wrapped even in a file: the variable COLUMNS, or the width of stdout's
+/// terminal, or 80; limited to 40 to 100.
 size_t textColumns();
 
 } // namespace kvopt::cli

@@ -1,4 +1,4 @@
-// Greedy: a line takes words as long as they fit.
+// Greedy wrapping: a line takes words as long as they fit.
 #include "cli/support/wrapped_text.h"
 
 #include <algorithm>
