@@ -44,8 +44,7 @@ llvm::Error checkFiles(const BenchOptions& options, const CommandContext& contex
     return llvm::Error::success();
   for (const std::string& path : options.plan.models)
     if (auto model = openModel(path, context.toolkit); !model)
-      llvm::consumeError(
-          model.takeError()); // The table reports it; checkOutputs reports a conflict.
+      llvm::consumeError(model.takeError()); // The table and checkOutputs report it.
   return context.files().checkOutputs();
 }
 

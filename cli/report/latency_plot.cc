@@ -228,7 +228,7 @@ private:
       if (isFirst)
         text(left - 8, y(latency) + 4, "end", fmt::format("{:g}", latency));
     }
-    // Marks at measured depths. Of marks that are too close, the right one remains.
+    // Marks at measured depths. If marks are too close, the right one remains.
     std::vector<double> contexts;
     for (const BenchRow& row : report.rows)
       if (row.decodeMs)

@@ -1,4 +1,4 @@
-// Tables of the number of nodes of each operator.
+// Lists and tables of the number of nodes of each operator.
 #pragma once
 
 #include "driver/op_counts.h"
@@ -12,7 +12,7 @@ namespace kvopt::cli {
 SafeText opList(const driver::OpCounts& counts);
 
 /// Lines of a box with a row for every operator whose number of nodes has changed; empty if there
-/// is none. The first rows have the lines of `beside` to their right.
+/// is none. The lines of the last argument are to the right of the first rows.
 SafeText opTable(const driver::OpCounts& before, const driver::OpCounts& after,
                  const std::vector<SafeText>& beside = {});
 
