@@ -1,4 +1,4 @@
-// Opening a first step, and running it.
+// Opening and running of first steps.
 #include "driver/first_step.h"
 
 #include "driver/recover.h"
@@ -17,10 +17,10 @@ using namespace runtime;
 
 namespace {
 
-/// Names of values may have other bytes than JSON has of them.
+/// Whether a name in JSON is exact: JSON replaces bytes that are not UTF-8.
 bool isExactName(llvm::StringRef name) { return !name.contains("\xEF\xBF\xBD"); }
 
-/// What a first step gives for a cache must fit the cache.
+/// Checks that an output of the first step fits the cache.
 llvm::Error checkGiven(const Value& given, const ManifestCache& cache) {
   const auto differs = [&](const std::string& problem) {
     return invalid("the first step does not give this cache: {}", problem).value(cache.past);
@@ -43,7 +43,7 @@ llvm::Error checkGiven(const Value& given, const ManifestCache& cache) {
   return llvm::Error::success();
 }
 
-/// The outputs are exactly the caches that are only read.
+/// Checks that the outputs are exactly the read-only caches.
 llvm::Error checkOutputs(const Graph& firstStep, const Manifest& manifest) {
   llvm::StringSet<> known;
   bool isExact = true;

@@ -1,4 +1,4 @@
-// Recovery.
+// Opening and recovery of models.
 #include "driver/recover.h"
 
 #include "ir/onnx/external_check.h"
@@ -20,7 +20,7 @@ using namespace targets;
 
 namespace {
 
-/// Reads the model. Of a file that cannot be imported, the files are registered all the same.
+/// Imports the model. The files of a model that cannot be imported are registered, too.
 llvm::Expected<std::unique_ptr<Model>> importSource(const ModelSource& source,
                                                     const Toolkit& toolkit) {
   if (source.bytes)
@@ -56,7 +56,7 @@ llvm::Expected<std::unique_ptr<Model>> openModel(const ModelSource& source,
     return model;
   if (llvm::Error error = checkFiles(**model, source, toolkit))
     return error;
-  // Refused by every command, whether it uses the manifest or not.
+  // Every command refuses an invalid manifest, whether or not it uses it.
   if (auto manifest = manifestOf(**model); !manifest)
     return withFile(manifest.takeError(), source.path);
   (*model)->unequalExtents = extents::separateUnequalExtents(**model);
@@ -107,7 +107,7 @@ llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Too
   asAsked.restoresCaches &= !target.empty();
   auto recovered = recover(std::move(*model), toolkit, asAsked);
   if (!recovered && asAsked.restoresCaches) {
-    // What cannot be rewritten once more is shown as it is.
+    // A model that cannot be converted back is shown as it is.
     if (!recovered.errorIsA<RefusedError>())
       return recovered;
     llvm::consumeError(recovered.takeError());

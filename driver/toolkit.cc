@@ -1,4 +1,4 @@
-// Filling the registries.
+// Registration of the built-in definitions.
 #include "driver/toolkit.h"
 
 namespace kvopt::driver {

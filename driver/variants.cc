@@ -1,4 +1,4 @@
-// Variants in memory and in files.
+// Creation of variants in memory and in files.
 #include "driver/variants.h"
 
 #include "ir/onnx/model_copy.h"
@@ -19,7 +19,7 @@ using namespace targets;
 
 namespace {
 
-/// Where the model is cut, as its manifest says.
+/// The cut of a model according to its manifest.
 llvm::Expected<AttentionCut> cutOf(const Model& model, const Manifest& manifest) {
   auto cut = AttentionCut::create(model, manifest, manifest.tiles->state);
   if (!cut)
@@ -32,7 +32,7 @@ llvm::Expected<AttentionCut> cutOf(const Model& model, const Manifest& manifest)
   return cut;
 }
 
-/// Where a model is cut, and what cuts it.
+/// The cut of a model, and the cutter that extracts its pieces.
 struct Pieces {
   AttentionCut cut;
   SubmodelCutter cutter;

@@ -1,4 +1,5 @@
-// Caches are followed forward to the attention's result; what leads nowhere is dropped.
+// Blocks are found by following caches forward to the attention's result. Nodes on dead ends are
+// dropped.
 #include "driver/diff/attention_blocks.h"
 
 #include "driver/recover.h"
@@ -21,7 +22,7 @@ using namespace pattern;
 
 namespace {
 
-/// What one block holds of a cache input.
+/// The part of a block's rows that a cache input holds.
 enum class CachePart { Key, Value, Both };
 
 bool isFused(const Node& node) {
@@ -32,7 +33,7 @@ bool isProduct(const Node& node) {
   return node.is("MatMul") || node.is("Einsum") || node.is("Gemm") || isFused(node);
 }
 
-/// One walk over the graph that colours what is made of each block's caches.
+/// One walk over the graph that marks the values computed from each block's caches.
 class BlockWalk {
 public:
   BlockWalk(const Graph& graph, std::vector<AttentionSubgraph>& found)
@@ -53,7 +54,7 @@ private:
   struct Colour {
     size_t block;
     CachePart part;
-    bool isCache; ///< rows of a cache; else scores, or what is computed from them
+    bool isCache; ///< rows of a cache; otherwise scores, or values computed from them
   };
   struct Reading {
     bool values = false;
@@ -105,7 +106,7 @@ private:
                             Colour{first->block, first->part, origins.find(result) != nullptr});
   }
 
-  /// Keeps what leads to the attention's result or to a present.
+  /// Keeps only the nodes that lead to the attention's result or to a present.
   void prune(AttentionSubgraph& block, llvm::ArrayRef<const Node*> endNodes) {
     llvm::DenseSet<const Node*> kept(endNodes.begin(), endNodes.end());
     std::vector<const Node*> nodes;
@@ -137,9 +138,9 @@ bool isLinear(const Node& node) {
          });
 }
 
-/// The nodes around an attention without caches: back from the product with the values to that of
-/// queries and keys, and into neither linear layers nor what others read, too. `root` is the former
-/// or the softmax.
+/// The nodes around an attention without caches, from the product with the values back to the
+/// product of queries and keys. Linear layers, and nodes that others read as well, are left out.
+/// `root` is the product with the values or the softmax.
 std::vector<const Node*> aroundRoot(const Node& root) {
   constexpr size_t most = 32;
   std::vector<const Node*> found{&root};
@@ -167,7 +168,7 @@ std::vector<const Node*> aroundRoot(const Node& root) {
   return found;
 }
 
-/// The block of a layer of the manifest; new ones are added as they come.
+/// The index of the block of a layer of the manifest; adds the block if it is new.
 size_t blockOfLayer(std::vector<AttentionSubgraph>& blocks, std::map<int64_t, size_t>& byLayer,
                     const ManifestCache& cache) {
   auto [entry, isNew] = byLayer.try_emplace(cache.layer, blocks.size());
@@ -179,8 +180,8 @@ size_t blockOfLayer(std::vector<AttentionSubgraph>& blocks, std::map<int64_t, si
   return entry->second;
 }
 
-/// The caches of layers that were rewritten. Where some were not, the manifest lists each cache of
-/// theirs as the key of a layer of its own.
+/// The caches of rewritten layers. The manifest lists each cache of another layer as the key of a
+/// separate layer.
 std::vector<ManifestCache> rewrittenCaches(const Model& model, const Manifest& manifest) {
   if (!model.findMetadata(partialKey))
     return manifest.caches;
@@ -234,7 +235,7 @@ AttentionSubgraph blockOfSite(const AttentionSite& site) {
   return block;
 }
 
-/// Blocks without caches: the nodes around the place where the attention was recognized.
+/// Adds blocks without caches: the nodes around the root of each recognized attention.
 void findByRoots(Model& model, const PassContext& context, std::vector<AttentionSubgraph>& blocks) {
   llvm::StringMap<const Node*> nodes;
   forEachGraph(model.graph(), [&](Graph& graph) {
@@ -278,7 +279,7 @@ exportedBlocks(Model& model, const ModelSource& source, const Toolkit& toolkit) 
   return blocks;
 }
 
-/// Adds the blocks of layers that were not rewritten, under numbers that are free.
+/// Adds the blocks of layers that were not rewritten, with unused numbers.
 void addRest(std::vector<AttentionSubgraph> rest, std::vector<AttentionSubgraph>& blocks) {
   llvm::StringSet<> known;
   llvm::DenseSet<unsigned> taken;

@@ -10,7 +10,7 @@ using namespace pattern;
 
 namespace {
 
-/// `name\0type` of one side of an interface.
+/// An input or output on one side: name and type.
 struct Slot {
   std::string name;
   std::string type;
@@ -73,7 +73,7 @@ bool sameBlock(const AttentionSubgraph& a, const AttentionSubgraph& b) {
          a.nodes.size() == b.nodes.size() && nodesKept(a, b).size() == a.nodes.size();
 }
 
-/// Pairs blocks that share a cache input, otherwise blocks with the same number of their layer.
+/// Pairs blocks that share a cache input, and otherwise blocks with the same layer number.
 std::vector<BlockChange> pairs(const BlockedModel& before, const BlockedModel& after) {
   llvm::StringMap<size_t> byPast;
   llvm::DenseMap<unsigned, size_t> byLayer;

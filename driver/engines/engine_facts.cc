@@ -1,4 +1,4 @@
-// The rows of the table, and what a model uses of it.
+// The rows of the table, and the requirements of models and forms.
 #include "driver/engines/engine_facts.h"
 
 #include "ir/op_name.h"
@@ -34,7 +34,7 @@ constexpr EngineFact table[] = {
     {EngineUse::Standard, "MatMul, Softmax", "float32, float16, bfloat16", "1.23", ""},
 };
 
-/// What a node uses; nullopt for operators of ONNX that every engine has.
+/// The requirement of a node; nullopt for operators of ONNX that every engine has.
 std::optional<EngineUse> useOf(const Node& node) {
   constexpr size_t keyScale = 12;
   if (node.op().domain() == kvoptDomain)
@@ -50,7 +50,7 @@ std::optional<EngineUse> useOf(const Node& node) {
   return std::nullopt;
 }
 
-/// What a form uses of operators, as far as the form says it.
+/// The requirements of a form, as far as the form determines them.
 std::vector<EngineUse> usesOf(const Form& form, bool isFloat32) {
   switch (form.engine) {
   case Engine::Ort:

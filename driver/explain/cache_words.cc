@@ -1,4 +1,4 @@
-// Text for facts about rows.
+// Facts about rows as text.
 #include "driver/explain/cache_words.h"
 
 #include "passes/pattern/explain.h"

@@ -1,4 +1,4 @@
-// Recovery that listens to near misses, and what of them concerns attention.
+// Recovery with a list of near misses, and those near misses that concern attention.
 #include "driver/explain/explanation.h"
 
 #include "driver/forms/form_table.h"
@@ -73,8 +73,8 @@ std::map<std::string, int64_t> Explanation::givenUp() const {
 
 namespace {
 
-/// Evaluates the first site of each group. What was written anew from evaluation would only show
-/// what evaluation found already: then the model is recovered without that once more.
+/// Evaluates the first layer of each group. Rows that were rebuilt from evaluation would only
+/// repeat its results, so in that case the model is recovered again without them.
 llvm::Error addFacts(const ModelSource& source, RecoveryOptions recovery, const Toolkit& toolkit,
                      Explanation& explanation) {
   const PassContext& context = *explanation.recovered.context;
@@ -146,7 +146,7 @@ llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequ
   if (!recovered)
     return recovered.takeError();
   explanation.recovered = std::move(*recovered);
-  // Only the recovery had something to tell.
+  // Only recovery reports near misses.
   explanation.recovered.context->nearMisses = nullptr;
   const size_t sites = explanation.recovered.context->sites.size();
   if (request.layer && *request.layer >= sites)

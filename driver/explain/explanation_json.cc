@@ -52,7 +52,7 @@ OrderedJson groupJson(const SiteGroup& group, const rows::AttentionFacts& facts,
   return json;
 }
 
-/// Where the rule was applied, and how near it came elsewhere.
+/// The applications of the rule, and its near misses.
 OrderedJson ruleJson(const Explanation& explanation) {
   const Rule& rule = *explanation.rule->rule;
   OrderedJson json;

@@ -1,4 +1,4 @@
-// The words of forms.
+// Words and options of forms.
 #include "driver/forms/form_table.h"
 
 #include "support/format.h"

@@ -1,4 +1,4 @@
-// The table of forms for a terminal and as a part of docs/targets.md.
+// The table of forms for a terminal and as a section of docs/targets.md.
 #include "driver/forms/form_table.h"
 
 #include "support/format.h"
@@ -9,10 +9,10 @@ namespace kvopt::driver {
 
 namespace {
 
-/// One line of the printed table. Cells that are the same with `--latent` are in one line.
+/// One line of the printed table. Rows that are the same with `--latent` share a line.
 struct GridLine {
   Engine engine;
-  std::string cache; ///< with what differs: `buffer, --latent`
+  std::string cache; ///< with options that differ: `buffer, --latent`
   std::array<FormCell, rowKindCount> cells;
 };
 
@@ -46,7 +46,7 @@ size_t numberOf(const FormCell& cell, llvm::ArrayRef<std::string> sentences) {
   return static_cast<size_t>(llvm::find(sentences, cell.refusal) - sentences.begin()) + 1;
 }
 
-/// The options that mean the same as a preset. `size` is `:N` where it takes a number.
+/// The options that are equivalent to a preset. `size` is `:N` if it accepts a number.
 std::string expansionOf(const FormPreset& preset, const std::string& size) {
   std::string text = fmt::format("--to {}", wordOf(preset.engine));
   if (preset.split.value_or(SplitKind::None) != SplitKind::None)
@@ -62,7 +62,7 @@ std::string expansionOf(const FormPreset& preset, const std::string& size) {
   return text;
 }
 
-/// A target's preset and its options, with `:N` where it takes a number.
+/// A target's preset and its options, with `:N` if it accepts a number.
 struct PresetLine {
   std::string name;
   std::string options;

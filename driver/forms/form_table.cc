@@ -12,19 +12,20 @@ using Cells = std::array<FormCell, rowKindCount>;
 constexpr FormCell by(const char* target) { return {target, nullptr}; }
 constexpr FormCell no(const char* sentence) { return {nullptr, sentence}; }
 constexpr FormCell& cellFor(Cells& cells, RowKind rows) { return cells[static_cast<size_t>(rows)]; }
-/// No form of the row is written.
+/// Cells of a row without written forms.
 constexpr Cells none(const char* sentence) {
   Cells cells{};
   cells.fill(no(sentence));
   return cells;
 }
 
-/// The cell of rows that are codes.
+/// A cell for rows of codes.
 struct CodeCell {
   RowKind rows;
   FormCell cell;
 };
-/// Rows of the model's own type, rows of 16 bits, and codes; why no others are written.
+/// Cells for rows of the model's own type, rows of 16 bits, and codes, with the reason that no
+/// others are written.
 constexpr Cells cellsOf(FormCell same, FormCell narrow, const char* whyNoOthers,
                         std::initializer_list<CodeCell> codes = {}) {
   Cells cells = none(whyNoOthers);
@@ -34,7 +35,7 @@ constexpr Cells cellsOf(FormCell same, FormCell narrow, const char* whyNoOthers,
     cellFor(cells, code.rows) = code.cell;
   return cells;
 }
-/// Rows of any floating-point type, and no codes.
+/// Cells for rows of any floating-point type, without codes.
 constexpr Cells numbers(const char* target, const char* codes) {
   return cellsOf(by(target), by(target), codes);
 }
@@ -152,7 +153,7 @@ constexpr FormPreset presets[] = {
                SplitKind::Pyramid, anyOpset},
     FormPreset{"tiles", Engine::Primitive, CacheKind::Blocks, anyRows, anyWidth, SplitKind::Tiles,
                anyOpset},
-    // The engines, whose other axes are the user's.
+    // The engines; the user chooses the other axes.
     FormPreset{"ort", Engine::Ort, anyCache, anyRows, anyWidth, anySplit, anyOpset},
     FormPreset{"onnx", Engine::Onnx, anyCache, anyRows, anyWidth, anySplit, anyOpset},
     FormPreset{"kvopt", Engine::Kvopt, anyCache, anyRows, anyWidth, anySplit, anyOpset},

@@ -1,4 +1,4 @@
-// Words are read axis by axis, then completed, then looked up in the table.
+// Words are parsed axis by axis, completed with defaults, and looked up in the table.
 #include "driver/forms/form_words.h"
 
 #include "driver/forms/form_table.h"
@@ -21,13 +21,13 @@ constexpr CacheKind allCaches[] = {CacheKind::Grow, CacheKind::Buffer, CacheKind
                                    CacheKind::Blocks, CacheKind::Paged};
 constexpr SplitKind allSplits[] = {SplitKind::None, SplitKind::Pyramid, SplitKind::Tiles};
 
-/// A value of one axis, with the word that says it.
+/// A value of one axis, with the word that selects it.
 template <class T> struct Said {
   std::optional<T> value;
-  std::string word; ///< as in "--cache ring"; empty for an axis that is open
+  std::string word; ///< as in "--cache ring"; empty for an open axis
 };
 
-/// What is said of a form.
+/// The axes of a form that words select.
 struct SaidForm {
   Said<Engine> engine;
   Said<CacheKind> cache;
@@ -37,7 +37,7 @@ struct SaidForm {
   Said<int64_t> opset;
   Said<int64_t> size;
 
-  /// Fails where another word says another value of the axis.
+  /// Sets an axis. Fails if another word selects another value of it.
   template <class T> llvm::Error say(Said<T>& axis, T value, const std::string& word) {
     if (axis.value && *axis.value != value)
       return usageError("{} and {} contradict each other", axis.word, word)
@@ -50,7 +50,7 @@ struct SaidForm {
   }
 
 private:
-  /// What to write to choose the second of two words.
+  /// Advice for choosing the second of two words.
   std::string instead(llvm::StringRef first, const std::string& second) const {
     return first.startswith("--to ") ? fmt::format("--to {} {}", wordOf(*engine.value), second)
                                      : second + " alone";
@@ -73,7 +73,7 @@ llvm::Error unknownWord(const std::string& option, llvm::StringRef word, llvm::A
                     didYouMean(std::string_view(word), known));
 }
 
-/// Reads `:N` after a word; nothing where the word has none.
+/// Parses `:N` after a word; does nothing if the word has none.
 llvm::Error saySize(llvm::StringRef text, const std::string& option, SaidForm& said) {
   if (!text.contains(':'))
     return llvm::Error::success();
@@ -84,7 +84,7 @@ llvm::Error saySize(llvm::StringRef text, const std::string& option, SaidForm& s
   return said.say(said.size, size, fmt::format("{} {}", option, text));
 }
 
-/// Reads the value of an option whose words may have a size.
+/// Parses the value of an option whose words may have a size.
 template <class T>
 llvm::Error sayWord(const std::string& text, const std::string& option, llvm::ArrayRef<T> values,
                     Said<T>& axis, SaidForm& said) {
@@ -153,7 +153,7 @@ llvm::Error sayAll(const FormWords& words, SaidForm& said) {
   return said.say(said.opset, *words.opset, fmt::format("--opset {}", *words.opset));
 }
 
-/// The form for one engine, whose open axes get their defaults.
+/// The form for one engine, with defaults for open axes.
 Form completed(const SaidForm& said, Engine engine) {
   Form form;
   form.engine = engine;
@@ -180,7 +180,7 @@ std::vector<Form> writtenForms() {
   return forms;
 }
 
-/// Finds two words that no written form has together, and says which forms keep one of them.
+/// Finds two words that no written form combines, and describes the forms that keep one of them.
 class Contradiction {
 public:
   Contradiction(const SaidForm& words, Form wanted) : said(words), form(std::move(wanted)) {}
@@ -197,7 +197,7 @@ public:
   }
 
 private:
-  /// What one word asks of a form.
+  /// The requirement of one word on a form.
   struct Axis {
     std::string word;
     std::function<bool(const Form&)> holds;
@@ -220,7 +220,7 @@ private:
     return axes;
   }
 
-  /// nullopt where a written form has all of the axes.
+  /// The error for axes that contradict each other; nullopt if a written form has all of them.
   std::optional<llvm::Error> errorOf(llvm::ArrayRef<Axis> axes) const {
     const std::vector<Form> written = writtenForms();
     const auto count = [&](const Form& other) {
@@ -235,7 +235,7 @@ private:
         }))
       return std::nullopt;
     std::string possible;
-    // Near forms only: all words but one, and no axis that is not said.
+    // Only near forms: those that satisfy all words but one, with defaults on the other axes.
     for (const Form& other : written)
       if (count(other) + 1 == static_cast<int64_t>(axes.size()) && isPlain(other))
         possible += fmt::format("{}{}", possible.empty() ? "" : "; ", optionsOf(other));
@@ -243,7 +243,7 @@ private:
                            .hint(fmt::format("possible: {}", possible)));
   }
 
-  /// Whether every axis of the form has its default, or the value that a word asks for.
+  /// Whether every axis of the form has its default or the value that a word selects.
   bool isPlain(const Form& other) const {
     const bool isUsualCache = other.split != SplitKind::None ||
                               opsetOf(other.engine, other.cache) == 23 ||
@@ -254,7 +254,7 @@ private:
            (other.split == SplitKind::None || form.split != SplitKind::None);
   }
 
-  /// Without its full stop: the hint follows.
+  /// The reason without its period, because the hint follows.
   std::string whyNot() const {
     if (const FormCell cell = cellOf(form); cell.refusal)
       return llvm::StringRef(cell.refusal).rtrim('.').str();
@@ -272,8 +272,8 @@ bool isPossible(const SaidForm& said, const Form& form) {
          (!said.opset.value || opsetOf(form.engine, form.cache) == *said.opset.value);
 }
 
-/// The first engine that writes such caches with the model's own rows, whose reason for not writing
-/// the others tells most.
+/// The first engine that writes such caches with the model's own rows. Its reason for refusing
+/// other rows is the most specific one.
 Engine nearestEngine(const SaidForm& said) {
   for (Engine engine : allEngines) {
     Form form = completed(said, engine);

@@ -47,7 +47,7 @@ llvm::Expected<Decoding> Decoding::open(GenerateRequest request, const Toolkit& 
   return decoding;
 }
 
-/// Room for a cache that is loaded and for additional tokens.
+/// Capacity for a cache that is loaded and for additional tokens.
 llvm::Expected<int64_t> Decoding::neededCapacity(const GeneratingModel& settings) const {
   int64_t past = 0;
   if (!settings.load.empty()) {
@@ -104,8 +104,8 @@ llvm::Error Decoding::start(Driven& driven, const GeneratingModel& settings) con
   return llvm::Error::success();
 }
 
-/// Runs the model that is computed once for an encoded sequence, with the recipes for its inputs.
-/// Other recipes remain for the main model; recipes for computed inputs are dropped.
+/// Runs the first step of an encoder-decoder model, with the recipes for its inputs. Other recipes
+/// remain for the main model; recipes for computed inputs are dropped.
 llvm::Error Decoding::computeFirst(const Driven& driven, const GeneratingModel& settings,
                                    llvm::ArrayRef<InputRecipe> recipes, FeedOptions& feed) const {
   const Session& session = *driven.session;

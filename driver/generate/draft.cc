@@ -1,4 +1,4 @@
-// Guessing, and taking guesses back.
+// Guessing of tokens, and cropping of rejected guesses.
 #include "driver/generate/draft.h"
 
 #include "support/diagnostic.h"

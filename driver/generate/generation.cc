@@ -86,7 +86,7 @@ private:
                         "that could hide padding");
     if (!session.manifest().padsRight)
       return llvm::Error::success();
-    // There is no room for more of a prompt after padding.
+    // The rest of a prompt cannot follow padding, so the prompts must be one step.
     if (session.length() != 0 || promptChunk(longestOf(prompts)) < longestOf(prompts))
       return usageError("the prompts differ in length, and the model takes padding on the right "
                         "only: it counts tokens by its mask")
@@ -108,7 +108,7 @@ private:
     return std::min(most, options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest);
   }
 
-  /// The number of tokens for which a model was exported.
+  /// Largest number of tokens of a step for which the model was exported.
   int64_t mostTokensOfAStep() const {
     int64_t most = session.mostStepTokens();
     for (const Value* input : tokenInputs(session.graph(), session.manifest().inputs))

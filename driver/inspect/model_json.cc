@@ -30,7 +30,7 @@ OrderedJson siteJson(const AttentionSite& site, const CacheParts& parts) {
   json["reason"] = site.failure ? OrderedJson(reasonName(site.failure->code).str()) : nullptr;
   json["detail"] = site.failure ? site.failure->str() : "";
   json.update(factsJson(site));
-  // A cache that holds several in one is named as the file does.
+  // A joint cache has the name that it has in the file.
   const auto name = [&](const Value* past, const Value* value,
                         std::string ManifestPart::*whole) -> OrderedJson {
     const ManifestPart* part = partOf(past, parts);

@@ -1,4 +1,4 @@
-// From what was recognized to a command.
+// Choice of the recommended command from the recognized layers.
 #include "driver/inspect/recommendation.h"
 
 #include "driver/engines/engine_facts.h"
@@ -15,7 +15,7 @@ using namespace targets;
 
 namespace {
 
-/// The rule that reads the operator which ONNX Runtime updates in place already.
+/// The rule for the operator whose caches ONNX Runtime already updates in place.
 constexpr const char* sharingRule = "raise-group-query-attention";
 
 /// Forms that ONNX Runtime runs, in the order in which they are recommended.
@@ -49,7 +49,7 @@ Recommendation withoutCaches(const std::string& path, const SiteList& sites) {
           ""};
 }
 
-/// How many sites the form's target takes.
+/// Number of attention layers that the form's target accepts.
 size_t countTaken(const Form& form, const RecoveredModel& recovered, const Toolkit& toolkit) {
   auto choice = targetFor(form, toolkit.targets);
   if (!choice) {
@@ -62,7 +62,7 @@ size_t countTaken(const Form& form, const RecoveredModel& recovered, const Toolk
       llvm::count_if(failures, [](const auto& failure) { return !failure; }));
 }
 
-/// The engine that runs the form, with its version where not every one does.
+/// The engine that runs the form, with its oldest version if not every version does.
 std::string engineText(const Form& form) {
   if (form.engine == Engine::Ort)
     return "ONNX Runtime";

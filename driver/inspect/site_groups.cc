@@ -1,4 +1,4 @@
-// Grouping of sites over layers.
+// Grouping of attention layers.
 #include "driver/inspect/site_groups.h"
 
 #include "driver/inspect/site_facts.h"
@@ -19,7 +19,7 @@ bool endsLikeAType(llvm::StringRef text) {
   return text.endswith("float") || text.endswith("int") || text.endswith("double");
 }
 
-/// The text with the numbers inside of names made the same: layers differ in them.
+/// The text with equal numbers within names, which differ between layers.
 std::string withoutLayers(llvm::StringRef text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -33,7 +33,7 @@ std::string withoutLayers(llvm::StringRef text) {
     bool isFraction = last == '.' && before.size() > 1 && llvm::isDigit(before[before.size() - 2]);
     bool isInName = (llvm::isAlpha(last) && !endsLikeAType(before)) || last == '_' || last == '/' ||
                     (last == '.' && !isFraction);
-    // The first of several nodes may go without a number: Softmax, Softmax_1.
+    // The first of several nodes may lack a number: Softmax, Softmax_1.
     bool isSuffix = last == '_' && (end == text.size() || !llvm::isAlnum(text[end]));
     if (isSuffix && llvm::StringRef(result).endswith("_"))
       result.pop_back();
@@ -46,7 +46,7 @@ std::string withoutLayers(llvm::StringRef text) {
 
 std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure>& refusal) {
   OrderedJson facts = factsJson(site);
-  // What is left of a mask that nothing is proved of is spelled in each layer's own values.
+  // A mask without proved properties is printed with the names of each layer's own values.
   bool isProved = site.mask && site.mask->causal != Proof::Unproven;
   facts["mask_text"] = isProved ? withoutLayers(site.mask->text) : "";
   std::string key =

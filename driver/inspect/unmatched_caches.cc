@@ -1,4 +1,4 @@
-// Grouping of the caches that sites do not tell of.
+// Grouping of caches that no matched attention layer reads.
 #include "driver/inspect/unmatched_caches.h"
 
 #include "driver/row_bytes.h"

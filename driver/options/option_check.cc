@@ -1,4 +1,4 @@
-// Strict numbers, words and ranges.
+// Strict checks of numbers, words and ranges.
 #include "driver/options/option_check.h"
 
 #include "support/format.h"
@@ -50,7 +50,7 @@ std::string checkMembership(const OptionInfo& info, const std::string& text) {
 
 std::string checkRange(const OptionInfo& info, const std::string& text) {
   uint64_t value = 0;
-  // A number that does not fit was refused before.
+  // A number that does not fit was refused above.
   if (llvm::StringRef(text).getAsInteger(10, value) || (value >= info.least && value <= info.most))
     return "";
   if (value > info.most && info.most == INT64_MAX)

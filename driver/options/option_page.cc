@@ -1,4 +1,4 @@
-// The table as a part of docs/cli.md.
+// The table as a section of docs/cli.md.
 #include "driver/options/option_table.h"
 
 #include "support/format.h"
@@ -9,7 +9,7 @@ namespace kvopt::driver {
 
 namespace {
 
-/// A `|` within a cell of a table is escaped.
+/// The text of a cell, with `|` escaped.
 std::string cellText(std::string_view text) {
   std::string cell;
   for (char byte : text)
@@ -17,7 +17,7 @@ std::string cellText(std::string_view text) {
   return cell;
 }
 
-/// The names with the value: `-o`, `--output FILE`.
+/// The names of an option with its value: `-o`, `--output FILE`.
 std::string namesCell(const OptionInfo& option) {
   std::string names = option.names;
   for (size_t at = names.find(','); at != std::string::npos; at = names.find(',', at + 4))
@@ -48,8 +48,8 @@ std::string rowText(const OptionInfo& option) {
 
 constexpr const char* head = "| option | values | default | |\n|---|---|---|---|\n";
 
-/// Whether the option is in the last section, whose options all commands have that answer about a
-/// model or about kvopt.
+/// Whether the option is in the last section, which all commands share that answer about a model or
+/// about kvopt.
 bool isCommon(const OptionInfo& option) {
   const std::span<const OptionInfo> common = optionSections().back().options;
   return &option >= common.data() && &option < common.data() + common.size();

@@ -1,4 +1,4 @@
-// Options as names and texts.
+// Reading of options from names and texts.
 #include "driver/options/option_reader.h"
 
 #include "driver/options/option_check.h"
@@ -19,7 +19,7 @@ bool isList(const OptionInfo& info) {
   return info.type == OptionType::Wholes || info.type == OptionType::Words;
 }
 
-/// The values in the text of an option.
+/// The separate values in the text of an option.
 std::vector<std::string> partsOf(const OptionInfo& info, llvm::StringRef text) {
   if (!isList(info))
     return {text.str()};

@@ -23,7 +23,7 @@ constexpr CommandSet completion = setOf(Command::Completion);
 constexpr CommandSet help = setOf(Command::Help);
 /// Commands that write a rewritten model.
 constexpr CommandSet rewriting = rewrite | addCache | makeDynamic;
-/// Commands that answer about models or about kvopt; the others print a text.
+/// Commands that answer about models or about kvopt; the others only print a text.
 constexpr CommandSet common =
     static_cast<CommandSet>(((1U << commandCount) - 1) & ~static_cast<unsigned>(completion | help));
 

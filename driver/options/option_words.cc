@@ -1,4 +1,4 @@
-// Looking up options, and their words.
+// Lookup of options and of their words.
 #include "driver/options/command_table.h"
 #include "driver/options/option_table.h"
 

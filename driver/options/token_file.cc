@@ -1,4 +1,4 @@
-// Texts and numbers as tokens.
+// Reading of texts and numbers as tokens.
 #include "driver/options/token_file.h"
 
 #include "support/diagnostic.h"

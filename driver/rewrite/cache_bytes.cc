@@ -1,4 +1,4 @@
-// Bytes written to caches, from the manifest and what reads blocks.
+// Bytes written to caches, from the manifest and from the operators that read blocks.
 #include "driver/rewrite/cache_bytes.h"
 
 #include "driver/row_bytes.h"
@@ -22,7 +22,7 @@ bool copiesBlocks(const ManifestCache& cache, const Graph& graph) {
   });
 }
 
-/// Earlier rows that a step copies, of `earlier` ones.
+/// Number of the `earlier` rows that a step copies.
 int64_t copiedRows(const ManifestCache& cache, const Manifest& manifest, const Graph& graph,
                    int64_t earlier) {
   if (cache.isOneBuffer())
@@ -30,11 +30,11 @@ int64_t copiedRows(const ManifestCache& cache, const Manifest& manifest, const G
   // Each tile reads one block.
   if (cache.update() == CacheUpdate::Blocks)
     return !manifest.tiles && copiesBlocks(cache, graph) ? earlier : 0;
-  // A static cache has room for all rows at least.
+  // A static cache has at least room for all rows.
   return cache.fixedRows().value_or(cache.update() == CacheUpdate::Static ? earlier + 1 : earlier);
 }
 
-/// Whether an input has the extents of an output.
+/// Whether an input and an output have the same extents.
 bool areAlike(const TensorType& past, const TensorType& present) {
   if (!past.hasRank() || !present.hasRank() || past.rank() != present.rank())
     return false;
@@ -69,7 +69,7 @@ std::optional<int64_t> allocatedCacheBytes(const Manifest& manifest, int64_t con
       continue;
     const std::optional<int64_t> row = rowBytes(cache);
     const int64_t room = manifest.capacityValue.value_or(context);
-    // The extent of a block says nothing about how many there are.
+    // The extent of a block does not determine the number of blocks.
     const int64_t rows =
         cache.update() == CacheUpdate::Blocks ? room : cache.fixedRows().value_or(room);
     int64_t bytes = 0;

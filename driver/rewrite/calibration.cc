@@ -1,4 +1,4 @@
-// The largest numbers of caches.
+// Largest magnitudes in caches, and scales from them.
 #include "driver/rewrite/calibration.h"
 
 #include "runtime/equivalence/equivalence.h"

@@ -31,14 +31,14 @@ llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::stri
 
 ExportOptions exportOptions(const RewrittenPaths& paths) {
   ExportOptions exported;
-  exported.externalBytes = INT64_MAX; // what passes make stays in the model's file
+  exported.externalBytes = INT64_MAX; // new constants stay in the model's file
   exported.placement = paths.weights;
   if (exported.placement == ExternalPlacement::Copy)
     exported.externalFile = std::filesystem::path(paths.model).filename().string() + ".data";
   return exported;
 }
 
-/// Whether GenAI's configuration goes into the folder that the model was read from.
+/// Whether GenAI's configuration is written to the folder from which the model was read.
 bool staysInFolder(const RewrittenPaths& paths, const Model& model) {
   namespace fs = std::filesystem;
   const auto folderOf = [](const std::string& file) {
@@ -49,8 +49,8 @@ bool staysInFolder(const RewrittenPaths& paths, const Model& model) {
   return fs::equivalent(folderOf(paths.genaiConfig), folderOf(model.path), unknown);
 }
 
-/// The tokenizer's files that GenAI needs next to its configuration: names and where they go. None
-/// where they are in that folder already.
+/// Names and destinations of the tokenizer's files, which GenAI needs next to its configuration;
+/// empty if they are already there.
 std::vector<std::pair<std::string, std::string>> carriedFiles(const RewrittenPaths& paths,
                                                               const Model& model) {
   std::vector<std::pair<std::string, std::string>> carried;
@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> carriedFiles(const RewrittenPat
   return carried;
 }
 
-/// GenAI's configuration and the tokenizer's files, if they are wanted.
+/// Prepares GenAI's configuration and the tokenizer's files, if they are requested.
 llvm::Error prepareGenaiFolder(const Model& model, const Manifest& manifest,
                                const RewrittenPaths& paths, OutputFiles& files,
                                FileAccess& access) {
@@ -88,7 +88,7 @@ llvm::Error prepareGenaiFolder(const Model& model, const Manifest& manifest,
   return llvm::Error::success();
 }
 
-/// Writes the model with its variants, which are made of it.
+/// Prepares the model and the variants that are created from it.
 llvm::Error prepareFamily(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
                           OutputFiles& files) {
   model.setMetadata(manifestKey, manifest.json());
@@ -97,7 +97,8 @@ llvm::Error prepareFamily(Model& model, const Manifest& manifest, const Rewritte
   return prepareVariants(model, manifest, paths.model, std::move(exported), files);
 }
 
-/// Large constants of a model with variants are in one file, wherever they were.
+/// Adds the file that holds the large constants of a model with variants, wherever they were
+/// before.
 void noteVariantData(const Manifest& manifest, const RewrittenPaths& paths, WeightFiles& weights) {
   const std::string data = paths.model + ".data";
   if (manifest.variants.empty() || !weights.files.empty() || !std::filesystem::exists(data))

@@ -18,14 +18,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* hint = "GenAI can run decoders of its own interface only";
 
-/// What GenAI feeds to a decoder under names that its configuration gives.
+/// Inputs that GenAI feeds to a decoder under names from its configuration.
 constexpr const char* fedInputs[] = {"input_ids", "attention_mask", "position_ids"};
 
-/// The names of one role, layer by layer.
+/// Names with the same role, layer by layer.
 using LayerNames = std::vector<std::string>;
 
-/// `past.%d.key` for past.0.key, past.1.key …; nullopt where no number of the first name is the
-/// layer's.
+/// The template `past.%d.key` of past.0.key, past.1.key, …; nullopt if no number of the first name
+/// is the layer's.
 std::optional<std::string> templateOf(const LayerNames& names) {
   llvm::StringRef first = names.front();
   if (first.contains('%'))
@@ -42,7 +42,7 @@ std::optional<std::string> templateOf(const LayerNames& names) {
   return std::nullopt;
 }
 
-/// What the caches of all layers have in common.
+/// Properties that the caches of all layers share.
 struct Caches {
   LayerNames pastKeys, pastValues, presentKeys, presentValues;
   int64_t heads = 0;
@@ -124,7 +124,7 @@ llvm::Expected<Json> inputsOf(const Model& model, const Manifest& manifest, cons
   return inputs;
 }
 
-/// The scores of the next tokens: the only other output, or the one of that name.
+/// The scores of the next tokens: the only output that is not a cache, or the one called `logits`.
 llvm::Expected<const Value*> logitsOf(const Model& model, const Manifest& manifest) {
   llvm::StringSet<> presents;
   for (const ManifestCache& cache : manifest.caches)

@@ -1,4 +1,4 @@
-// Only numbers, booleans, short texts and lists of token numbers are taken from files.
+// Files contribute only numbers, booleans, short texts and lists of token numbers.
 #include "driver/rewrite/genai_folder.h"
 
 #include "support/mapped_file.h"
@@ -8,7 +8,7 @@
 namespace kvopt::driver {
 namespace {
 
-constexpr size_t mostBytes = 256 << 20; // of one file
+constexpr size_t mostBytes = 256 << 20; // limit for one file
 
 constexpr const char* configName = "config.json";
 constexpr const char* generationName = "generation_config.json";
@@ -41,7 +41,7 @@ std::shared_ptr<const MappedFile> openIfThere(const std::string& modelPath,
   return nullptr;
 }
 
-/// The object in a file; an empty one where there is none.
+/// The JSON object in a file; empty if there is none.
 OrderedJson objectIn(const std::string& modelPath, const std::string& name) {
   const std::shared_ptr<const MappedFile> file = openIfThere(modelPath, name);
   if (!file)
@@ -69,7 +69,7 @@ bool isSetting(const OrderedJson& json) {
          (json.is_string() && json.get_ref<const std::string&>().size() < 256);
 }
 
-/// Takes `json[from]` as `target[key]`, if it is what `isWanted` says and `target` lacks it.
+/// Copies `json[from]` to `target[key]`, if `isWanted` accepts it and `target` lacks it.
 void take(OrderedJson& target, const char* key, const OrderedJson& json, const char* from,
           bool (*isWanted)(const OrderedJson&)) {
   const auto found = json.find(from);
@@ -124,7 +124,7 @@ void completeGenaiConfig(OrderedJson& config, const std::string& modelPath, bool
   take(model, "vocab_size", general, "vocab_size", isSetting);
   take(model, "context_length", general, "max_position_embeddings", isSetting);
   take(search, "max_length", model, "context_length", isSetting);
-  // Models without a token for padding are padded with the one that ends a text.
+  // Models without a padding token are padded with the token that ends a text.
   if (model.contains("eos_token_id") && !model.contains("pad_token_id"))
     model["pad_token_id"] =
         model["eos_token_id"].is_array() ? model["eos_token_id"][0] : model["eos_token_id"];

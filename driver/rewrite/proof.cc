@@ -1,4 +1,4 @@
-// Proofs of what a manifest says was done to a model.
+// Proofs of the form that a manifest claims.
 #include "driver/rewrite/proof.h"
 
 #include "driver/recover.h"
@@ -24,7 +24,7 @@ llvm::Error unproved(const Manifest& manifest, llvm::StringRef cache, llvm::Stri
       .hint("remove the metadata entry kvopt.manifest, or rewrite the model as it was exported");
 }
 
-/// Whether `value` is `output`, or a subgraph hands it out as such.
+/// Whether `value` is `output`, or becomes it as the result of a subgraph.
 bool isHandedOutAs(const Value* value, const Value& output) {
   while (value && value != &output) {
     const Node* holder = value->graph().parentNode();
@@ -68,7 +68,7 @@ llvm::Error proveOwned(const Graph& graph, const Manifest& manifest) {
   return llvm::Error::success();
 }
 
-/// Caches that grow are driven as the graph alone says.
+/// Checks that the graph alone shows the same growing caches.
 llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
@@ -84,7 +84,7 @@ llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Too
   return llvm::Error::success();
 }
 
-/// A copy with inferred types: what is inferred is not written.
+/// A copy with inferred types. The model itself is written without them.
 llvm::Expected<std::unique_ptr<Model>> inferredCopy(const Model& model) {
   auto copy = copySharingConstants(model);
   if (!copy)

@@ -1,4 +1,5 @@
-// Recovery and lowering in one pipeline, again without the sites that stay as they are.
+// Recovery and lowering in one pipeline, repeated without the attention layers that stay as they
+// are.
 #include "driver/rewrite/rewrite.h"
 
 #include "driver/first_step.h"
@@ -34,7 +35,7 @@ ModelSize sizeOf(Model& model) {
 
 namespace {
 
-/// The roots of attention that was raised and then not lowered.
+/// The roots of raised attention that was not lowered.
 llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   llvm::StringMap<std::string> roots = raisedRoots(passes.journal, [&](llvm::StringRef name) {
     const RuleRegistry::Entry* entry = passes.rules.find(name);
@@ -49,8 +50,8 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   return names;
 }
 
-/// Whether the manifest says that kvopt wrote the whole model for the same target, with room for as
-/// many tokens.
+/// Whether, according to the manifest, kvopt wrote the whole model for the same target with the
+/// same capacity.
 bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice& target,
                const RewriteRequest& request) {
   if (manifest.target != target.target->name() || !request.layers.empty() ||
@@ -145,7 +146,7 @@ public:
         return withFile(std::move(error), path);
       return refusal(takeDiagnostic(std::move(error)).message, passes->sites);
     }
-    // Attention that was restored has no spelling to stay in.
+    // Restored attention has no spelling of its own that could stay.
     if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
       return refusal(fmt::format("{}: {}nothing to rewrite", path,
                                  passes->sites.empty() ? "no attention found, " : ""),
@@ -178,7 +179,7 @@ public:
     result.after = sizeOf(*model);
     result.manifest = *passes->manifest;
     result.exported = isRestored          ? **written
-                      : request.addCaches ? Manifest() // whole sequences at every step
+                      : request.addCaches ? Manifest() // every step computes whole sequences
                                           : *passes->exported;
     if (codeBits != 0)
       result.calibrationTokens = static_cast<int64_t>(request.calibration.size());
@@ -210,26 +211,25 @@ public:
   }
 
 private:
-  /// Whether keys and values are compressed before the target is asked, which does not do that by
-  /// itself.
+  /// Whether keys and values are compressed before lowering, because the target does not do it.
   bool compressesForTarget() const {
     return request.form.isLatent && !target.target->compressesCaches();
   }
 
-  /// Whether passes change the rows of caches before the target is asked.
+  /// Whether passes change the rows of caches before lowering.
   bool changesRows() const {
     return compressesForTarget() || request.form.roundsRows() || request.form.calibratedBits() != 0;
   }
 
-  /// What is said of a model that is refused, or another error.
+  /// The result for a model that is refused, or another error.
   llvm::Expected<RewriteResult> refusalOr(llvm::Error error) const {
     if (!error.isA<RefusedError>())
       return withFile(std::move(error), path);
     return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
   }
 
-  /// How many attention operators of each name the main graph has; nullopt where it spells some
-  /// attention in several operators.
+  /// Number of attention operators in the main graph, by name; nullopt if some attention consists
+  /// of several operators.
   std::optional<std::map<std::string, int64_t>> fusedAttention() const {
     std::map<std::string, int64_t> operators;
     for (const Node& node : model->graph().nodes()) {
@@ -273,7 +273,7 @@ private:
     return result;
   }
 
-  /// The model as it was read, where the target would make nothing better; nullopt elsewhere.
+  /// The model as it was read, if the target would not improve it; otherwise nullopt.
   llvm::Expected<std::optional<UnchangedModel>>
   alreadyInPlace(const InPlaceUpdates& updates, const std::map<std::string, int64_t>& fused,
                  const ModelSize& size) {
@@ -284,8 +284,8 @@ private:
     return std::nullopt;
   }
 
-  /// The model as it was read, with one buffer for past and present of each cache; nullopt where
-  /// its operators do not update all caches so, or where it then computes something else.
+  /// The model as it was read, with one buffer for past and present of each cache; nullopt if its
+  /// operators do not update all caches in place, or if it then computes something else.
   llvm::Expected<std::optional<UnchangedModel>>
   withSharedBuffers(const std::map<std::string, int64_t>& fused, const ModelSize& size) {
     auto again = openModel(source, toolkit);
@@ -313,7 +313,7 @@ private:
     return result;
   }
 
-  /// Fails for a calibration that no codes need, and for codes without one.
+  /// Fails for a calibration without codes that need it, and for codes that lack a calibration.
   llvm::Error checkCodes() const {
     if (request.form.calibratedBits() == 0)
       return request.calibration.empty()
@@ -329,7 +329,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Of the caches of the lowered model.
+  /// Scales for the caches of the lowered model.
   llvm::Expected<targets::CodeScales> scalesOfCodes() {
     runtime::EquivalencePlan fitted;
     if (passes->exported)
@@ -347,7 +347,7 @@ private:
     return calibrate(*model, *passes->manifest, plan, request.form.calibratedBits(), toolkit);
   }
 
-  /// Frees as many extents as can be freed, and notes why others stay.
+  /// Turns extents into symbols as far as possible, and notes the reason that others stay.
   llvm::Error makeDynamic() {
     using transforms::FreedAxes;
     constexpr std::array attempts{FreedAxes{true, true, true}, FreedAxes{false, true, true},
@@ -361,7 +361,7 @@ private:
         return error;
       const std::string why = takeDiagnostic(std::move(error)).message;
       if (fixedBecause.empty())
-        fixedBecause = why; // with all of them
+        fixedBecause = why; // with all reasons
       else if (!llvm::StringRef(fixedBecause).contains(why))
         fixedBecause += fmt::format("; with {} only: {}", namesOf(axes), why);
       if (&axes == &attempts.back())
@@ -374,7 +374,7 @@ private:
     llvm_unreachable("the last axes return");
   }
 
-  /// A cache that keeps the number of rows that it was exported with has no room for others.
+  /// Fails for a cache with a fixed number of rows that has no room for more.
   llvm::Error checkRoom() const {
     const Dim& past = passes->freed->symbols.past;
     if (past.value().value_or(0) == 0 || !passes->manifest || !passes->manifest->ownsCaches())
@@ -402,7 +402,7 @@ private:
     llvm::Error error = manager.run(*model, *passes);
     if (!error) {
       exported = passes->exported;
-      // Sites that are not lowered keep the spelling they came in.
+      // Attention that is not lowered keeps its original spelling.
       llvm::StringSet<> others = sitesToLeaveAlone(*passes);
       if (!others.empty() && passes->manifest) {
         passes->restart();
@@ -419,7 +419,7 @@ private:
     return error;
   }
 
-  /// Reads the model once more for its other half.
+  /// Reads the model again to extract its first step.
   llvm::Error makeFirstStep(RewrittenModel& result) {
     auto first = openModel(source, toolkit);
     if (!first)
@@ -441,7 +441,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Compares with the model as it was read, unless that is off.
+  /// Compares the result with the model as it was read, unless verification is off.
   llvm::Error verify(RewrittenModel& result, const Model& written, const Manifest& manifest) {
     if (request.verification == VerificationExtent::Off)
       return llvm::Error::success();
@@ -466,7 +466,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// What drives the model as it was read. Rules that were left out may have hidden caches.
+  /// The manifest of the model as it was read. Disabled rules may have hidden caches.
   llvm::Expected<Manifest> drivenBy() {
     const bool isWhole =
         request.disabled.empty() && request.matcher.stepBudget == MatcherOptions().stepBudget;
@@ -481,10 +481,10 @@ private:
   }
 
   std::unique_ptr<Model> model;
-  /// The model as it was read, to be compared with; null where nothing is.
+  /// The model as it was read, for the comparison; null without one.
   std::unique_ptr<Model> original;
   ModelSource source;
-  std::string path; ///< in messages
+  std::string path; ///< path in messages
   const RewriteRequest& request;
   const Toolkit& toolkit;
   TargetChoice target{nullptr, 0};
@@ -492,7 +492,7 @@ private:
   NearMissList misses;
   std::vector<PassTiming> timings;
   std::optional<Manifest> exported;
-  /// Why not all extents became symbols.
+  /// The reason that not all extents became symbols.
   std::string fixedBecause;
 };
 

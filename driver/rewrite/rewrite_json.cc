@@ -18,7 +18,7 @@ namespace {
 struct CopiedBytes {
   explicit CopiedBytes(const RewrittenModel& rewritten)
       : after(cacheBytesPerToken(rewritten.manifest, rewritten.model->graph(), reportedContext)) {
-    // A model without caches copies none, but computes all tokens again.
+    // A model without caches copies no rows, but computes all tokens again.
     if (!rewritten.exported.caches.empty())
       before = cacheBytesPerToken(rewritten.exported, rewritten.model->graph(), reportedContext);
   }

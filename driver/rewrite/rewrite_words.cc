@@ -1,4 +1,4 @@
-// From options to a request.
+// Conversion of options to a request.
 #include "driver/rewrite/rewrite_words.h"
 
 #include "passes/targets/target.h"

@@ -1,4 +1,4 @@
-// Declaring one buffer.
+// Declaration of shared buffers.
 #include "driver/rewrite/shared_buffers.h"
 
 #include "ir/op_name.h"
@@ -18,8 +18,8 @@ struct SharedCache {
   Value* present = nullptr;
 };
 
-/// nullopt where past and present of the cache are not operands and results of one
-/// GroupQueryAttention, and nothing more.
+/// The values of a cache; nullopt unless past and present are operands and results of a single
+/// GroupQueryAttention and have no other uses.
 std::optional<SharedCache> sharedCacheOf(const Graph& graph, const ManifestCache& cache) {
   constexpr unsigned firstPast = 3;
   Value* past = graph.findValue(cache.past);

@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-/// [B,G,T,D] → [B,G·repeats,T,D] as PyTorch's repeat_kv is exported.
+/// Repeats heads, [B,G,T,D] → [B,G·repeats,T,D], as PyTorch's repeat_kv is exported.
 Value& repeatedHeads(const DecoderContext& context, Value& cache, int64_t groups, int64_t repeats,
                      int64_t width) {
   if (repeats == 1)
@@ -40,7 +40,7 @@ std::string layerName(int64_t layer, const char* part) {
 }
 
 struct Projections {
-  Value* query = nullptr; ///< [B,S,heads·width], or all three side by side
+  Value* query = nullptr; ///< [B,S,heads·width], or queries, keys and values side by side
   Value* key = nullptr;
   Value* value = nullptr;
 };
@@ -74,7 +74,7 @@ void splitPacked(const DecoderContext& context, Projections& projected) {
 }
 
 /// The scales of the next cache after `ahead` others: one number, or with columnScales one for each
-/// of `columns` columns. Codes cover numbers of four times a deviation of 1.
+/// of `columns` columns. Codes cover numbers up to four times a deviation of 1.
 Value& cacheScales(const DecoderContext& context, int64_t columns, size_t ahead = 0) {
   const DecoderSpec& spec = context.spec;
   const double usual = 4.0 / (spec.codeBits == 8 ? 127 : 7);
@@ -88,7 +88,7 @@ Value& cacheScales(const DecoderContext& context, int64_t columns, size_t ahead 
   return context.build.constant(floatTensor(scales));
 }
 
-/// com.microsoft's operator on one buffer for past and present.
+/// Attention by com.microsoft's operator, with one buffer for past and present.
 Value& contribAttention(DecoderContext& context, const Projections& projected, float scale) {
   const DecoderSpec& spec = context.spec;
   const bool isRotary = spec.isRotary();
@@ -119,7 +119,7 @@ Value& contribAttention(DecoderContext& context, const Projections& projected, f
   return fused.result(0);
 }
 
-/// ONNX's operator with past and present; groups stay as they are.
+/// Attention by ONNX's operator with past and present; heads are not repeated.
 Value& operatorAttention(DecoderContext& context, Value& query, Value& key, Value& value,
                          float scale) {
   Node& fused = context.build.node(
@@ -156,7 +156,7 @@ Value& headsTogether(const DecoderContext& context, Value& x, int64_t columns) {
 
 namespace {
 
-/// The next past with `rows` at their slots.
+/// The next past with `rows` written to their slots.
 Value& scattered(const DecoderContext& context, Value& rows) {
   GraphBuilder& build = context.build;
   Value& column = build.unsqueeze(*context.slots, {0, 1, 3});

@@ -1,4 +1,4 @@
-// Whole decoders: interface, layers, merged branches.
+// Generation of whole decoders: interface, layers, merged branches.
 #include "driver/synthetic/decoder.h"
 
 #include "driver/synthetic/decoder_parts.h"
@@ -10,7 +10,7 @@ using namespace ir;
 
 namespace {
 
-/// Of logits: large enough that the likeliest token leads clearly.
+/// Gain of the logits, large enough for a clear lead of the most likely token.
 constexpr double logitGain = 3.0;
 
 struct CacheNames {
@@ -19,7 +19,7 @@ struct CacheNames {
   int64_t heads;
   int64_t width;
   ElementType element;
-  /// Of [B,heads,width]; others are [B,heads,rows,width].
+  /// Whether the cache is a state [B,heads,width]; others are [B,heads,rows,width].
   bool isState = false;
 
   Shape shape(const Dim& rows) const {
@@ -142,7 +142,7 @@ private:
       main.addOutput(result);
   }
 
-  /// The decoder in the current graph, with its outputs.
+  /// Adds the decoder with its outputs to the current graph.
   void addDecoder(llvm::ArrayRef<std::string> names, bool hasPast) {
     DecoderContext context(build, spec);
     context.tokens = tokens;
@@ -168,7 +168,7 @@ private:
     const Dim sequence = Dim::symbol("sequence_length");
     output(logits, names.front(), {spec.real, Shape{batch, sequence, Dim::fixed(spec.vocabulary)}});
     const Dim past = Dim::symbol("past_sequence_length");
-    // The shared buffer of the fused operator is as long as its caller made it.
+    // The caller determines the length of the fused operator's shared buffer.
     const Dim rows = isContrib()                            ? Dim::symbol("total_sequence_length")
                      : isStatic()                           ? Dim::fixed(spec.maxPositions)
                      : spec.cache == DecoderCache::LastRows ? Dim::symbol("kept_sequence_length")
@@ -178,7 +178,7 @@ private:
       output(*context.presents[i], names[i + 1], {caches[i].element, caches[i].shape(rows)});
   }
 
-  /// A cache whose extent is the past's length.
+  /// A cache whose extent is the length of the past.
   Value* firstRows() const {
     for (size_t i = 0; i < caches.size(); ++i)
       if (!caches[i].isState)
@@ -201,7 +201,7 @@ private:
                            : build.layerNorm(x, name, spec.hidden);
   }
 
-  /// x += delta; the norm of the sum.
+  /// Adds delta to x, and returns the norm of the sum.
   Value& addAndNorm(Value*& x, Value& delta, const std::string& name) {
     if (!isContrib()) {
       x = &build.op("Add", {x, &delta});
@@ -218,7 +218,7 @@ private:
     return both.result(0);
   }
 
-  /// Layer by layer; the last norm of the sum of all.
+  /// Adds all layers, and returns the last norm of their sum.
   Value& addLayers(DecoderContext& context, Value& embedded) {
     Value* x = &embedded;
     Value* y = nullptr;

@@ -1,4 +1,4 @@
-// Defaults of decoders, and what cannot be combined.
+// Defaults of decoders, and checks of combinations.
 #include "driver/synthetic/decoder_spec.h"
 
 #include "support/diagnostic.h"

@@ -25,7 +25,7 @@ Attribute attributeOf(const AttributeSpec& spec) {
   return Attribute::ofTensor(std::get<TensorRef>(spec.value));
 }
 
-/// Of the four-bit numbers -8 … 7, evenly spread.
+/// Standard deviation of the four-bit numbers -8 … 7, distributed evenly.
 const double fourBitDeviation = std::sqrt((16.0 * 16.0 - 1.0) / 12.0);
 constexpr int64_t fourBitBlock = 32;
 

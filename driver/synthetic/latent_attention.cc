@@ -1,5 +1,5 @@
-// Latent attention: keys and values are linear in a row of few columns, which is cached expanded or
-// as it is.
+// Latent attention: keys and values are linear in a row of few columns. Caches hold the expanded
+// keys and values, or the row itself.
 #include "driver/synthetic/decoder_parts.h"
 
 #include "support/format.h"
@@ -16,7 +16,7 @@ struct LatentParts {
   Value* plainQuery = nullptr;   ///< [B,H,S,D]
   Value* rotatedQuery = nullptr; ///< [B,H,S,R]
   Value* latent = nullptr;       ///< normed, [B,S,L]
-  Value* rotatedKey = nullptr;   ///< of all heads, [B,1,S,R]
+  Value* rotatedKey = nullptr;   ///< shared by all heads, [B,1,S,R]
 };
 
 Node& split(const DecoderContext& context, Value& x, int64_t first, int64_t second) {
@@ -49,7 +49,7 @@ double scoreScale(const DecoderSpec& spec) {
   return 1.0 / std::sqrt(static_cast<double>(spec.headWidth + spec.ropeWidth));
 }
 
-/// Keys and values of every head are cached.
+/// Attention that caches keys and values of every head.
 Value& expandedAttention(DecoderContext& context, const LatentParts& parts) {
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;
@@ -70,8 +70,8 @@ Value& expandedAttention(DecoderContext& context, const LatentParts& parts) {
                 scoreScale(spec), context.mask);
 }
 
-/// Rows of latent and rotated columns are cached, one for all heads; queries and results are
-/// projected instead of keys and values.
+/// Attention that caches one row of latent and rotated columns for all heads. Projections apply to
+/// queries and results instead of keys and values.
 Value& absorbedAttention(DecoderContext& context, const LatentParts& parts) {
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;

@@ -10,7 +10,7 @@ using namespace ir;
 
 namespace {
 
-/// 0 … length-1.
+/// The numbers 0 … length-1.
 Value& countUp(GraphBuilder& build, Value& length) {
   Value& zero = build.integer(0);
   Value& end = build.scalarOf(length);
@@ -30,7 +30,7 @@ Value& flatGather(const DecoderContext& context, Value& rows, Value& keys) {
   return build.op("Reshape", {&list, &build.op("Shape", {&index})});
 }
 
-/// The same with pairs of indices.
+/// padding[b, j], read through pairs of indices.
 Value& pairGather(const DecoderContext& context, Value& rows, Value& keys) {
   GraphBuilder& build = context.build;
   Value& visible = build.cast(*context.padding, ElementType::Bool);

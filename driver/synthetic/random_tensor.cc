@@ -1,4 +1,4 @@
-// SplitMix64 by position, and the two kinds of contents.
+// SplitMix64 by position, and tensors of numbers and of codes.
 #include "driver/synthetic/random_tensor.h"
 
 #include "support/half.h"
@@ -44,7 +44,8 @@ template <class Store> void forEachWord(uint64_t key, int64_t first, int64_t cou
 
 constexpr size_t pieceBytes = size_t{1} << 21;
 
-/// Contents that are made piece by piece, and kept as a whole only for who asks for that.
+/// Contents that are computed piece by piece, and kept as a whole only if a caller requests them as
+/// a whole.
 class ComputedTensor : public TensorData {
 public:
   llvm::Expected<std::span<const std::byte>> bytes() const override {
@@ -77,7 +78,7 @@ protected:
     assert(byteSize() && "the caller has checked the size");
   }
 
-  /// Elements from `first` on, a multiple of 8.
+  /// Computes the elements from `first` on, a multiple of 8.
   virtual void fill(int64_t first, std::span<std::byte> out) const = 0;
 
   const uint64_t key;
@@ -162,7 +163,7 @@ TensorRef randomCodes(llvm::ArrayRef<int64_t> shape, uint64_t key) {
 }
 
 uint64_t keyOf(uint64_t seed, llvm::StringRef name) {
-  // FNV-1a, then mixed so that neither names nor seeds that are close give close keys.
+  // FNV-1a, then mixed, so that similar names or seeds do not give similar keys.
   uint64_t hash = 0xCBF29CE484222325u;
   for (char character : name)
     hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001B3u;

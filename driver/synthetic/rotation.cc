@@ -13,7 +13,7 @@ double frequency(int64_t pair, int64_t width) {
   return std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
 }
 
-/// Rows for positions 0, 1, …, as GroupQueryAttention looks them up.
+/// Adds tables with rows for positions 0, 1, …, as GroupQueryAttention reads them.
 void addTables(DecoderContext& context, int64_t width) {
   const int64_t pairs = width / 2;
   std::vector<float> cosines;

@@ -25,7 +25,7 @@ Value& shortConvolution(DecoderContext& context, Value& x, int64_t layer) {
                         {{"kernel_shape", std::vector<int64_t>{convolutionColumns}},
                          {"pads", std::vector<int64_t>{0, 0}},
                          {"group", spec.hidden}});
-  // One column more than there are tokens: its last tap is on the past's last column.
+  // One column more than tokens: its last tap is on the last column of the past.
   Value& end = build.ints({std::numeric_limits<int64_t>::max()});
   Value& length = build.listed(build.extent(*context.tokens, 1));
   Value& filtered = build.slice(all, build.op("Neg", {&length}), end, 2);

@@ -1,4 +1,4 @@
-// Each claim with its check, in one table.
+// A table of claims and their checks.
 #include "driver/verify/claims.h"
 
 #include "driver/verify/read_model.h"
@@ -22,17 +22,17 @@ using namespace targets;
 
 namespace {
 
-/// What the checks of one manifest share.
+/// Context of the checks of one manifest.
 struct ClaimContext {
   ClaimedModel claimed;
-  /// Null where the model is checked alone.
+  /// The model of the comparison; null if there is none.
   const ClaimedModel* original;
   const Toolkit& toolkit;
 
   const Manifest& manifest() const { return claimed.manifest; }
   const Graph& graph() const { return claimed.model.graph(); }
 
-  /// An error that says which claim the graph contradicts.
+  /// An error about a claim that the graph contradicts.
   DiagnosticBuilder contradiction(const char* key, llvm::StringRef value,
                                   const std::string& problem) const {
     return invalid("the manifest contradicts the model: {}: {}", key, problem)
@@ -42,7 +42,7 @@ struct ClaimContext {
   }
 };
 
-/// The result of a check: empty where the claim is proved, otherwise a sentence with the reason.
+/// The result of a check: empty for a proved claim, otherwise a sentence with the reason.
 using ClaimResult = llvm::Expected<std::string>;
 
 std::string proved() { return ""; }
@@ -66,14 +66,14 @@ ClaimResult checkStepLimit(const ClaimContext& context) {
                      limit ? fmt::format("steps of up to {}", *limit) : "steps of any length");
 }
 
-/// Numbers of attentions of a model.
+/// Numbers of attention layers of a model.
 struct HiddenAttentions {
-  size_t hidden = 0; ///< those from which a mask hides keys
+  size_t hidden = 0; ///< layers from which a mask hides keys
   size_t all = 0;
 };
 
-/// The attentions from which a mask hides keys, by its elements or by lengths that are computed
-/// from them; nullopt where some attention is spelled in a way that no rule reads.
+/// The number of attention layers from which a mask hides keys, by its elements or by lengths that
+/// are computed from them; nullopt if a spelling of attention matches no rule.
 std::optional<HiddenAttentions> attentionsHidden(const ClaimedModel& read, const std::string& mask,
                                                  const Toolkit& toolkit) {
   const Value* input = read.model.graph().findValue(mask);
@@ -92,8 +92,9 @@ std::optional<HiddenAttentions> attentionsHidden(const ClaimedModel& read, const
   return HiddenAttentions{same ? attentionsHiddenBy(*same) : 0, attentionCount(*recovered->model)};
 }
 
-/// A mask hides keys from fewer attentions than where padding has a meaning: in the other model,
-/// or, where that one excludes padding as well or there is none, in all of the model's own.
+/// Checks that padding has no meaning: the mask hides keys from fewer attention layers than it
+/// should. That number is the one of the other model. If that model also excludes padding, or if
+/// there is none, it is the number of all layers of this model.
 ClaimResult checkUnpadded(const ClaimContext& context) {
   for (const std::string& mask : context.manifest().unpadded) {
     const auto own = attentionsHidden(context.claimed, mask, context.toolkit);
@@ -112,7 +113,7 @@ ClaimResult checkUnpadded(const ClaimContext& context) {
   return proved();
 }
 
-/// Whether an input takes a triangle away that hides later keys, after the first step.
+/// Whether an input removes the triangle that hides later keys, after the first step.
 bool hasSwitchedTriangle(const Graph& graph) {
   size_t budget = size_t{1} << 20;
   return llvm::any_of(graph.inputs(), [&](const std::unique_ptr<Value>& input) {
@@ -133,8 +134,8 @@ ClaimResult checkChunkBatch(const ClaimContext& context) {
                                   : "GroupQueryAttention takes one batch row");
 }
 
-/// Whether rows that see no key average over hidden keys in some attention of the original, or may
-/// be anything in it.
+/// Whether, in some attention layer of the original, rows that see no key average over hidden keys
+/// or are undefined.
 bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) {
   if (original.manifest.hiddenRowsUndefined)
     return true;
@@ -148,8 +149,8 @@ bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) 
   });
 }
 
-/// Whether some attention gives hidden keys no weight at all, or is spelled in a way that no rule
-/// reads.
+/// Whether some attention layer gives hidden keys exactly no weight, or has a spelling that matches
+/// no rule.
 bool mayHideExactly(const ClaimContext& context) {
   auto recovered = readModel(context.claimed.model, context.manifest(), context.toolkit);
   if (!recovered) {
@@ -161,8 +162,8 @@ bool mayHideExactly(const ClaimContext& context) {
   });
 }
 
-/// What carries rows of padding in the original to other tokens; empty where nothing does, where
-/// they may be anything, and where the original cannot be read.
+/// The operator that carries rows of padding in the original to other tokens; empty if there is
+/// none, if these rows are undefined, or if the original cannot be read.
 std::string carriedRows(const ClaimedModel& original, const Toolkit& toolkit) {
   if (original.manifest.hiddenRowsUndefined)
     return "";
@@ -203,7 +204,7 @@ ClaimResult checkReorder(const ClaimContext& context) {
   return proved();
 }
 
-/// Compares the layers that read each cache; empty where they are the same.
+/// The difference between the layers that read each cache; empty if they are the same.
 std::string differenceOfReaders(const Manifest& claimed, const RecoveredModel& recovered,
                                 std::string& cache) {
   Manifest found = claimed;
@@ -246,7 +247,8 @@ ClaimResult checkReaders(const ClaimContext& context) {
   return std::string("readers: the graph does not show which layers read which cache");
 }
 
-/// Names of values at the edge of a model, and of the caches that its manifest says were there.
+/// Whether a model has a cache with these names: as input and output, or as a replaced cache in its
+/// manifest.
 bool hasCacheOf(const ClaimedModel& model, const std::string& past, const std::string& present) {
   const Value* input = model.model.graph().findValue(past);
   const Value* output = model.model.graph().findValue(present);
@@ -269,7 +271,7 @@ ClaimResult checkReplaces(const ClaimContext& context) {
         return context.contradiction(
             "replaces", cache.past,
             fmt::format("the model still has the cache '{}'", replaced.past));
-      // Each function that attention read a cache through has a cache of its own.
+      // Each function through which attention read a cache has a separate cache.
       if (!names.insert(replaced.past).second && !cache.holdsAttendedRows)
         return context.contradiction("replaces", cache.past,
                                      fmt::format("'{}' is replaced twice", replaced.past));
@@ -281,7 +283,8 @@ ClaimResult checkReplaces(const ClaimContext& context) {
   return proved();
 }
 
-/// The extents of a part along the axes of the whole; nullopt along an axis without a number.
+/// The extents of a part along the axes of the whole cache; nullopt for an axis without a fixed
+/// extent.
 std::vector<std::optional<int64_t>> extentsInWhole(const ManifestCache& cache) {
   std::vector<std::optional<int64_t>> exported(cache.shape.size());
   for (size_t axis = 0; axis < cache.shape.size(); ++axis) {
@@ -301,7 +304,7 @@ std::vector<std::optional<int64_t>> extentsInWhole(const ManifestCache& cache) {
   return whole;
 }
 
-/// Why the cache of the original does not contain the part; empty where it does.
+/// The reason that the cache of the original does not contain the part; empty if it does.
 std::string partObstacle(const ManifestCache& cache, const ClaimedModel& original) {
   const ManifestPart& part = *cache.part;
   const bool isPartThere = llvm::any_of(original.manifest.caches, [&](const ManifestCache& other) {
@@ -325,7 +328,7 @@ std::string partObstacle(const ManifestCache& cache, const ClaimedModel& origina
   return "";
 }
 
-/// Whether two parts of one cache have no index along some axis in common.
+/// Whether two parts of one cache do not overlap along some axis.
 bool areApart(const ManifestCache& one, const ManifestCache& other) {
   const auto lengths = extentsInWhole(one);
   const auto others = extentsInWhole(other);
@@ -363,7 +366,7 @@ ClaimResult checkParts(const ClaimContext& context) {
   return proved();
 }
 
-/// Operators that define what they read are fed it.
+/// Checks that each input with a length is fed the length that its readers require.
 ClaimResult checkLengthFeeds(const ClaimContext& context) {
   size_t budget = size_t{1} << 20;
   for (const ManifestLength& length : context.manifest().lengths) {
@@ -380,8 +383,8 @@ ClaimResult checkLengthFeeds(const ClaimContext& context) {
   return proved();
 }
 
-/// Rows of the graph, or of the original, are placed by tokens that an input counts. Without the
-/// original it is what hosts are held to, and nothing that is changed on its account.
+/// Checks that the graph, or the original, places rows by the number of tokens that an input
+/// counts. Without the original, the claim is only a demand on hosts, and nothing depends on it.
 ClaimResult checkPadding(const ClaimContext& context) {
   if (!context.original || context.original->manifest.padsRight ||
       countsRowsByInput(context.graph()))
@@ -390,13 +393,13 @@ ClaimResult checkPadding(const ClaimContext& context) {
                      "of the graph counts tokens by a mask");
 }
 
-/// What a manifest may claim.
+/// A claim that a manifest may make.
 struct Claim {
   bool (*isMade)(const Manifest& manifest);
   ClaimResult (*check)(const ClaimContext& context);
-  /// Removes a limit on the steps that are run from a manifest; null for other claims.
+  /// Removes from a manifest a limit on the steps that are run; null for other claims.
   void (*drop)(Manifest& manifest);
-  /// Whether the original may be needed to prove the claim.
+  /// Whether a proof of the claim may require the original.
   bool needsOriginal;
 };
 

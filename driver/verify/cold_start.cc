@@ -1,4 +1,4 @@
-// Whether the first step reads rows that no token wrote.
+// Test whether the first step reads rows that no token wrote.
 #include "driver/verify/cold_start.h"
 
 #include "driver/verify/verification.h"
@@ -14,7 +14,7 @@ using namespace runtime;
 
 namespace {
 
-/// The rows of the caches that the model itself keeps at fixed extents; 0 without any.
+/// Number of rows of the caches that the model itself keeps at fixed extents; 0 if there are none.
 int64_t keptRows(const Manifest& manifest) {
   int64_t most = 0;
   for (const ManifestCache& cache : manifest.caches)
@@ -23,7 +23,7 @@ int64_t keptRows(const Manifest& manifest) {
   return most;
 }
 
-/// The first step after caches whose rows are all `number`.
+/// Runs the first step from caches whose elements are all `number`.
 llvm::Expected<StepResult> firstStep(Session& session, const EquivalencePlan& plan, float number) {
   std::vector<Tensor> rows;
   std::vector<NamedView> seeds;

@@ -1,4 +1,4 @@
-// Landmarks, files, blocks and sizes of steps, compared with the steps that were made.
+// Comparison of landmarks, files, blocks and sizes of steps with the steps that were run.
 #include "driver/verify/coverage.h"
 
 #include "driver/verify/visits.h"
@@ -44,7 +44,7 @@ private:
     return most;
   }
 
-  /// Says which of the wanted values no run has.
+  /// Adds the requested values that no run has to the report.
   template <class Get> void noteMissing(llvm::StringRef what, Get get) {
     std::set<decltype(get(goal.plan.runs.front()))> missing;
     for (const EquivalencePlan& plan : goal.plan.runs)
@@ -64,7 +64,7 @@ private:
       });
     if (goal.plan.requested.steps)
       noteMissing("steps", [](const EquivalencePlan& plan) { return plan.decodeSteps; });
-    // A model that counts tokens by its mask has no meaning for padding on the left.
+    // For a model that counts tokens by its mask, padding on the left has no meaning.
     const bool isCounted = goal.models.manifestA.padsRight;
     noteMissing("padding", [&](const EquivalencePlan& plan) {
       const bool isMoved = isCounted && plan.padding == Padding::Left;
@@ -112,8 +112,8 @@ private:
     });
   }
 
-  /// Adds to `neverRun` what holds tokens from `first` on, unless the first model takes none there
-  /// or the user described the runs.
+  /// Adds the part that holds tokens from `first` on to `neverRun`, unless the first model accepts
+  /// no tokens there or the user described the runs.
   void noteNeverRun(int64_t first, std::string part) {
     if (goal.plan.visitsLandmarks && first < refusedFrom)
       report.neverRun.push_back(std::move(part));

@@ -1,4 +1,4 @@
-// Running data sets.
+// Running of data sets.
 #include "driver/verify/data_sets.h"
 
 #include "driver/recover.h"

@@ -1,4 +1,4 @@
-// Compares outputs with those of the original model.
+// Comparison of outputs with those of the original model.
 #include "driver/verify/deviation.h"
 
 #include "runtime/equivalence/comparison.h"
@@ -31,11 +31,12 @@ template <class Body> void forEachNumber(const TensorView& view, Body body) {
   }
 }
 
-/// How many most likely tokens there are, and how many are the same.
+/// Counts the most likely tokens, and those on which both models agree.
 void countTokens(const StepResult& original, const StepResult& other, int64_t rows,
                  Deviation& counted) {
   auto ours = findLogits(original);
-  // Outputs of sites are no scores: the original's name tells which output they are.
+  // The name of the original's output identifies the scores; other outputs are results of
+  // attention.
   if (!ours)
     return llvm::consumeError(ours.takeError());
   const Tensor* theirs = nullptr;

@@ -16,7 +16,7 @@ using namespace runtime;
 
 namespace {
 
-/// No session reaches more; a window of more hides nothing.
+/// Upper limit of landmarks: no session reaches more tokens, and a larger window hides nothing.
 constexpr int64_t mostTokens = int64_t{1} << 40;
 
 class FormLandmarks {
@@ -115,7 +115,7 @@ std::vector<Landmark> landmarksOf(const Model& model, const Manifest& manifest) 
 std::vector<Landmark> landmarksOfFiles(const Model& model, const Manifest& manifest,
                                        const OpRegistry& operators) {
   std::vector<Landmark> landmarks = landmarksOf(model, manifest);
-  // What is made of the model in memory compares with what the model compares with.
+  // Variants in memory compare with the same numbers as the model.
   if (manifest.variants.empty() || variantsInMemory(model, manifest))
     return landmarks;
   const std::shared_ptr<VariantSource> files = variantFiles(model.folder, operators);

@@ -1,4 +1,4 @@
-// Feeds a text to two models and compares what they predict.
+// Comparison of the predictions of two models for a text.
 #include "driver/verify/likelihood.h"
 
 #include "driver/verify/text_reader.h"
@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  /// Models that give scores of the last token only take one token a step.
+  /// Limits steps to one token if a model gives only the scores of the last token.
   llvm::Error fitScores() {
     auto ofA = a.scoresOf(step.tokens);
     if (!ofA)
@@ -105,7 +105,8 @@ private:
     return readScores(*scores);
   }
 
-  /// `next` is the token behind the `before`-th before the last one of the step.
+  /// Adds the prediction of `next`. It follows the token that is `before` tokens before the last
+  /// one of the step.
   llvm::Error addPrediction(const StepResult& resultOfA, const StepResult& resultOfB,
                             int64_t before, int64_t next) {
     auto ofA = scoresOf(resultOfA, before);

@@ -1,4 +1,4 @@
-// Default runs, and their fitting to batch sizes, step lengths and capacities.
+// Default runs, and their adaptation to batch sizes, step lengths and capacities.
 #include "driver/verify/plan.h"
 
 #include "ir/model.h"
@@ -56,7 +56,7 @@ VerificationPlan fullVerification() {
 
 namespace {
 
-constexpr int64_t mostProducts = int64_t{1} << 40; // of a weight and a token
+constexpr int64_t mostProducts = int64_t{1} << 40; // products of a weight and a token
 
 } // namespace
 
@@ -112,7 +112,7 @@ bool limitsByMetadata(const Graph& graph, const Manifest& manifest) {
 
 namespace {
 
-/// The plan without the tokens that have no room: those that come last.
+/// The plan without the last tokens, which exceed the capacity.
 EquivalencePlan cut(EquivalencePlan plan, int64_t capacity) {
   int64_t room = std::max<int64_t>(capacity - plan.pastRows, 1);
   const auto take = [&](int64_t tokens) {
@@ -128,8 +128,8 @@ EquivalencePlan cut(EquivalencePlan plan, int64_t capacity) {
   return plan;
 }
 
-/// The plan without the tokens that a cache of this capacity has no room for. Sizes that were not
-/// requested leave room for steps of each kind.
+/// The plan without tokens that exceed the capacity of a cache. Sizes that were not requested are
+/// reduced first, to keep steps of each kind.
 EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity, RequestedSizes requested) {
   if (plan.pastRows > 0 || plan.totalTokens() <= capacity)
     return cut(std::move(plan), capacity);
@@ -146,7 +146,7 @@ EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity, RequestedSizes
     rest = std::max<int64_t>(rest - plan.prompt, 0);
   }
   if (!requested.chunks) {
-    // Half of the rest is for decode steps.
+    // Half of the remaining room is for decode steps.
     int64_t restOfChunks = rest / 2;
     for (int64_t& chunk : plan.chunks) {
       chunk = std::min(chunk, restOfChunks);
@@ -159,7 +159,7 @@ EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity, RequestedSizes
   return cut(std::move(plan), capacity);
 }
 
-/// Steps of as many tokens as the token ids, or their embeddings, have by declaration.
+/// Changes steps to the number of tokens that the token ids, or their embeddings, declare.
 void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
   const TensorType& type = input.type();
   const bool hasBatch = type.hasRank() && type.rank() == (isEmbedded ? 3 : 2);
@@ -176,7 +176,7 @@ void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
   plan.chunks.clear();
 }
 
-/// The rows that the caches have, whatever they hold, where they grow all the same.
+/// Number of rows of growing caches with a fixed extent.
 int64_t fixedPastRows(const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update() == CacheUpdate::Grows && !cache.isOneBuffer())
@@ -185,7 +185,7 @@ int64_t fixedPastRows(const Manifest& manifest) {
   return 0;
 }
 
-/// Whether attention reads the rows that a step overwrites, as well as the new ones.
+/// Whether attention reads the rows that a step overwrites in addition to the new rows.
 bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
   const Value* past = graph.findValue(cache.past);
   return past && llvm::any_of(past->uses(), [](const Use& use) {
@@ -194,7 +194,7 @@ bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
          });
 }
 
-/// Steps of at most so many tokens: a longer prompt and longer chunks become several.
+/// Limits steps to `most` tokens: splits a longer prompt and longer chunks.
 void limitSteps(int64_t most, EquivalencePlan& plan) {
   plan.chunks.insert(plan.chunks.begin(), std::max<int64_t>(plan.prompt - most, 0));
   plan.prompt = std::min(plan.prompt, most);
@@ -240,7 +240,7 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
     plan = shortened(std::move(plan), capacity, requested);
   if (manifest.stepLimit)
     limitSteps(*manifest.stepLimit, plan);
-  // A ring that an operator scatters into takes no more tokens at a time than it has rows.
+  // A step that scatters rows into a ring must not have more tokens than the ring has rows.
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update() == CacheUpdate::Ring && !isReadBeforeWritten(cache, graph))
       if (const auto rows = cache.fixedRows()) {

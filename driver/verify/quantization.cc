@@ -1,4 +1,4 @@
-// Sites beside their definitions, and outputs beside the original's.
+// Comparison of attention with its definition, and of outputs with the original's.
 #include "driver/verify/quantization.h"
 
 #include "driver/verify/verification.h"
@@ -21,8 +21,8 @@ using namespace runtime;
 
 namespace {
 
-/// What sums of a few thousand f32 terms may be off by, relative to their largest term; results of
-/// 16 bits are rounded on both sides.
+/// Allowed difference of sums of a few thousand f32 terms, relative to their largest term. Results
+/// of 16 bits are rounded on both sides.
 double allowedDifference(const Model& model) {
   constexpr double ordinary = 1e-4;
   return ordinary + 2 * narrowNumbersOf(model).unitRoundoff();
@@ -34,7 +34,7 @@ public:
         QuantizationReport& filled)
       : original(originalSession), defined(definedSession), sites(std::move(definedSites)),
         report(filled) {
-    // The others round rows.
+    // The other ones only round rows.
     for (const DefinedSite& site : sites)
       report.sites += !site.presents.empty() || !site.valueScale.empty() ? 1 : 0;
   }
@@ -65,7 +65,7 @@ private:
       if (!cache || !present)
         return invalid("the manifest does not describe '{}'", site.presents[i]);
       const auto axis = static_cast<unsigned>(defined.cacheInfo(*cache).sequenceAxis);
-      // The valid rows of a buffer, all slots of a ring.
+      // The valid rows of a buffer, or all slots of a ring.
       auto rows = defined.cacheRows(*cache);
       if (!rows)
         return rows.takeError();
@@ -73,7 +73,7 @@ private:
       auto compared = compareTensors(held, sliceAxis(present->view, axis, 0, held.shape[axis]));
       if (!compared)
         return compared.takeError();
-      // NaN is NaN, whatever its bits.
+      // Any NaN equals any other.
       report.rowsIdentical &= compared->isWithin();
       const CacheRole role = defined.cacheInfo(*cache).role;
       if (role == CacheRole::ValueScale || role == CacheRole::LatentScale)
@@ -97,14 +97,14 @@ private:
       return compared.takeError();
     const double largest =
         site.largestNumber != 0 ? site.largestNumber : largestCode() * largestScale;
-    // NaN is not within any bound.
+    // NaN is not within any limit.
     const double relative = compared->maxAbs == 0 ? 0 : compared->maxAbs / largest;
     if (!(relative <= report.siteDifference))
       report.siteDifference = std::isnan(relative) ? HUGE_VAL : relative;
     return llvm::Error::success();
   }
 
-  /// What a scale is multiplied by, at most.
+  /// The largest factor of a scale.
   double largestCode() const {
     for (size_t i = 0; i < defined.cacheCount(); ++i)
       if (defined.caches().scalesOf(i))
@@ -147,7 +147,7 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   auto sites = addDefinitions(**defined, forms);
   if (!sites)
     return sites.takeError();
-  // Not for all of the plan's tokens: a cache of fixed extents may have no room for them.
+  // The room is not for all tokens of the plan, which may exceed a cache of fixed extents.
   const int64_t room = std::accumulate(steps.begin(), steps.end(), plan.pastRows);
   auto first = openForTokens(original, originalManifest, plan.batch, room, threads, toolkit);
   if (!first)

@@ -1,4 +1,4 @@
-// Copies of models, recovered.
+// Recovery of copies of models.
 #include "driver/verify/read_model.h"
 
 #include "ir/onnx/model_copy.h"
@@ -15,7 +15,7 @@ using namespace runtime;
 
 namespace {
 
-/// A copy whose caches hold numbers, with the manifest of that model in its metadata.
+/// A copy whose caches hold numbers instead of codes, with a manifest in its metadata that says so.
 llvm::Expected<std::unique_ptr<Model>> copyWithNumbers(const Model& model,
                                                        const Manifest& manifest) {
   auto copy = copySharingConstants(model);
@@ -30,7 +30,7 @@ llvm::Expected<std::unique_ptr<Model>> copyWithNumbers(const Model& model,
   return copy;
 }
 
-/// Adds the passes that keep the branch with a past of a model in branches.
+/// Adds the passes that keep only the branch with a past of a model with branches.
 void addPastBranch(PassManager& manager, const Manifest& manifest) {
   for (const ManifestLength& length : manifest.lengths)
     if (isFlag(length.feed))
@@ -38,7 +38,7 @@ void addPastBranch(PassManager& manager, const Manifest& manifest) {
                   transforms::makeBranch(length.input, length.feed == LengthFeed::HasPast));
 }
 
-/// Removes the inputs that choose a branch, which then are no inputs, from the manifest of a copy.
+/// Removes the inputs that chose a branch from the manifest of a copy, which no longer has them.
 llvm::Error dropFlags(Model& copy) {
   auto stored = manifestOf(copy);
   if (!stored)
@@ -51,7 +51,7 @@ llvm::Error dropFlags(Model& copy) {
   return llvm::Error::success();
 }
 
-/// Leaves of an ai.kvopt::Sdpa its rows and sinks.
+/// Removes all operands of an ai.kvopt::Sdpa but its rows and sinks.
 void dropMask(Node& attention) {
   llvm::SmallVector<Value*, 6> operands;
   for (const Use& use : attention.operands())

@@ -1,4 +1,4 @@
-// Running recorded cases in several forms of a model.
+// Running of recorded cases in several forms of a model.
 #include "driver/verify/references.h"
 
 #include "driver/forms/form_table.h"
@@ -84,7 +84,7 @@ bool ReferenceTable::equal() const {
 
 namespace {
 
-/// The "status" of the model.json beside a model; empty when there is none.
+/// The "status" in the model.json next to a model; empty if there is none.
 std::string statusOf(const fs::path& folder) {
   std::ifstream file(folder / "model.json");
   if (!file)
@@ -95,8 +95,8 @@ std::string statusOf(const fs::path& folder) {
   return facts["status"].get<std::string>();
 }
 
-/// The capacity of a target that needs one: with room for all cases that can be read. nullopt for
-/// other targets.
+/// The capacity for a target that requires one, with room for all cases that can be read; nullopt
+/// for other targets.
 std::optional<int64_t> capacityFor(const TargetChoice& target,
                                    llvm::ArrayRef<ReferenceCase> cases) {
   if (!target.target->needsCapacity())
@@ -108,11 +108,12 @@ std::optional<int64_t> capacityFor(const TargetChoice& target,
     else
       llvm::consumeError(steps.takeError());
   }
-  // Spare rows must not be read.
+  // Additional rows detect reads beyond the last token.
   return longest + 3;
 }
 
-/// The model after `rewrite --to target`, written and read again; a usage error is a refusal.
+/// The model after `rewrite --to target`, written and read again. A usage error counts as a
+/// refusal.
 llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const TargetChoice& target,
                                              std::optional<int64_t> capacity,
                                              const Toolkit& toolkit) {
@@ -198,7 +199,7 @@ public:
   }
 
 private:
-  /// What a failure says; it stays a failure.
+  /// The message of a failure, which remains unhandled.
   template <class T> static std::string message(llvm::Expected<T>& failed) {
     Diagnostic diagnostic = takeDiagnostic(failed.takeError());
     std::string text = diagnostic.str();
@@ -236,7 +237,7 @@ private:
 
   bool isStructureOnly() const { return llvm::StringRef(status).startswith("structure only"); }
 
-  /// The recorded steps with the outputs that the forms are compared with.
+  /// The recorded steps, with the outputs with which the forms are compared.
   llvm::Expected<std::vector<ReferenceStep>>
   expectedSteps(const std::string& casePath, const PreparedModel& exported, ReferenceRow& row) {
     auto steps = readReference(casePath);
@@ -276,7 +277,8 @@ private:
     auto settings = referenceSession(prepared.manifest, steps, threads);
     if (!settings)
       return settings.takeError();
-    // Spare rows in a buffer of fixed capacity must not be read; a growing one starts with none.
+    // Additional rows in a buffer of fixed capacity detect reads beyond the last token. A growing
+    // buffer starts without any.
     if (form == ModelForm::Shared && sharesBuffers(prepared.manifest))
       settings->capacity += 3;
     if (form == ModelForm::Stateful) {
@@ -288,7 +290,7 @@ private:
     return Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
   }
 
-  /// All caches are in buffers whose capacity is the session's to choose.
+  /// Whether all caches are in buffers whose capacity the session chooses.
   static bool sharesBuffers(const Manifest& manifest) {
     return !manifest.capacityValue && llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
       return (cache.isOneBuffer() && cache.update() == CacheUpdate::Grows) ||
@@ -348,7 +350,7 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
   settings.poison = true;
   if (!manifest.capacityValue)
     settings.capacity = recordedPast(manifest, steps) + referenceLength(steps);
-  // Presents of a static capacity were extent whole.
+  // Static caches were recorded with their whole extent.
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update() == CacheUpdate::Static)
       if (auto extent = referenceExtent(steps, cache.past, cache.sequenceAxis))

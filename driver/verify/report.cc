@@ -14,7 +14,7 @@ using namespace runtime;
 
 namespace {
 
-/// JSON has no infinity; a difference that is none is written as a string.
+/// A number in JSON. JSON has no infinity and no NaN, so these are strings.
 OrderedJson finite(double value) {
   if (std::isfinite(value))
     return value;
@@ -127,12 +127,13 @@ std::string likelihoodSummary(const LikelihoodReport& report) {
       report.meanDivergence());
 }
 
-/// The made-up rows that every run of a model with a fixed past starts from; 0 for others.
+/// Number of made-up rows from which every run of a model with a fixed past starts; 0 for other
+/// models.
 int64_t pastRowsOf(const VerificationReport& report) {
   return report.runs.empty() ? 0 : report.runs.front().plan.pastRows;
 }
 
-/// Each value that `get` finds in a run that starts like the first one, once and in order.
+/// The distinct values, in order, that `get` gives for the runs that start like the first one.
 template <class Get> auto valuesOf(const VerificationReport& report, Get get) {
   std::set<decltype(get(report.runs.front().plan))> values;
   for (const VerificationRun& run : report.runs)
@@ -149,7 +150,8 @@ std::vector<int64_t> promptsOf(const VerificationReport& report) {
   return valuesOf(report, [](const EquivalencePlan& plan) { return plan.prompt; });
 }
 
-/// Ascending numbers; of many, the first and the last ones and how many there are.
+/// Ascending numbers as text. A long list is shortened to its first and last numbers and its
+/// length.
 std::string numbersText(llvm::ArrayRef<int64_t> numbers) {
   constexpr size_t most = 7, shown = 3;
   if (numbers.size() <= most)
@@ -179,14 +181,14 @@ std::vector<std::string> namesOf(llvm::ArrayRef<StepComparison> steps,
   return names;
 }
 
-/// Whether the models differ, and only in rows of padding.
+/// Whether the models differ only in rows of padding.
 bool differsInPaddingOnly(const VerificationReport& report) {
   return report.comparison.differsInPaddingOnly() &&
          (!report.quantization || report.quantization->equal()) &&
          (!report.rounding || report.rounding->equal());
 }
 
-/// equal, different or inconclusive.
+/// The verdict: equal, different or inconclusive.
 const char* verdictOf(const VerificationReport& report) {
   return report.isDifferent() ? "different" : report.isConclusive() ? "equal" : "inconclusive";
 }
@@ -268,7 +270,7 @@ OrderedJson verificationJson(const VerificationReport& report) {
 
 namespace {
 
-/// `8 caches compared`, or what is compared of caches.
+/// Text such as `8 caches compared`.
 std::string cachesText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
   size_t caches = 0;
@@ -291,7 +293,7 @@ std::string stepsText(size_t steps) {
   return fmt::format("{} step{} compared", steps, steps == 1 ? "" : "s");
 }
 
-/// `53 steps; largest difference 1.7e-05; 8 caches compared; tokens equal`.
+/// Text such as `53 steps; largest difference 1.7e-05; 8 caches compared; tokens equal`.
 std::string measuresText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
   const TensorComparison* worst = comparison.worst();
@@ -303,7 +305,7 @@ std::string measuresText(const VerificationReport& report) {
   return text;
 }
 
-/// The numbers for those who develop kernels.
+/// Numbers for developers of kernels.
 std::string detailText(const VerificationReport& report) {
   uint64_t maxUlp = 0;
   for (const StepComparison& step : report.comparison.steps)
@@ -314,7 +316,7 @@ std::string detailText(const VerificationReport& report) {
                      report.tolerance.absolute, report.tolerance.relative);
 }
 
-/// Where the models differ.
+/// The places at which the models differ.
 std::string differenceText(const VerificationReport& report) {
   constexpr size_t shown = 3;
   const ComparisonReport& comparison = report.comparison;
@@ -331,7 +333,7 @@ std::string differenceText(const VerificationReport& report) {
   return fmt::format("DIFFERENT: worst is '{}'", name);
 }
 
-/// The verdict, with what it rests on where that is not equality.
+/// The verdict, with the reason unless the models are equal.
 std::string verdictText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
   if (comparison.isDifferent() || !comparison.tokensEqual)
@@ -390,7 +392,7 @@ std::string coverageText(const VerificationReport& report) {
   return text;
 }
 
-/// What the numbers of the comparison are of, where one of the models rounds rows of caches.
+/// Description of the compared models if one of them rounds rows of caches.
 const char* comparedText(const VerificationReport& report) {
   return report.rounding       ? " without rounding"
          : report.quantization ? " without quantization"
@@ -398,12 +400,12 @@ const char* comparedText(const VerificationReport& report) {
                                : "";
 }
 
-/// `OK without rounding: 53 steps; …`.
+/// The headline, such as `OK without rounding: 53 steps; …`.
 std::string headline(const VerificationReport& report) {
   return fmt::format("{}{}: {}", verdictText(report), comparedText(report), measuresText(report));
 }
 
-/// What rounding and quantization of the rows of caches do, with verdicts of their own.
+/// The effects of rounded and quantized caches, with separate verdicts.
 std::vector<std::string> roundedText(const VerificationReport& report) {
   std::vector<std::string> lines;
   if (report.rounding)
@@ -421,7 +423,7 @@ std::vector<std::string> verificationVerdict(const VerificationReport& report) {
   std::vector<std::string> lines = {headline(report)};
   for (std::string& line : roundedText(report))
     lines.push_back(std::move(line));
-  // Recordings say themselves what they cover.
+  // Recordings determine their own coverage.
   if (!report.runs.empty())
     lines.push_back(coverageText(report));
   return lines;

@@ -1,4 +1,4 @@
-// Rotations of a manifest against those of a recovered graph.
+// Comparison of the rotations of a manifest with those of a recovered graph.
 #include "driver/verify/rotation_claim.h"
 
 #include "driver/verify/read_model.h"
@@ -18,9 +18,9 @@ using namespace targets;
 
 namespace {
 
-/// What differs between two rotations of the rows of a cache.
+/// A difference between two rotations of a cache's rows.
 struct RotationDifference {
-  std::string cache; ///< its past
+  std::string cache; ///< past of the cache
   std::string text;
 };
 
@@ -33,7 +33,7 @@ const char* pairsName(const ManifestRotation& rotation) {
   return rotation.interleaved ? "neighbors" : "halves";
 }
 
-/// Empty where both are the same.
+/// The difference between two rotations as text; empty if they are the same.
 std::string differenceOf(const ManifestRotation& claimed, const ManifestRotation& found) {
   if (claimed.width != found.width)
     return fmt::format("rows of {} columns, not {}", found.width, claimed.width);
@@ -49,7 +49,8 @@ std::string differenceOf(const ManifestRotation& claimed, const ManifestRotation
   return "";
 }
 
-/// `found` describes the same caches, with the rotations of the graph.
+/// The first difference between the rotations of two manifests; `found` has the same caches, with
+/// the rotations of the graph.
 std::optional<RotationDifference> differenceOf(const Manifest& claimed, const Manifest& found) {
   for (size_t i = 0; i < claimed.caches.size(); ++i) {
     const ManifestCache& cache = claimed.caches[i];
@@ -68,15 +69,15 @@ std::optional<RotationDifference> differenceOf(const Manifest& claimed, const Ma
   return std::nullopt;
 }
 
-/// Why a model does not show rotations.
+/// Reason that a model does not show rotations.
 struct NotShown {
   std::string why;
   /// Whether it is known that rows cannot be moved.
   bool isAbsolute = false;
 };
 
-/// The manifest with the rotations of a recovered model that has caches of the same names, or why
-/// the model does not show them.
+/// The manifest with the rotations of a recovered model that has the same names of caches, or the
+/// reason that the model does not show them.
 using ShownRotations = std::variant<Manifest, NotShown>;
 
 ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manifest& manifest) {
@@ -99,16 +100,16 @@ ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manif
   return shown;
 }
 
-/// Whether no session moves rows of the caches, whatever they hold: one that is in blocks or a ring
-/// keeps all from being moved.
+/// Whether no session moves rows of the caches: one cache in blocks or in a ring prevents it for
+/// all.
 bool staysInPlace(const Manifest& manifest) {
   return llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
     return cache.update() == CacheUpdate::Blocks || cache.update() == CacheUpdate::Ring;
   });
 }
 
-/// Whether a model is known to depend on absolute positions. Masks over the buffers of a model that
-/// was written are not always understood, and say nothing.
+/// Whether a model is known to depend on absolute positions. Masks over the buffers of a rewritten
+/// model are not always recognized and prove nothing.
 bool refutes(const NotShown& missing, const ClaimedModel& model) {
   return missing.isAbsolute && !model.model.findMetadata(manifestKey);
 }

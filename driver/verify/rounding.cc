@@ -1,4 +1,4 @@
-// Runs a model with and without rounding, and compares outputs.
+// Runs of a model with and without rounding, and comparison of their outputs.
 #include "driver/verify/rounding.h"
 
 #include "driver/verify/verification.h"
@@ -12,7 +12,7 @@ using namespace runtime;
 
 namespace {
 
-/// What attention over rows of that type may be off by: as for models that compute in it.
+/// Allowed deviation for rows of a type, which is that of models that compute in it.
 double allowedBy(ElementType dtype) { return dtype == ElementType::Float16 ? 2e-2 : 1e-1; }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Fits runs to two models, compares them, and keeps account of what was covered.
+// Fitting of runs to two models, comparison, and coverage.
 #include "driver/verify/runs.h"
 
 #include "driver/verify/cold_start.h"
@@ -31,15 +31,15 @@ bool isSameRun(const EquivalencePlan& one, const EquivalencePlan& other) {
          one.pastRows == other.pastRows && one.padded == other.padded;
 }
 
-/// The progress of runs. Units are tokens, and for each step what reading the weights costs in
-/// tokens.
+/// The progress of runs. The unit is a token; each step also costs the number of tokens that
+/// corresponds to one read of the weights.
 class RunProgress {
 public:
   explicit RunProgress(ProgressListener* listener) : progress(listener, "comparing") {}
 
   void expect(const EquivalencePlan& plan) { progress.expect(costOf(plan)); }
 
-  /// Expects the runs that cost at most `products` together, and gives what is left of them.
+  /// Expects the runs that together cost at most `products`, and returns the rest of that budget.
   int64_t expect(llvm::ArrayRef<EquivalencePlan> plans, int64_t products, int64_t weights) {
     for (const EquivalencePlan& plan : plans) {
       const int64_t tokens = plan.batch * plan.totalTokens();
@@ -51,7 +51,7 @@ public:
     return products;
   }
 
-  /// The plan, which reports its steps here.
+  /// The plan with a listener that reports its steps here.
   EquivalencePlan reporting(EquivalencePlan plan) {
     running = 0;
     plan.onStep = [this, batch = plan.batch](int64_t tokens) {
@@ -61,7 +61,7 @@ public:
     return plan;
   }
 
-  /// The run was made, or was not necessary.
+  /// Adds a run that is over or was not necessary.
   void complete(const EquivalencePlan& plan) {
     completed += costOf(plan);
     progress.advanceTo(completed);
@@ -80,31 +80,31 @@ private:
   }
 
   Progress progress;
-  double running = 0;   ///< units of the step that runs
-  double completed = 0; ///< units of the runs that are over
+  double running = 0;   ///< units of the current step
+  double completed = 0; ///< units of completed runs
 };
 
-/// All positions that padding concerns, as one step.
+/// All positions that padding affects, as one step.
 DecoderStep wholePrompt(const EquivalencePlan& plan) {
   const int64_t tokens = std::max(plan.prompt, plan.paddedPositions() - plan.pastRows);
   return PlannedSteps(plan).next(tokens, plan.pastRows, /*startsAnew=*/true);
 }
 
-/// Whether an input picks the batch rows that are continued, by the graph or by the manifest.
+/// Whether an input selects the batch rows to continue, according to the graph or the manifest.
 bool reordersRows(const Manifest& manifest) {
   return !manifest.reorder.empty() || llvm::any_of(manifest.inputs, [](const ManifestInput& input) {
     return input.feed == InputFeed::BatchRows;
   });
 }
 
-/// Landmarks that a plan comes to, or whose absence the report states.
+/// Landmarks that a plan visits, or whose absence the report states.
 std::vector<Landmark> knownLandmarks(const VerificationPlan& plan, const Model& model,
                                      const Manifest& manifest, const Toolkit& toolkit) {
   return plan.visitsLandmarks ? landmarksOfFiles(model, manifest, toolkit.ops)
                               : landmarksOf(model, manifest);
 }
 
-/// Why the first model does not take the first step; nullopt where it does.
+/// The reason that the first model refuses the first step; nullopt if it accepts it.
 std::optional<Diagnostic> refusalOfFirst(const ComparedModels& models, const EquivalencePlan& plan,
                                          unsigned threads, const Toolkit& toolkit) {
   auto alone = openForTokens(models.a, models.manifestA, plan.batch,
@@ -160,7 +160,7 @@ public:
   }
 
 private:
-  /// What both models can start with.
+  /// The plan, fitted to the limits that both models declare.
   EquivalencePlan fitted(EquivalencePlan plan) {
     plan = fittedPlan(std::move(plan), models.b.graph(), models.manifestB, wanted.requested);
     fitTokenInputs(models.a.graph(), models.manifestA, plan);
@@ -179,7 +179,7 @@ private:
     plan.allowsNearTies |= roundsStates(models.manifestA) || roundsStates(models.manifestB);
     plan.reordersRows = reordersRows(models.manifestA) || reordersRows(models.manifestB);
     if (plan.vocabulary == 0) {
-      // Where the number of token ids is not known, the first two are taken.
+      // If the number of token ids is unknown, only the first two are used.
       auto vocabulary = vocabularyOf(models.a.graph(), models.manifestA.inputs);
       plan.vocabulary = vocabulary ? std::max<int64_t>(1, *vocabulary) : 2;
       llvm::consumeError(vocabulary.takeError());
@@ -203,9 +203,9 @@ private:
     return llvm::Error::success();
   }
 
-  /// What the first model refuses from the start it gets again with one batch row, then with
-  /// shorter prompts; `fit` becomes what it takes. nullopt if such a run was made before, or if it
-  /// refuses the shortest prompt after other runs.
+  /// Compares a run. If the first model refuses it from the start, the run is repeated with one
+  /// batch row, then with shorter prompts; `fit` becomes the accepted run. nullopt if such a run
+  /// was made before, or if the model refuses the shortest prompt after other runs.
   llvm::Expected<std::optional<ComparisonReport>> compareAsFarAsTaken(EquivalencePlan& fit) {
     const int64_t wantedPrompt = fit.prompt;
     while (!isKnown(fit)) {
@@ -233,8 +233,8 @@ private:
     return std::nullopt;
   }
 
-  /// A model that took the prompt and nothing after it may have been exported for a fixed number of
-  /// new tokens, which no declaration states.
+  /// Repeats a run with equal steps. A model that accepts only the prompt may have been exported
+  /// for a fixed, undeclared number of new tokens.
   void retryWithEqualSteps(EquivalencePlan& fit, ComparisonReport& compared) {
     if (!compared.hasCaches || compared.steps.size() != 1 || compared.refusedSteps == 0 ||
         fit.prompt == fit.stepTokens)
@@ -252,7 +252,7 @@ private:
     }
   }
 
-  /// Whether an input of the first model says which positions are hidden.
+  /// Whether an input of the first model hides positions.
   bool takesPadding(const EquivalencePlan& plan) {
     if (llvm::Error error = open(plan)) {
       llvm::consumeError(std::move(error));
@@ -285,7 +285,7 @@ private:
                         [&](const VerificationRun& run) { return isSameRun(run.plan, plan); });
   }
 
-  /// A run of as many tokens as the user wants.
+  /// Makes the run with the number of tokens that the user requested.
   llvm::Error runDeep() {
     if (wanted.depth <= 0)
       return llvm::Error::success();
@@ -314,8 +314,8 @@ private:
     capacity = std::min(capacityOf(models.manifestA), capacityOf(models.manifestB));
   }
 
-  /// Comes to the landmarks of the form first, then to those that the graphs compare with, and
-  /// then takes steps and batches of their sizes, the cheapest first.
+  /// Visits first the landmarks of the form, then the numbers with which the graphs compare, and
+  /// then runs steps and batches of their sizes, the cheapest first.
   llvm::Error runAroundLandmarks() {
     const EquivalencePlan& like = wanted.runs.front();
     std::vector<Landmark> ofForm, compared;
@@ -344,7 +344,7 @@ private:
     return runInOnePiece();
   }
 
-  /// Makes the runs until they have cost `products`, which becomes what is left.
+  /// Makes the runs until they have cost `products`, and reduces `products` by their cost.
   llvm::Error visitAll(llvm::ArrayRef<EquivalencePlan> plans, int64_t& products) {
     const int64_t weights = weightCount(models.a.graph());
     for (const EquivalencePlan& plan : plans) {
@@ -362,7 +362,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Compares the file of a model in pieces, too, which no session runs, but engines may.
+  /// Also compares the single file of a model in pieces: sessions do not run it, but engines may.
   llvm::Error runInOnePiece() {
     if (!models.manifestB.tiles)
       return llvm::Error::success();
@@ -396,11 +396,11 @@ private:
     return llvm::Error::success();
   }
 
-  /// A run around a landmark. Where the first model refuses it, as lengths that a table of
-  /// positions does not have, the others still count.
+  /// Makes a run around a landmark. If the first model refuses it, for example because of the
+  /// length of its table of positions, the other runs still count.
   llvm::Error visit(const EquivalencePlan& plan) {
     const EquivalencePlan fit = fitted(plan);
-    // Models that take several tokens at a time do not come to every length.
+    // Models that take several tokens at a time cannot reach every length.
     if (fit.pastRows + fit.totalTokens() > capacity || fit.pastRows != plan.pastRows ||
         (plan.pastRows == 0 && fit.batch != plan.batch) || isKnown(fit))
       return llvm::Error::success();
@@ -424,7 +424,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The sessions of both models, from length 0, with room for the plan.
+  /// Opens sessions of both models, with length 0 and room for the plan.
   llvm::Error open(const EquivalencePlan& plan) {
     const int64_t tokens = plan.pastRows + plan.totalTokens();
     if (sessionA && sessionA->batch() == plan.batch && tokens <= room) {
@@ -490,7 +490,7 @@ private:
     std::move(compared.steps.begin(), compared.steps.end(), std::back_inserter(all.steps));
   }
 
-  /// Takes down what the sessions of the second model did, before they go.
+  /// Adds the statistics of the second model's sessions to the report, before the sessions end.
   void noteSessions() {
     if (sessionB) {
       report.cacheBytesWritten += sessionB->statistics().cacheBytesWritten;
@@ -509,12 +509,13 @@ private:
   int64_t roomWanted;
   int64_t mostBatch = INT64_MAX;
   int64_t mostPrompt = INT64_MAX;
-  std::vector<Landmark> landmarks; ///< of both models
-  int64_t capacity = INT64_MAX;    ///< of both models
-  int64_t narrowest = 0;           ///< keys that the first model shows a token; 0: all
+  std::vector<Landmark> landmarks; ///< joined from both models
+  int64_t capacity = INT64_MAX;    ///< the smaller one of both models
+  int64_t narrowest = 0;           ///< number of keys that a token of the first model sees; 0: all
   size_t visitsFromRows = 0;
-  int64_t tokensAtStart = 0; ///< without which the first model computes with rows of no token
-  /// Tokens from which on the first model refuses steps.
+  /// Number of tokens before which the first model reads rows that no token wrote.
+  int64_t tokensAtStart = 0;
+  /// Number of tokens from which on the first model refuses steps.
   int64_t refusedFrom = INT64_MAX;
   bool rowsAdvanceByMask = false;
   VerificationReport report;

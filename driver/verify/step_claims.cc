@@ -1,4 +1,4 @@
-// Operators and tables that limit steps.
+// Search for operators and tables that limit steps.
 #include "driver/verify/step_claims.h"
 
 #include "ir/op.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* groupedAttention = "com.microsoft::GroupQueryAttention";
 
-/// The number of new tokens, as token ids or their embeddings declare it.
+/// The number of new tokens that token ids or their embeddings declare.
 Dim newTokensOf(const Graph& graph, const Manifest& manifest) {
   for (const Value* tokens : tokenInputs(graph, manifest.inputs))
     if (const TensorType& type = tokens->type();
@@ -38,7 +38,7 @@ bool anyNode(const Model& model, llvm::function_ref<bool(const Node&)> visit) {
 /// Operands of attention before this one are queries, keys and values, whatever the operator.
 constexpr unsigned firstOperandBesideRows = 3;
 
-/// The mask of an attention operator, whatever its position; null for other operators.
+/// The mask of an attention operator; null for other operators.
 const Value* attentionMask(const Node& node) {
   const OpDef* definition = node.definition();
   if (!definition)
@@ -49,7 +49,7 @@ const Value* attentionMask(const Node& node) {
   return nullptr;
 }
 
-/// Whether the mask may hide keys: a constant 0 takes the place of no mask.
+/// Whether the mask may hide keys: a constant 0 is equivalent to no mask.
 bool mayHide(const Value* mask) {
   if (!mask)
     return false;

@@ -1,4 +1,4 @@
-// Steps of a text.
+// Running of a text step by step.
 #include "driver/verify/text_reader.h"
 
 #include "driver/first_step.h"

@@ -1,4 +1,4 @@
-// Running comparisons.
+// Comparison of two models: numbers, rounded rows, quantized caches and codes.
 #include "driver/verify/verification.h"
 
 #include "driver/first_step.h"
@@ -76,7 +76,7 @@ llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Tool
   prepared.model = std::move(*model);
   if (llvm::Error error = inferShapes(prepared.model->graph()))
     return withFile(std::move(error), source.path);
-  // Inference tells types that decide whether a function fits its calls.
+  // Whether a function fits its calls depends on inferred types.
   if (llvm::Error error = checkFunctionBodies(*prepared.model))
     return withFile(std::move(error), source.path);
   auto manifest = drivingManifest(*prepared.model, toolkit);
@@ -92,10 +92,10 @@ llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Tool
 
 namespace {
 
-/// Weights of larger twins would not leave memory for the models that are compared.
+/// The weights of a larger twin would leave too little memory for the models.
 constexpr int64_t mostTwinElements = int64_t{1} << 28;
 
-/// The model with all numbers in f32, for the budget of its own rounding.
+/// The model with all numbers in f32, for measuring its own rounding.
 llvm::Expected<PreparedModel> twinOf(const Model& model, const Manifest& manifest,
                                      const Toolkit& toolkit) {
   if (!manifest.variants.empty())
@@ -143,7 +143,7 @@ llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const
   auto session = Session::create(model, toolkit.kernels, manifest, options);
   if (session)
     return session;
-  // The caller has chosen the options, not the user.
+  // The caller, not the user, chose the options.
   Diagnostic diagnostic = takeDiagnostic(session.takeError());
   if (diagnostic.kind == Diagnostic::Kind::Usage)
     diagnostic.kind = Diagnostic::Kind::Unsupported;
@@ -152,7 +152,7 @@ llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const
 
 namespace {
 
-/// The steps of the first run, which is the longest of those that every model takes.
+/// The steps of the first run, the longest one that every model accepts.
 llvm::SmallVector<int64_t, 16> stepsOfFirstRun(const VerificationReport& report) {
   llvm::SmallVector<int64_t, 16> steps;
   for (const StepComparison& step :
@@ -161,7 +161,7 @@ llvm::SmallVector<int64_t, 16> stepsOfFirstRun(const VerificationReport& report)
   return steps;
 }
 
-/// A copy of a model that is about to be changed, and its manifest.
+/// A copy of a model and its manifest, for changes.
 llvm::Expected<PreparedModel> preparedCopy(const Model& model, const Manifest& manifest,
                                            const Toolkit& toolkit) {
   auto copy = cloneModel(model, toolkit);
@@ -175,8 +175,8 @@ llvm::Expected<PreparedModel> preparedCopy(const Model& model, const Manifest& m
   return prepared;
 }
 
-/// Compares `rounded` with `original` without its rounding, then measures what the rounding
-/// changes.
+/// Compares `rounded` without its rounding with `original`, then measures the effect of the
+/// rounding.
 llvm::Expected<VerificationReport>
 verifyRounded(const Model& original, const Manifest& originalManifest, const Model& rounded,
               const Manifest& roundedManifest, const VerificationPlan& plan, unsigned threads,
@@ -192,7 +192,7 @@ verifyRounded(const Model& original, const Manifest& originalManifest, const Mod
                              threads, toolkit, firstOfRounded);
   if (!report || report->runs.empty() || stepsOfFirstRun(*report).empty())
     return report;
-  // What padding computes may differ from the original's, but not between these two.
+  // Results of padding may differ from the original's, but not between these two models.
   auto rounding = checkRounding(*plain->model, plain->manifest, rounded, roundedManifest,
                                 report->runs[0].plan, stepsOfFirstRun(*report), threads, toolkit);
   if (!rounding)
@@ -201,9 +201,9 @@ verifyRounded(const Model& original, const Manifest& originalManifest, const Mod
   return report;
 }
 
-/// Two models whose caches hold codes that differ: where a number lies between two codes, the last
-/// bit of a sum decides. Compares them without rounding, and adds how far the codes are apart; as
-/// `different` says where they are not the same without it, or where that cannot be told.
+/// Compares two models whose codes differ. For a number halfway between two codes, the last bit of
+/// a sum decides. This compares the models without rounding, and adds the differences of codes. The
+/// result is `different` if the models also differ without rounding, or if they cannot be compared.
 llvm::Expected<VerificationReport> verifyCodes(const ComparedModels& models,
                                                VerificationReport different,
                                                const VerificationPlan& plan, unsigned threads,
@@ -230,7 +230,8 @@ llvm::Expected<VerificationReport> verifyCodes(const ComparedModels& models,
       llvm::consumeError(std::move(error));
       return different;
     }
-  // Caches count steps of their scales, which no tolerance is made for. They have been compared.
+  // Caches count steps of their scales, to which tolerances do not apply. They have already been
+  // compared.
   for (ManifestCache& cache : plainB->manifest.caches)
     cache.holdsAttendedRows |= presents.contains(cache.present);
   auto report = verifyModels(*plainA->model, plainA->manifest, *plainB->model, plainB->manifest,
@@ -243,7 +244,7 @@ llvm::Expected<VerificationReport> verifyCodes(const ComparedModels& models,
   return report;
 }
 
-/// `quantized` beside `original`, in two halves.
+/// Compares `quantized` with `original` in two parts.
 llvm::Expected<VerificationReport>
 verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
                 const Manifest& quantizedManifest, CodeForms forms, const VerificationPlan& plan,
@@ -265,7 +266,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
     if (forms.groupCodes && codeBits(node) != 0 && !hasFiniteScales(node))
       report->comparison.differences.push_back(
           fmt::format("{} has scales that are not finite", node.describe()));
-  // Codes of caches that are not the attention's have no definition to be compared with.
+  // For caches of other operators than attention, there is no definition for a comparison.
   if (isMiswired || report->runs.empty() || stepsOfFirstRun(*report).empty())
     return report;
   for (const Node& node : quantized.graph().nodes())
@@ -274,14 +275,15 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
       report->notCovered.push_back("codes and their definition: " + obstacle);
       forms.groupCodes = false;
     }
-  // Codes with constant scales are not made up.
+  // Made-up rows do not exist for codes with constant scales.
   if (forms.groupCodes && report->runs[0].plan.pastRows > 0) {
     report->notCovered.push_back("codes and their definition: every step follows made-up rows");
     forms.groupCodes = false;
   }
   if (!forms.any())
     return report;
-  // A model that is driven in another way takes other steps; without quantization it is the same.
+  // A model that is driven in another way takes other steps. Then the comparison is with the model
+  // without quantization, which is equivalent.
   const bool isDrivenAlike = !originalManifest.caches.empty() && !firstOfQuantized;
   auto quantization = checkQuantization(isDrivenAlike ? original : *plain.model,
                                         isDrivenAlike ? originalManifest : plain.manifest,
@@ -297,8 +299,8 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
 
 namespace {
 
-/// Whether the model takes what the first step of another one is computed from. One that takes its
-/// results instead is fed like that other one.
+/// Whether the model has the inputs of another model's first step. A model that takes the results
+/// of the first step instead is fed like that other model.
 bool isFedBy(const Model* firstStep, const Model& model) {
   return firstStep && llvm::all_of(firstStep->graph().inputs(), [&](const auto& input) {
            const Value* same = model.graph().findValue(input->name());
@@ -310,8 +312,8 @@ bool isFedBy(const Model* firstStep, const Model& model) {
 
 namespace {
 
-/// Says why models that quantize while they run differ: a scale changes with the last bit of a sum,
-/// and all codes with it.
+/// Explains a difference between models that quantize while they run: a scale changes with the last
+/// bit of a sum, and all codes change with it.
 void noteDynamicQuantization(const Graph& graph, VerificationReport& report) {
   const std::string why = "dynamic quantization has one scale over all tokens, so that padded rows "
                           "and the order of sums "

@@ -1,4 +1,4 @@
-// From options to a plan.
+// Conversion of options to a plan.
 #include "driver/verify/verify_words.h"
 
 namespace kvopt::driver {

@@ -10,11 +10,11 @@ using namespace runtime;
 
 namespace {
 
-/// Chunks on the way to a landmark.
+/// Number of tokens of a chunk on the way to a landmark.
 constexpr int64_t chunkTokens = 256;
-/// Scores and logits of longer steps may not fit into memory.
+/// Largest number of tokens of a step; scores and logits of longer steps may not fit into memory.
 constexpr int64_t mostStep = 1024;
-/// The graph may compare any constant with batch sizes; only small ones are batch sizes.
+/// Largest batch size; larger constants that the graph compares are not batch sizes.
 constexpr int64_t mostBatch = 8;
 
 EquivalencePlan emptyPlan(const EquivalencePlan& like) {
@@ -26,7 +26,7 @@ EquivalencePlan emptyPlan(const EquivalencePlan& like) {
   return plan;
 }
 
-/// Ascending numbers of earlier tokens at which decode steps are wanted.
+/// Ascending numbers of earlier tokens after which decode steps are compared.
 std::set<int64_t> decodePasts(llvm::ArrayRef<Landmark> landmarks, int64_t capacity) {
   std::set<int64_t> pasts;
   for (const Landmark& landmark : landmarks)
@@ -40,7 +40,7 @@ std::set<int64_t> decodePasts(llvm::ArrayRef<Landmark> landmarks, int64_t capaci
 
 namespace {
 
-/// Bytes that the cached rows of one batch row take after `tokens` tokens.
+/// Bytes of the cached rows of one batch row after `tokens` tokens.
 int64_t rowBytes(llvm::ArrayRef<const Manifest*> manifests, int64_t tokens) {
   double bytes = 0;
   for (const Manifest* manifest : manifests)
