@@ -56,7 +56,7 @@ llvm::Expected<std::unique_ptr<Model>> openModel(const ModelSource& source,
     return model;
   if (llvm::Error error = checkFiles(**model, source, toolkit))
     return error;
-  // Every command refuses an invalid manifest, whether or not it uses it.
+  // Every command refuses an invalid manifest, even if it does not use it.
   if (auto manifest = manifestOf(**model); !manifest)
     return withFile(manifest.takeError(), source.path);
   (*model)->unequalExtents = extents::separateUnequalExtents(**model);

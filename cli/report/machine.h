@@ -13,9 +13,8 @@ struct Machine {
   unsigned logicalCpus = 0;      ///< number of CPUs on which this process may run
   std::string simd;              ///< instruction set of kvopt's kernels
   int64_t memoryBytes = 0;
-  std::string kvopt; ///< version of this program
-  bool assertions =
-      false; ///< whether this is a development build, which is slower than a release build
+  std::string kvopt;       ///< version of this program
+  bool assertions = false; ///< whether this is a development build, which is slower
 };
 
 Machine describeMachine();

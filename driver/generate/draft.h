@@ -32,8 +32,8 @@ private:
   int64_t scoreCount = 0;
 };
 
-/// Checks that the session's caches can be cropped to any token. Otherwise a usage error; `whose`
-/// names the owner of the session in it.
+/// Fails with a usage error unless the session's caches can be cropped to any token. The message
+/// calls the session `whose`.
 llvm::Error checkGoesBack(const runtime::Session& session, llvm::StringRef whose);
 
 } // namespace kvopt::driver

@@ -42,14 +42,15 @@ struct RewrittenModel {
   std::string fixedBecause;
   /// Time of the rewrite, without reading and verifying.
   double milliseconds = 0;
-  /// nullopt if verification was off or impossible.
+  /// Result of the verification; nullopt if it was off or impossible.
   std::optional<VerificationReport> verification;
   /// The reason that the model could not be compared with the original; empty if it was compared,
   /// or if verification was off.
   std::string notVerified;
 
-  /// Whether the model may be written. Models that compute something else, or that could not be
-  /// compared, must not be. A model whose last blocks no run can reach may be, with that verdict.
+  /// Whether the model may be written. A model that computes something else, or that could not be
+  /// compared, must not be written. A model whose last blocks no run can reach is written with that
+  /// verdict.
   bool mayBeWritten() const {
     return notVerified.empty() && (!verification || verification->isEqualWhereRun());
   }

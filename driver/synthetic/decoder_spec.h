@@ -56,8 +56,8 @@ struct DecoderSpec {
   int64_t hidden = 64;
   int64_t heads = 4;
   int64_t kvHeads = 0; ///< divides heads
-  int64_t headWidth =
-      0; ///< columns of queries and keys; for latent attention, without the rotated part
+  /// Columns of queries and keys; for latent attention, without the rotated part.
+  int64_t headWidth = 0;
   int64_t intermediate = 0; ///< columns within the feed-forward part
   int64_t vocabulary = 256;
   int64_t maxPositions = 2048; ///< rows of position tables

@@ -44,7 +44,7 @@ private:
     return most;
   }
 
-  /// Adds the requested values that no run has to the report.
+  /// Notes the requested values that no run has.
   template <class Get> void noteMissing(llvm::StringRef what, Get get) {
     std::set<decltype(get(goal.plan.runs.front()))> missing;
     for (const EquivalencePlan& plan : goal.plan.runs)

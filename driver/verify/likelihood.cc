@@ -105,8 +105,8 @@ private:
     return readScores(*scores);
   }
 
-  /// Adds the prediction of `next`. It follows the token that is `before` tokens before the last
-  /// one of the step.
+  /// Adds the prediction of the token `next`, which follows the token at `before` positions before
+  /// the last one of the step.
   llvm::Error addPrediction(const StepResult& resultOfA, const StepResult& resultOfB,
                             int64_t before, int64_t next) {
     auto ofA = scoresOf(resultOfA, before);

@@ -20,8 +20,8 @@ struct VerificationRun {
   size_t steps = 0; ///< number of steps that were compared
 };
 
-/// Comparison of the codes of two models with constant scales. The last bit of a sum may round a
-/// number to either of two codes.
+/// Comparison of two models whose caches hold codes with constant scales. The last bit of a sum may
+/// round a number to either of two codes.
 struct CodesReport {
   size_t caches = 0;
   int64_t compared = 0;
@@ -58,7 +58,7 @@ struct VerificationReport {
   /// Files and blocks of the second model that no run reached, so that the verdict does not cover
   /// them. Empty if the user described the runs.
   std::vector<std::string> neverRun;
-  /// Description of metadata that excluded steps which the graph would accept; empty if there was
+  /// Description of metadata that excluded steps that the graph would accept; empty if there was
   /// none.
   std::string limitedByMetadata;
   /// One sentence for each claim of a manifest that neither graph proves (checkClaims).
@@ -115,7 +115,7 @@ struct PreparedModel {
 llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit);
 
 /// Tolerance for results of the model: 1e-4 for 32-bit models, 2e-2 if inputs, outputs or weights
-/// are float16, 1e-1 if they are bfloat16. Their roundings are 2^13 and 2^16 times as coarse.
+/// are float16, 1e-1 if they are bfloat16. These types round 2^13 and 2^16 times as coarsely.
 /// `roundings` is the number of sides of a comparison that round to 16 bits: both of two models, or
 /// one model against recorded outputs. Between two models, the tolerance is the limit of a measured
 /// budget (`compareSessions`).
