@@ -141,7 +141,7 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
     return usageError("{} of weights do not fit in one ONNX file", byteText(weightBytes(*model)))
         .hint("leave out --external-data never");
   if (options.external == "never" && options.isHole)
-    return usageError("--sparse needs a file beside the model")
+    return usageError("--sparse needs a file next to the model")
         .hint("leave out --external-data never");
   ExportOptions exported;
   const bool isExternal =

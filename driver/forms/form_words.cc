@@ -80,7 +80,7 @@ llvm::Error saySize(llvm::StringRef text, const std::string& option, SaidForm& s
   const auto [word, number] = text.split(':');
   int64_t size = 0;
   if (number.getAsInteger(10, size) || size < 1 || size > INT32_MAX)
-    return usageError("'{}' is no size for '{}'", number, word);
+    return usageError("'{}' is not a valid size for '{}'", number, word);
   return said.say(said.size, size, fmt::format("{} {}", option, text));
 }
 

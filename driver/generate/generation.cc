@@ -240,7 +240,7 @@ private:
     isPaddedBehind &= most != 0;
     if (isPaddedBehind && (*logits)->view.shape[1] <= most)
       return usageError("the model gives scores of {} tokens of a step: none for the last token of "
-                        "a shorter prompt, which it takes padding behind",
+                        "a shorter prompt, because padding follows it",
                         (*logits)->view.shape[1]);
     vocabulary = (*logits)->view.shape[2];
     for (size_t row = 0; row < result.sequences.size(); ++row)

@@ -50,7 +50,7 @@ llvm::Error checkHeads(const DecoderSpec& spec) {
         .hint("the number of heads must be a multiple of the number of key/value heads");
   const bool isUngrouped = spec.isLatent() || spec.kind == DecoderKind::EncoderDecoder;
   if (isUngrouped && spec.kvHeads != spec.heads)
-    return usageError("this kind has as many key/value heads as heads, not {} for {}", spec.kvHeads,
+    return usageError("this kind has one key/value head for each head, not {} for {}", spec.kvHeads,
                       spec.heads);
   if (spec.isRotary() && (spec.isLatent() ? spec.ropeWidth : spec.headWidth) % 2 != 0)
     return usageError("{} columns cannot be rotated in pairs",

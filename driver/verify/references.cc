@@ -343,7 +343,8 @@ llvm::Expected<SessionOptions>
 referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads) {
   const std::optional<int64_t> batch = recordedBatch(manifest, steps);
   if (!batch)
-    return invalid("the reference records neither caches nor token ids that tell the batch");
+    return invalid(
+        "the reference records neither caches nor token ids, so its batch size is unknown");
   SessionOptions settings;
   settings.batch = *batch;
   settings.threads = threads;

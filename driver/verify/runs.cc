@@ -225,8 +225,8 @@ private:
       } else if (report.runs.empty()) {
         return llvm::make_error<OriginalRefusal>(std::move(*refusal));
       } else {
-        report.noteGap(fmt::format("a prompt of {}, which the first model refuses: {}",
-                                   wantedPrompt, refusal->message));
+        report.noteGap(fmt::format("the first model refuses a prompt of {}: {}", wantedPrompt,
+                                   refusal->message));
         break;
       }
     }

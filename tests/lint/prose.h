@@ -57,6 +57,8 @@ inline std::vector<ProseUnit> unitsOfSource(const SourceFile& file) {
     ++number;
     size_t at = line.find_first_not_of(' ');
     const bool isComment = at != line.npos && line.compare(at, 2, "//") == 0;
+    if (line.starts_with("#include"))
+      at = line.size();
     for (; at < line.size(); ++at) {
       if (line.compare(at, 2, "//") == 0) {
         const bool isDoc = line.compare(at, 3, "///") == 0;
