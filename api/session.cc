@@ -7,8 +7,6 @@
 #include "runtime/session/token_choice.h"
 #include "support/json.h"
 
-#include "llvm/ADT/STLExtras.h"
-
 using namespace kvopt;
 using namespace kvopt::api;
 using namespace kvopt::driver;
@@ -26,18 +24,12 @@ llvm::Expected<SessionOptions> sessionOptions(llvm::ArrayRef<OptionText> texts, 
   options.batch = batch;
   std::optional<Mode> mode;
   OptionReader reader(Command::Run, texts);
-  Mode given = Mode::AsManifest;
-  bool isGiven = llvm::any_of(texts, [](const OptionText& option) {
-    return llvm::StringRef(option.name).ltrim('-') == "mode";
-  });
-  reader.add("--mode", given, {{"shared", Mode::AsManifest}, {"stateful", Mode::Stateful}});
+  reader.add("--mode", mode, {{"shared", Mode::AsManifest}, {"stateful", Mode::Stateful}});
   reader.add("--capacity", options.capacity);
   reader.add("--threads", options.threads);
   reader.add("--folded-constants-limit", options.foldedConstantsLimit);
   if (llvm::Error error = reader.finish())
     return error;
-  if (isGiven)
-    mode = given;
   // Without a capacity, buffers grow as far as the model allows.
   options.mode = mode.value_or(options.capacity == 0 ? Mode::Stateful : Mode::AsManifest);
   return options;

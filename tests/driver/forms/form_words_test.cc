@@ -206,7 +206,8 @@ TEST(FormWords, ThatAreUnknownAreErrors) {
   EXPECT_THAT(chosenBy("--split tile"), HasSubstr("tiles"));
   EXPECT_THAT(chosenBy("--to onnx --opset 22"), HasSubstr("23 or 24"));
   for (const char* size : {"0", "-1", "x", "", "99999999999"})
-    EXPECT_THAT(chosenBy(fmt::format("--to blocks:{}", size)), HasSubstr("no size")) << size;
+    EXPECT_THAT(chosenBy(fmt::format("--to blocks:{}", size)), HasSubstr("is not a valid size"))
+        << size;
   EXPECT_THAT(chosenBy("--rows int8:4"), HasSubstr("no number"));
 }
 
