@@ -76,7 +76,7 @@ llvm::Error checkOutput(const kvopt_session* session, size_t index, const void* 
     return error;
   if (index < session->result.outputs.size())
     return llvm::Error::success();
-  return usageError("there is no output {}: the latest step has {}", index,
+  return usageError("output {} is out of range: the latest step has {} outputs", index,
                     session->result.outputs.size());
 }
 
@@ -99,6 +99,16 @@ template <class Session, class Call> kvopt_error* withSession(Session* session, 
     if (llvm::Error error = checkArgument(session, "session"))
       return error;
     return call(*session);
+  });
+}
+
+/// The same for calls that use what caches hold. The tokens of a model without caches are kept for
+/// the next call, and there are no rows to change.
+template <class Session, class Call> kvopt_error* withCaches(Session* session, const Call& call) {
+  return withSession(session, [&](Session& driven) -> llvm::Error {
+    if (driven.session->cacheCount() == 0)
+      return unsupported("the model has no caches").hint("kvopt_session_reset starts over");
+    return call(driven);
   });
 }
 
@@ -223,7 +233,7 @@ kvopt_error* kvopt_session_choose(const kvopt_session* session, int64_t row,
     if (llvm::Error error = checkArgument(token, "token"))
       return error;
     if (row < 0 || row >= driven.session->batch())
-      return usageError("there is no sequence {}: the session has {}", row,
+      return usageError("sequence {} is out of range: the session has {} sequences", row,
                         driven.session->batch());
     auto texts = optionTexts(options, option_count);
     if (!texts)
@@ -262,12 +272,12 @@ int64_t kvopt_session_batch(const kvopt_session* session) {
 }
 
 kvopt_error* kvopt_session_crop(kvopt_session* session, int64_t tokens) {
-  return withSession(session, [&](kvopt_session& driven) { return driven.session->crop(tokens); });
+  return withCaches(session, [&](kvopt_session& driven) { return driven.session->crop(tokens); });
 }
 
 kvopt_error* kvopt_session_shift(kvopt_session* session, int64_t kept, int64_t dropped) {
-  return withSession(session,
-                     [&](kvopt_session& driven) { return driven.session->shift(kept, dropped); });
+  return withCaches(session,
+                    [&](kvopt_session& driven) { return driven.session->shift(kept, dropped); });
 }
 
 kvopt_error* kvopt_session_reset(kvopt_session* session) {
@@ -280,11 +290,9 @@ kvopt_error* kvopt_session_reset(kvopt_session* session) {
 }
 
 kvopt_error* kvopt_session_fork(const kvopt_session* session, kvopt_session** fork) {
-  return withSession(session, [&](const kvopt_session& driven) -> llvm::Error {
+  return withCaches(session, [&](const kvopt_session& driven) -> llvm::Error {
     if (llvm::Error error = checkArgument(fork, "fork"))
       return error;
-    if (driven.session->cacheCount() == 0)
-      return unsupported("a session of a model without caches cannot be forked");
     auto made = driven.session->fork();
     if (!made)
       return made.takeError();
@@ -294,7 +302,7 @@ kvopt_error* kvopt_session_fork(const kvopt_session* session, kvopt_session** fo
 }
 
 kvopt_error* kvopt_session_reorder(kvopt_session* session, const int64_t* rows, size_t row_count) {
-  return withSession(session, [&](kvopt_session& driven) -> llvm::Error {
+  return withCaches(session, [&](kvopt_session& driven) -> llvm::Error {
     if (llvm::Error error = checkArgument(rows, "rows"))
       return error;
     return driven.session->reorder({rows, row_count});
@@ -303,7 +311,7 @@ kvopt_error* kvopt_session_reorder(kvopt_session* session, const int64_t* rows, 
 
 kvopt_error* kvopt_session_seed(kvopt_session* session, const char* const* names,
                                 const kvopt_tensor* caches, size_t cache_count, int64_t tokens) {
-  return withSession(session, [&](kvopt_session& driven) -> llvm::Error {
+  return withCaches(session, [&](kvopt_session& driven) -> llvm::Error {
     auto views =
         namedViews(names, caches, cache_count, [&](size_t i) { return viewOf(caches[i]); });
     if (!views)
@@ -313,7 +321,7 @@ kvopt_error* kvopt_session_seed(kvopt_session* session, const char* const* names
 }
 
 kvopt_error* kvopt_session_save(const kvopt_session* session, const char* path) {
-  return withSession(session, [&](const kvopt_session& driven) -> llvm::Error {
+  return withCaches(session, [&](const kvopt_session& driven) -> llvm::Error {
     if (llvm::Error error = checkArgument(path, "path"))
       return error;
     return driven.session->save(path);
@@ -321,7 +329,7 @@ kvopt_error* kvopt_session_save(const kvopt_session* session, const char* path) 
 }
 
 kvopt_error* kvopt_session_load(kvopt_session* session, const char* path) {
-  return withSession(session, [&](kvopt_session& driven) -> llvm::Error {
+  return withCaches(session, [&](kvopt_session& driven) -> llvm::Error {
     if (llvm::Error error = checkArgument(path, "path"))
       return error;
     return driven.session->load(path);
@@ -344,7 +352,7 @@ kvopt_error* kvopt_session_cache_dlpack(const kvopt_session* session, size_t ind
     if (llvm::Error error = checkArgument(rows, "rows"))
       return error;
     if (index >= driven.session->cacheCount())
-      return usageError("there is no cache {}: the session has {}", index,
+      return usageError("cache {} is out of range: the session has {} caches", index,
                         driven.session->cacheCount());
     auto held = driven.session->exportedCacheRows(index);
     if (!held)
