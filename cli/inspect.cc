@@ -16,6 +16,7 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/progress.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -128,11 +129,10 @@ SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
       line->second += ", " + formOf(name);
   }
   llvm::stable_sort(lines, [](const auto& one, const auto& other) {
-    return !llvm::StringRef(one.first).startswith("0 ") &&
-           llvm::StringRef(other.first).startswith("0 ");
+    return !startsWith(one.first, "0 ") && startsWith(other.first, "0 ");
   });
   // A single line without layers concerns all forms.
-  if (lines.size() == 1 && llvm::StringRef(lines.front().first).startswith("0 "))
+  if (lines.size() == 1 && startsWith(lines.front().first, "0 "))
     return formatText("  {}, whatever the form\n", lines.front().first);
   SafeText out;
   for (const auto& [result, forms] : lines)

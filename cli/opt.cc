@@ -10,6 +10,7 @@
 #include "ir/verify/model_gate.h"
 #include "support/format.h"
 #include "support/mapped_file.h"
+#include "support/string_ends.h"
 
 #include <CLI/CLI.hpp>
 
@@ -39,7 +40,7 @@ struct OptOptions {
 };
 
 llvm::Expected<std::unique_ptr<Model>> readModel(const std::string& path, const Toolkit& toolkit) {
-  if (llvm::StringRef(path).endswith(".onnx"))
+  if (endsWith(path, ".onnx"))
     return importModel(path, toolkit.ops, toolkit.limits);
   auto file = MappedFile::open(path);
   if (!file)

@@ -37,7 +37,7 @@ public:
 
   FunctionDigest take() {
     FunctionDigest digest{};
-    const llvm::StringRef bytes = hash.final();
+    const auto bytes = hash.final();
     std::memcpy(digest.data(), bytes.data(), std::min(digest.size(), bytes.size()));
     return digest;
   }

@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -123,7 +124,7 @@ std::optional<llvm::ArrayRef<int64_t>> Node::intsAttr(llvm::StringRef name) cons
 
 /// Whether the attribute of a Constant node holds its contents.
 static bool holdsContents(llvm::StringRef name) {
-  return name == "sparse_value" || name.startswith("value");
+  return name == "sparse_value" || startsWith(name, "value");
 }
 
 /// Contents of a Constant node with this attribute; null unless they are a numeric tensor.

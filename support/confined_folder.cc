@@ -2,6 +2,7 @@
 #include "support/confined_folder.h"
 
 #include "support/diagnostic.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -141,7 +142,7 @@ std::optional<std::string> nameInStore(const std::string& file, const std::strin
   if (error)
     return std::nullopt;
   std::string name = real.lexically_relative(store).string();
-  if (name.empty() || name == "." || llvm::StringRef(name).startswith(".."))
+  if (name.empty() || name == "." || startsWith(name, ".."))
     return std::nullopt;
   return name;
 }

@@ -3,6 +3,7 @@
 
 #include "cli/support/style.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -21,7 +22,7 @@ namespace {
 std::optional<llvm::StringRef> valueIn(llvm::StringRef argument, const std::string& name) {
   if (!argument.consume_front(name))
     return std::nullopt;
-  const bool isLong = llvm::StringRef(name).startswith("--");
+  const bool isLong = startsWith(name, "--");
   if (isLong && !argument.empty() && !argument.consume_front("="))
     return std::nullopt;
   return argument;

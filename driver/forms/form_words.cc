@@ -5,6 +5,7 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/nearest_word.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
@@ -52,8 +53,8 @@ struct SaidForm {
 private:
   /// Advice for choosing the second of two words.
   std::string instead(llvm::StringRef first, const std::string& second) const {
-    return first.startswith("--to ") ? fmt::format("--to {} {}", wordOf(*engine.value), second)
-                                     : second + " alone";
+    return startsWith(first, "--to ") ? fmt::format("--to {} {}", wordOf(*engine.value), second)
+                                      : second + " alone";
   }
 };
 
@@ -129,7 +130,7 @@ llvm::Error sayAll(const FormWords& words, SaidForm& said) {
   if (llvm::Error error = sayPreset(words.to, said))
     return error;
   if (llvm::Error error =
-          sayWord(words.cache, "--cache", llvm::makeArrayRef(allCaches), said.cache, said))
+          sayWord(words.cache, "--cache", llvm::ArrayRef(allCaches), said.cache, said))
     return error;
   for (const std::string* text : {&words.rows, &words.cacheDtype})
     if (llvm::StringRef(*text).contains(':'))
@@ -141,7 +142,7 @@ llvm::Error sayAll(const FormWords& words, SaidForm& said) {
                                   llvm::ArrayRef<RowKind>(allRowKinds), said.rows, said))
     return error;
   if (llvm::Error error =
-          sayWord(words.split, "--split", llvm::makeArrayRef(allSplits), said.split, said))
+          sayWord(words.split, "--split", llvm::ArrayRef(allSplits), said.split, said))
     return error;
   if (words.latent)
     if (llvm::Error error = said.say(said.latent, true, "--latent"))

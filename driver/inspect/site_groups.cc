@@ -4,6 +4,7 @@
 #include "driver/inspect/site_facts.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -16,7 +17,7 @@ using namespace targets;
 namespace {
 
 bool endsLikeAType(llvm::StringRef text) {
-  return text.endswith("float") || text.endswith("int") || text.endswith("double");
+  return endsWith(text, "float") || endsWith(text, "int") || endsWith(text, "double");
 }
 
 /// The text with equal numbers within names, which differ between layers.
@@ -35,7 +36,7 @@ std::string withoutLayers(llvm::StringRef text) {
                     (last == '.' && !isFraction);
     // The first of several nodes may lack a number: Softmax, Softmax_1.
     bool isSuffix = last == '_' && (end == text.size() || !llvm::isAlnum(text[end]));
-    if (isSuffix && llvm::StringRef(result).endswith("_"))
+    if (isSuffix && endsWith(result, "_"))
       result.pop_back();
     else
       result += isInName ? "#" : text.slice(i, end).str();

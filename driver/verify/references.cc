@@ -13,6 +13,7 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/progress.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -179,7 +180,7 @@ public:
     status = statusOf(folder);
     llvm::Expected<PreparedModel> exported = prepareModel(path, toolkit);
     llvm::Expected<PreparedModel> rewritten =
-        forms == llvm::makeArrayRef(ModelForm::Exported)
+        forms == llvm::ArrayRef(ModelForm::Exported)
             ? llvm::Expected<PreparedModel>(usageError("no rewritten form was asked for"))
             : rewrittenModel(path, target, capacityFor(target, cases), toolkit);
     for (const ReferenceCase& recordedCase : cases) {
@@ -235,7 +236,7 @@ private:
       llvm::consumeError(steps.takeError());
   }
 
-  bool isStructureOnly() const { return llvm::StringRef(status).startswith("structure only"); }
+  bool isStructureOnly() const { return startsWith(status, "structure only"); }
 
   /// The recorded steps, with the outputs with which the forms are compared.
   llvm::Expected<std::vector<ReferenceStep>>

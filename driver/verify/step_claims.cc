@@ -4,6 +4,7 @@
 #include "ir/op.h"
 #include "ir/ops/kvopt/cache_operator.h"
 #include "runtime/session/decoder_inputs.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -83,7 +84,7 @@ bool readsElements(const Value& input) {
 
 bool isAttention(const Node& node) {
   const llvm::StringRef type = node.op().type();
-  return type.endswith("Sdpa") || type.endswith("Attention");
+  return endsWith(type, "Sdpa") || endsWith(type, "Attention");
 }
 
 size_t attentionsHiddenBy(const Value& input) {

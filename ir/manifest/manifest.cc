@@ -30,7 +30,7 @@ bool ManifestCache::givesNewRows() const {
 
 llvm::ArrayRef<std::string> ManifestCache::blocks() const {
   const auto* inBlocks = std::get_if<BlockCache>(&storage);
-  return inBlocks ? llvm::makeArrayRef(inBlocks->inputs) : llvm::ArrayRef<std::string>();
+  return inBlocks ? llvm::ArrayRef(inBlocks->inputs) : llvm::ArrayRef<std::string>();
 }
 
 std::optional<int64_t> ManifestCache::fixedRows() const {

@@ -1,5 +1,6 @@
 // Matrix products and convolution: MatMul, Gemm, Einsum, Conv.
 #include "ir/shapes/shape_rules.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -136,7 +137,7 @@ llvm::Error inferConv(ShapeContext& context) {
     axis.stride = strides ? (*strides)[i] : 1;
     axis.dilation = dilations ? (*dilations)[i] : 1;
     Dim input = x.shape()[i + 2];
-    if (automatic.startswith("SAME")) {
+    if (startsWith(automatic, "SAME")) {
       shape.push_back(axis.stride >= 1 ? ceilDivide(input, axis.stride) : Dim::unknown());
       continue;
     }

@@ -3,6 +3,7 @@
 
 #include "ir/late_element_types.h"
 #include "support/diagnostic.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -142,7 +143,7 @@ Dim ownExtent(const Value& result, unsigned axis) {
 
 bool isOpenExtent(const Dim& extent) {
   return extent.isUnknown() || llvm::any_of(extent.symbols(), [](llvm::StringRef symbol) {
-           return symbol.endswith("]"); // see ownExtent; inputs with such names are as open
+           return endsWith(symbol, "]"); // see ownExtent; inputs with such names are as open
          });
 }
 

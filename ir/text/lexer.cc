@@ -2,6 +2,7 @@
 #include "ir/text/lexer.h"
 
 #include "ir/element_type.h"
+#include "support/string_ends.h"
 
 #include "support/escape.h"
 #include "support/utf8.h"
@@ -19,12 +20,12 @@ bool isNamePart(char c) { return llvm::isAlnum(c) || c == '_'; }
 std::string takeEscaped(llvm::StringRef& text) {
   llvm::StringRef rest = text.drop_front();
   unsigned code = 0;
-  if (rest.startswith("x") && !rest.substr(1, 2).getAsInteger(16, code) && rest.size() >= 3) {
+  if (startsWith(rest, "x") && !rest.substr(1, 2).getAsInteger(16, code) && rest.size() >= 3) {
     text = rest.drop_front(3);
     return std::string(1, static_cast<char>(code));
   }
   const size_t end = rest.find('}');
-  if (rest.startswith("u{") && end != llvm::StringRef::npos && end <= 8 &&
+  if (startsWith(rest, "u{") && end != llvm::StringRef::npos && end <= 8 &&
       !rest.slice(2, end).getAsInteger(16, code))
     if (std::string character = utf8Of(code); !character.empty()) {
       text = rest.drop_front(end + 1);
@@ -72,7 +73,7 @@ bool isTypeWord(llvm::StringRef text) {
   static constexpr llvm::StringLiteral others[] = {"undefined", "seq",           "map",
                                                    "optional",  "sparse_tensor", "opaque"};
   return elementTypeFromOnnxName(text) || llvm::is_contained(others, text) ||
-         text.startswith("dtype_");
+         startsWith(text, "dtype_");
 }
 
 bool isBareName(llvm::StringRef text) {
@@ -111,7 +112,7 @@ void TextCursor::skipBlanks() {
   while (next < text.size()) {
     if (llvm::StringRef(" \t\r\n\f\v").contains(text[next])) {
       ++next;
-    } else if (text[next] == '#' || text.substr(next).startswith("//")) {
+    } else if (text[next] == '#' || startsWith(text.substr(next), "//")) {
       next = std::min(text.find('\n', next), text.size());
     } else {
       return;
@@ -146,9 +147,9 @@ Token TextCursor::lex() {
     return lexString();
   if (llvm::isDigit(c) || c == '-')
     return lexNumber();
-  if (text.substr(next).startswith("=>"))
+  if (startsWith(text.substr(next), "=>"))
     return finish(Token::Kind::Arrow, next + 2);
-  if (text.substr(next).startswith("\xE2\x80\xA6"))
+  if (startsWith(text.substr(next), "\xE2\x80\xA6"))
     return bad(next + 3, "the contents of this tensor were left out when the text was printed "
                          "(kvopt opt --elements all prints them)");
   if (llvm::StringRef("<>(){}[],:=.?@").contains(c))

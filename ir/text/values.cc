@@ -4,6 +4,7 @@
 #include "ir/late_element_types.h"
 #include "ir/onnx/tensor.h"
 #include "support/half.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/APFloat.h"
 
@@ -31,7 +32,7 @@ const llvm::fltSemantics* semanticsOf(ElementType type) {
 
 /// Bit pattern of a number; nullopt if it overflows.
 std::optional<uint64_t> floatBits(llvm::StringRef number, const llvm::fltSemantics& semantics) {
-  bool negative = number.startswith("-");
+  bool negative = startsWith(number, "-");
   llvm::StringRef magnitude = negative ? number.drop_front() : number;
   llvm::APFloat value(semantics);
   if (isSpecialFloat(magnitude)) {
@@ -118,7 +119,7 @@ private:
     }
     int64_t negative = 0;
     uint64_t positive = 0;
-    bool isNegative = token.text.startswith("-");
+    bool isNegative = startsWith(token.text, "-");
     bool fits = isNegative ? !token.text.getAsInteger(10, negative) && negative >= range.low
                            : !token.text.getAsInteger(10, positive) && positive <= range.high;
     if (!fits) {

@@ -3,6 +3,7 @@
 
 #include "passes/analysis/movement/equal_values.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -25,7 +26,7 @@ constexpr Convention conventions[] = {{"present.", "past_key_values."}, {"presen
 /// Name of the past that programs pair with `present`; empty if no convention has such a present.
 std::string pastOf(llvm::StringRef present) {
   for (const Convention& convention : conventions)
-    if (present.startswith(convention.present))
+    if (startsWith(present, convention.present))
       return (convention.past + present.drop_front(convention.present.size())).str();
   return "";
 }

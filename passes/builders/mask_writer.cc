@@ -2,6 +2,7 @@
 #include "passes/builders/mask_writer.h"
 
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -76,7 +77,7 @@ std::optional<ElementType> typeOf(ExprRef expression) {
     return isInteger(type) ? ElementType::Int64 : type;
   }
   if (expression->is(Kind::Apply)) {
-    if (expression->name.startswith("Int") || expression->name == "Wrap")
+    if (startsWith(expression->name, "Int") || expression->name == "Wrap")
       return ElementType::Int64;
     if (const auto type = namedType(expression))
       return isInteger(*type) ? ElementType::Int64 : *type;

@@ -6,6 +6,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/interface/extent_equations.h"
 #include "support/diagnostic.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -52,7 +53,7 @@ const Value* movedInput(const Value* value) {
 
 bool isAttention(const Node& node) {
   const llvm::StringRef type = node.op().type();
-  return node.is("Softmax") || type.endswith("Attention") || type.endswith("Sdpa");
+  return node.is("Softmax") || endsWith(type, "Attention") || endsWith(type, "Sdpa");
 }
 
 /// Visits the extents of rows in a cache and of the rows that a node appends to them.
@@ -446,7 +447,8 @@ private:
 llvm::StringSet<> inputSymbols(const Graph& graph) {
   llvm::StringSet<> symbols;
   for (const std::unique_ptr<Value>& input : graph.inputs())
-    for (const Dim& extent : input->type().hasRank() ? input->type().shape() : llvm::None)
+    for (const Dim& extent :
+         input->type().hasRank() ? input->type().shape() : llvm::ArrayRef<Dim>())
       for (const std::string& symbol : extent.symbols())
         symbols.insert(symbol);
   return symbols;

@@ -180,7 +180,7 @@ OpHistory historyOf(const Row& row) {
   size_t count = 0;
   while (count < mostVersions && row.versions[count].since != 0)
     ++count;
-  return {row.name, llvm::makeArrayRef(row.versions, count)};
+  return {row.name, llvm::ArrayRef(row.versions, count)};
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // TargetRegistry, and the manifest of an unrewritten model.
 #include "passes/targets/target.h"
 #include "passes/analysis/tokens/row_carriers.h"
+#include "support/string_ends.h"
 
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
@@ -168,7 +169,7 @@ public:
 
   /// Whether a part of a hint, such as `--to ring keeps the last rows`, applies to the site.
   bool applies(llvm::StringRef part, size_t site) {
-    if (part.startswith("choose a"))
+    if (startsWith(part, "choose a"))
       return llvm::any_of(registry.all(), [&](const std::unique_ptr<Target>& target) {
         return target->isForCaches() && !refusal(*target, site);
       });

@@ -200,7 +200,8 @@ private:
   void orderSymbols(const Graph& graph) {
     order.clear();
     for (const std::unique_ptr<Value>& input : graph.inputs())
-      for (const Dim& extent : input->type().hasRank() ? input->type().shape() : llvm::None)
+      for (const Dim& extent :
+           input->type().hasRank() ? input->type().shape() : llvm::ArrayRef<Dim>())
         for (const std::string& symbol : extent.symbols())
           order.try_emplace(symbol, order.size());
   }

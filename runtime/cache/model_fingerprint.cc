@@ -38,7 +38,7 @@ public:
     }
     graph(model.graph(), /*named=*/true);
     ModelFingerprint result{};
-    llvm::StringRef digest = hash.final();
+    const auto digest = hash.final();
     std::memcpy(result.data(), digest.data(), std::min(result.size(), digest.size()));
     return result;
   }

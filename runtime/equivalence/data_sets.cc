@@ -4,6 +4,7 @@
 #include "ir/onnx/import.h"
 #include "runtime/exec/input_binding.h"
 #include "support/diagnostic.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -80,7 +81,7 @@ llvm::Expected<DataSet> readDataSet(const fs::path& folder) {
 
 /// The path without trailing separators, after which it would have no file name.
 fs::path folderPath(llvm::StringRef folder) {
-  while (folder.size() > 1 && folder.endswith("/"))
+  while (folder.size() > 1 && endsWith(folder, "/"))
     folder = folder.drop_back();
   return folder.str();
 }

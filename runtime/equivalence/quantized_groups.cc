@@ -4,6 +4,7 @@
 #include "ir/text/reader.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -139,7 +140,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
       actual = i == PastKey ? "key_past_rows" : "value_past_rows";
     actuals += (i == 0 ? "" : ", ") + actual;
   }
-  while (llvm::StringRef(actuals).endswith(", "))
+  while (endsWith(actuals, ", "))
     actuals.resize(actuals.size() - 2);
   std::string body = fmt::format(R"(
     rest = Constant <value_ints = [-1]> ()

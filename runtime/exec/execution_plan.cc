@@ -388,7 +388,7 @@ void PlanBuilder::groupResults(int64_t index) {
     Group::Kind kind = Group::Kind::Planned;
     unsigned joined = none;
     for (const Alias& alias :
-         definition ? llvm::makeArrayRef(definition->aliases) : llvm::ArrayRef<Alias>()) {
+         definition ? llvm::ArrayRef(definition->aliases) : llvm::ArrayRef<Alias>()) {
       if (alias.result != result || alias.operand >= step.operands.size() ||
           step.operands[alias.operand] == none)
         continue;

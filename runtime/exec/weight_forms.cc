@@ -70,9 +70,9 @@ WeightForm reshaped(const Node& node, const WeightForm& operand) {
   const std::optional<Extents> shape = fixedShape(node.results().front());
   if (!shape || countOf(*shape) != countOf(operand.shape))
     return {};
-  const bool keepsMatrix =
-      shape->size() >= 2 && operand.shape.size() >= 2 &&
-      llvm::makeArrayRef(*shape).take_back(2) == llvm::makeArrayRef(operand.shape).take_back(2);
+  const bool keepsMatrix = shape->size() >= 2 && operand.shape.size() >= 2 &&
+                           llvm::ArrayRef<int64_t>(*shape).take_back(2) ==
+                               llvm::ArrayRef<int64_t>(operand.shape).take_back(2);
   if (!keepsMatrix && (operand.transposed || operand.kind != Kind::Floats))
     return {};
   WeightForm form = operand;
@@ -329,7 +329,7 @@ std::shared_ptr<const ConstantWeights> weightsOf(const WeightForm& form, const N
     weights = floatWeights(form);
   } else {
     // Blocks form one matrix, in which every row of W is a row in memory.
-    if (countOf(llvm::makeArrayRef(form.shape).drop_back(2)) != 1)
+    if (countOf(llvm::ArrayRef<int64_t>(form.shape).drop_back(2)) != 1)
       return nullptr;
     const bool isStoredByColumn = (product.intAttr("transB", 0) != 0) != form.transposed;
     weights = CodePacker(form, !isStoredByColumn, memory, pool).pack();

@@ -132,7 +132,7 @@ llvm::Error StepRunner::prepare(llvm::ArrayRef<NamedView> inputs) {
 void StepRunner::feedLengths() {
   const size_t fromCaller = stepInputs.size();
   for (size_t i = 0; i < lengths.size(); ++i)
-    if (llvm::none_of(llvm::makeArrayRef(stepInputs).take_front(fromCaller),
+    if (llvm::none_of(llvm::ArrayRef(stepInputs).take_front(fromCaller),
                       [&](const NamedView& input) { return input.name == lengths.name(i); }))
       stepInputs.push_back({lengths.name(i), lengths.view(i)});
 }

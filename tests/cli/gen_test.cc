@@ -1,4 +1,5 @@
 // kvopt gen: what it writes is found whole, runs, and is rewritten without a difference.
+#include "support/string_ends.h"
 #include "tests/cli/cli_fixture.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -44,7 +45,7 @@ protected:
         genArguments(one.kind, path, {"--spelling", one.spelling, "--dtype", one.dtype}));
     EXPECT_EQ(made.code, 0) << made.err;
   }
-  bool isLatent() const { return llvm::StringRef(GetParam().kind).startswith("mla"); }
+  bool isLatent() const { return startsWith(GetParam().kind, "mla"); }
 
   TemporaryFolder folder;
   std::string path = folder.path("made.onnx");

@@ -4,6 +4,7 @@
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
+#include "support/string_ends.h"
 #include "tests/cli/cli_fixture.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -147,7 +148,7 @@ TEST_F(VerifyCoverageTest, EveryBlockHoldsRows) {
     EXPECT_EQ(honest["verdict"], "equal");
     for (int64_t tokens : {16, 32, 192, 200})
       EXPECT_TRUE(llvm::is_contained(around(honest), tokens)) << tokens;
-    if (llvm::StringRef(target).startswith("blocks-plain"))
+    if (startsWith(target, "blocks-plain"))
       continue;
     EXPECT_EQ(verdictAfter(model, "m.onnx",
                            [](GraphEdit& edit) {
@@ -218,7 +219,7 @@ TEST_F(VerifyCoverageTest, EveryVariantIsRun) {
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path("")))
     if (const std::string name = entry.path().filename().string();
-        llvm::StringRef(name).endswith(".onnx") && name[1] == '.') {
+        endsWith(name, ".onnx") && name[1] == '.') {
       EXPECT_EQ(verdictAfter(model, name, shift), "different") << name;
       ++files;
     }
@@ -241,7 +242,7 @@ TEST_F(VerifyCoverageTest, EveryPieceAndTheModelInOnePieceAreRun) {
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path("")))
     if (const std::string name = entry.path().filename().string();
-        llvm::StringRef(name).endswith(".onnx") && name[1] == '.') {
+        endsWith(name, ".onnx") && name[1] == '.') {
       EXPECT_EQ(verdictAfter(model, name, change), "different") << name;
       ++files;
     }

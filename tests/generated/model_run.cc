@@ -5,6 +5,7 @@
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include <cmath>
 
@@ -49,7 +50,7 @@ public:
     std::vector<NamedView> views;
     size_t caches = 0;
     for (const std::unique_ptr<Value>& input : model.graph().inputs()) {
-      const bool isCache = input->name().startswith("past.");
+      const bool isCache = startsWith(input->name(), "past.");
       auto tensor = isCache ? cache(*input, caches++) : integers(*input, past, count);
       if (!tensor)
         return tensor.takeError();
@@ -124,7 +125,7 @@ llvm::Error recordAsBuilt(const Model& model, const driver::Toolkit& toolkit, Re
   }
   size_t caches = 0;
   for (const std::unique_ptr<Value>& input : model.graph().inputs())
-    if (input->name().startswith("past."))
+    if (startsWith(input->name(), "past."))
       run.caches.push_back(recorded(input->name(), built.outputs[++caches].view));
   return llvm::Error::success();
 }

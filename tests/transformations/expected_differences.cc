@@ -1,5 +1,6 @@
 // Reading tables of expected differences.
 #include "tests/transformations/expected_differences.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -11,7 +12,7 @@ ExpectedDifferences::ExpectedDifferences(const std::string& file) {
   std::ifstream stream(std::string(KVOPT_SOURCE_DIR) + "/tests/transformations/" + file);
   for (std::string line; std::getline(stream, line);) {
     llvm::StringRef text = llvm::StringRef(line).trim();
-    if (text.empty() || text.startswith("#"))
+    if (text.empty() || startsWith(text, "#"))
       continue;
     auto [transformation, rest] = text.split('|');
     auto [model, why] = rest.split('|');

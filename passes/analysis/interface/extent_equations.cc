@@ -41,7 +41,7 @@ private:
     constexpr size_t mostCompared = 16;
     size_t compared = std::min(equations.size(), mostCompared);
     if (llvm::none_of(
-            llvm::makeArrayRef(equations).take_back(compared), [&](const ExtentEquation& known) {
+            llvm::ArrayRef(equations).take_back(compared), [&](const ExtentEquation& known) {
               return known.isStrict == isStrict && known.left == left && known.right == right;
             }))
       equations.push_back({left, right, isStrict, &node});

@@ -20,7 +20,7 @@ struct AttentionAtoms {
   Axis axisOf(unsigned part) const;
   ir::Dim extentOf(Axis axis) const;
   llvm::ArrayRef<ir::Dim> batchParts() const {
-    return llvm::makeArrayRef(extents).take_front(1 + headAtoms);
+    return llvm::ArrayRef<ir::Dim>(extents).take_front(1 + headAtoms);
   }
 };
 

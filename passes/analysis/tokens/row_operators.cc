@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "ir/op.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -40,7 +41,7 @@ std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int6
     auto given = knownIntegersOf(node, 1, "");
     return given && given->size() == 1 ? std::optional(oneAxis(given->front())) : std::nullopt;
   }
-  if (type.startswith("Reduce")) {
+  if (startsWith(type, "Reduce")) {
     auto given = knownIntegersOf(node, 1, "axes");
     if (!given || given->empty())
       return std::nullopt; // all axes

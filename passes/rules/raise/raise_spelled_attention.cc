@@ -18,6 +18,7 @@
 #include "passes/pattern/explain.h"
 #include "passes/pattern/rule.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -191,11 +192,11 @@ private:
       found = sinksOfColumn(*column, heads);
     else if (match.find(pads))
       found = sinksOfNumber(match.find(filler) ? uniformValue(match[filler]) : 0.0, heads);
-    else if (match.choice("softmax").startswith("off-by-one"))
+    else if (startsWith(match.choice("softmax"), "off-by-one"))
       found = sinksOfNumber(0.0, heads);
     else
       return true;
-    if (found.exist() && !(match.find(logits) && match.choice("softmax").startswith("off-by-one")))
+    if (found.exist() && !(match.find(logits) && startsWith(match.choice("softmax"), "off-by-one")))
       return true;
     const Value& at = match.find(logits) ? match[logits] : match[scores];
     failure = {ReasonCode::SinkUnsupported, at.name().str(),

@@ -270,7 +270,7 @@ private:
     if (!view || view->size() < 2 || !isAxis(view->back(), AttentionAtoms::Keys) ||
         !isAxis((*view)[view->size() - 2], AttentionAtoms::Queries))
       return nullptr;
-    Value* values = factor(*context.operand(1), llvm::makeArrayRef(shape).drop_back(2));
+    Value* values = factor(*context.operand(1), llvm::ArrayRef<Dim>(shape).drop_back(2));
     if (!values)
       return nullptr;
     Value& output = rewriter.create("MatMul", {probabilities, values}, {}, 1, "context").result();

@@ -146,7 +146,7 @@ llvm::Error setPastRows(Model& model, int64_t rows) {
   Value* before = name ? model.graph().findValue(*name) : nullptr;
   const bool isOne = before && before->initializer() && !before->isGraphInput() &&
                      before->initializer()->elementType() == ElementType::Int64 &&
-                     before->initializer()->shape() == llvm::makeArrayRef<int64_t>({1});
+                     before->initializer()->shape() == llvm::ArrayRef<int64_t>({1});
   if (!isOne)
     return invalid("the model does not name the constant with the number of rows in its blocks");
   Value& after = model.graph().addConstant(*name, int64Tensor({rows}));

@@ -12,6 +12,7 @@
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
+#include "support/string_ends.h"
 
 #include <atomic>
 
@@ -31,7 +32,7 @@ llvm::Error outputExtent(const KernelContext& context, llvm::StringRef automatic
       axis.padBegin < 0 || axis.padBegin > largest || axis.padEnd < 0 || axis.padEnd > largest)
     return context.error("an extent, stride, dilation or pad out of range");
   const int64_t reach = axis.dilation * (axis.kernel - 1) + 1;
-  if (automatic.startswith("SAME")) {
+  if (startsWith(automatic, "SAME")) {
     axis.output = (axis.input + axis.stride - 1) / axis.stride;
     const int64_t pads = std::max<int64_t>(0, (axis.output - 1) * axis.stride + reach - axis.input);
     axis.padBegin = automatic == "SAME_UPPER" ? pads / 2 : pads - pads / 2;

@@ -12,6 +12,7 @@
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -49,7 +50,7 @@ llvm::Expected<llvm::SmallVector<Label, 6>> labelsOf(const KernelContext& contex
       labels.push_back(static_cast<unsigned char>(term[i]));
       continue;
     }
-    if (!term.substr(i).startswith("...") || term.count('.') != 3)
+    if (!startsWith(term.substr(i), "...") || term.count('.') != 3)
       return context.error(fmt::format("'{}' is not a term of an equation", term.str()));
     for (int64_t axis = ellipsis; axis > 0; --axis)
       labels.push_back(ellipsisAxis + static_cast<Label>(axis - 1));
@@ -120,7 +121,8 @@ llvm::Expected<Equation> parse(const KernelContext& context) {
   for (size_t i = 0; i < equation.result.size(); ++i) {
     if (equation.indices.count(equation.result[i]) == 0)
       return context.error("the result has an index that no operand has");
-    if (llvm::is_contained(llvm::makeArrayRef(equation.result).take_front(i), equation.result[i]))
+    if (llvm::is_contained(llvm::ArrayRef<Label>(equation.result).take_front(i),
+                           equation.result[i]))
       return context.error("the result has an index twice");
   }
   for (const auto& entry : equation.indices)

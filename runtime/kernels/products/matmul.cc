@@ -40,8 +40,8 @@ llvm::Expected<Product> describe(KernelContext& context) {
   product.n = b.back();
   if (b[b.size() - 2] != product.k)
     return context.error(fmt::format("inner extents {} and {} differ", product.k, b[b.size() - 2]));
-  const llvm::ArrayRef<int64_t> aBatch = llvm::makeArrayRef(a).drop_back(2);
-  const llvm::ArrayRef<int64_t> bBatch = llvm::makeArrayRef(b).drop_back(2);
+  const llvm::ArrayRef<int64_t> aBatch = llvm::ArrayRef<int64_t>(a).drop_back(2);
+  const llvm::ArrayRef<int64_t> bBatch = llvm::ArrayRef<int64_t>(b).drop_back(2);
   // With a single matrix on the right, the rows of all left matrices are rows of one product.
   if (kernels::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
     product.resultShape = Extents(a.begin(), a.end() - 1);

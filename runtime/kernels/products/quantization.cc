@@ -278,9 +278,9 @@ llvm::Error matMulInteger(KernelContext& context) {
   if (b[b.size() - 2] != k)
     return context.error(fmt::format("inner extents {} and {} differ", k, b[b.size() - 2]));
   const auto aBatch =
-      TensorView::contiguous(ElementType::UInt8, llvm::makeArrayRef(a).drop_back(2), nullptr);
+      TensorView::contiguous(ElementType::UInt8, llvm::ArrayRef<int64_t>(a).drop_back(2), nullptr);
   const auto bBatch =
-      TensorView::contiguous(ElementType::UInt8, llvm::makeArrayRef(b).drop_back(2), nullptr);
+      TensorView::contiguous(ElementType::UInt8, llvm::ArrayRef<int64_t>(b).drop_back(2), nullptr);
   auto batch = broadcastShape(context, aBatch.shape, bBatch.shape);
   if (!batch)
     return batch.takeError();

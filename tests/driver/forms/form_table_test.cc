@@ -3,6 +3,7 @@
 #include "driver/forms/form_table.h"
 
 #include "driver/toolkit.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -26,7 +27,7 @@ TEST(FormTable, EveryCellIsWrittenOrRefusedWithASentence) {
           EXPECT_TRUE(toolkit.targets.find(cell.target)) << cell.target;
           writers.insert(cell.target);
         } else {
-          EXPECT_TRUE(llvm::StringRef(cell.refusal).endswith(".")) << cell.refusal;
+          EXPECT_TRUE(endsWith(cell.refusal, ".")) << cell.refusal;
         }
       }
   for (const std::unique_ptr<targets::Target>& target : toolkit.targets.all())

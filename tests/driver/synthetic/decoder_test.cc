@@ -4,6 +4,7 @@
 
 #include "driver/recover.h"
 #include "support/half.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +58,7 @@ protected:
     DecoderStep step;
     step.tokens = std::move(tokens);
     for (const std::unique_ptr<Value>& input : model.graph().inputs()) {
-      if (!input->name().startswith("past_") || input->name().contains("encoder")) {
+      if (!startsWith(input->name(), "past_") || input->name().contains("encoder")) {
         asked.push_back(input.get());
         continue;
       }

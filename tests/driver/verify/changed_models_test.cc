@@ -2,6 +2,7 @@
 // takes models apart or rewrites them accepts them, or refuses them with a message.
 #include "driver/verify/verification.h"
 #include "ir/shapes/shape_inference.h"
+#include "support/string_ends.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
 #include "tests/fuzz/structural_change.h"
@@ -34,7 +35,7 @@ struct Changed {
 
   Node& attention() {
     for (Node* node : ownNodes(model->graph()))
-      if (node->op().type().endswith("Sdpa"))
+      if (endsWith(node->op().type(), "Sdpa"))
         return *node;
     throw std::runtime_error("no attention");
   }

@@ -5,6 +5,7 @@
 #include "driver/rewrite/rewrite.h"
 #include "driver/synthetic/decoder.h"
 #include "driver/verify/claims.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -248,7 +249,7 @@ protected:
   }
 
   PreparedModel written(const std::string& path, const std::string& target) {
-    const bool hasCapacity = llvm::StringRef(target).startswith("blocks");
+    const bool hasCapacity = startsWith(target, "blocks");
     DrivenModel driven = rewritten(path, toolkit, hasCapacity ? "capacity=64" : "", target);
     return {std::move(driven.model), std::move(driven.manifest), nullptr};
   }

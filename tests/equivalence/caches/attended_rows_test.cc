@@ -1,5 +1,6 @@
 // Decoders that compute something of all rows of a cache before attention reads them.
 #include "support/format.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/caches/cache_plan.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -129,7 +130,7 @@ TEST_F(AttendedRows, AreCachedInEveryTarget) {
     const DrivenModel exported = asExported(path, toolkit);
     ASSERT_EQ(exported.manifest.caches.size(), 2U);
     EXPECT_EQ(attendedCaches(exported.manifest), 0U);
-    const bool isRowsFirst = llvm::StringRef(spelling.past).startswith("[P");
+    const bool isRowsFirst = startsWith(spelling.past, "[P");
     for (const char* target : {"kvopt", "onnx24", "blocks:4", "int8", "primitive"}) {
       if (isRowsFirst && (target == std::string("onnx24") || target == std::string("int8")))
         continue; // neither has caches in this order

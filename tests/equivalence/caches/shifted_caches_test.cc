@@ -1,6 +1,7 @@
 // Sessions that drop tokens from their middle: the rows of one layer are then those of a session
 // that has never seen them.
 #include "driver/synthetic/decoder.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/caches/rotated_decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -379,7 +380,7 @@ TEST_F(ShiftedCaches, AreRefusedWherePositionsAreNotRelative) {
     miss.spelling.constants += "int64[2] far_axes = {1, 3}, int64[2] bias_axes = {1, 3}, "
                                "int64[4] bias_shape = {1, 1, 1, 1}, ";
     const std::string path = written(miss.spelling, miss.parts);
-    EXPECT_TRUE(llvm::StringRef(refusal(path)).startswith(miss.reason)) << refusal(path);
+    EXPECT_TRUE(startsWith(refusal(path), miss.reason)) << refusal(path);
     const DrivenModel exported = asExported(path, toolkit);
     EXPECT_FALSE(exported.manifest.rotations);
     auto session = shiftSession(exported, toolkit, 1);
@@ -532,9 +533,9 @@ TEST_F(ShiftedDecoders, OfTwoBranches) {
 }
 
 TEST_F(ShiftedDecoders, OfOtherPositionsAreRefused) {
-  EXPECT_TRUE(llvm::StringRef(
-                  refusal(generated(shiftedSpec(DecoderKind::PackedQkv, DecoderSpelling::Dynamo))))
-                  .startswith("position-absolute"));
+  EXPECT_TRUE(
+      startsWith(refusal(generated(shiftedSpec(DecoderKind::PackedQkv, DecoderSpelling::Dynamo))),
+                 "position-absolute"));
 }
 
 /// The first layer of models of several: its rows do not depend on the dropped tokens.

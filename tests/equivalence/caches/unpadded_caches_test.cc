@@ -4,6 +4,7 @@
 #include "driver/rewrite/rewrite.h"
 #include "ir/text/reader.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -51,7 +52,7 @@ protected:
     RewriteRequest request;
     request.form = valueOrThrow(presetForm(target));
     request.padding = padding == "none" ? PaddedRows::None : PaddedRows::Any;
-    if (!llvm::StringRef(target).startswith("ring"))
+    if (!startsWith(target, "ring"))
       request.capacity = 64;
     request.verification = VerificationExtent::Full;
     return valueOrThrow(rewrite(

@@ -1,5 +1,6 @@
 // Exported models, as they are and after the rewrite, against what PyTorch computed for them.
 #include "driver/verify/references.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/corpus/reference_rows.h"
 
@@ -66,7 +67,7 @@ TEST_F(CorpusReferenceTest, EveryRecordedCaseAgreesInEveryForm) {
       if (isRefused) {
         EXPECT_NE(result.reason.find(refusal->second), std::string::npos) << result.reason;
       }
-      const bool isItself = !isRewritten && llvm::StringRef(row.comparedTo).startswith("exported");
+      const bool isItself = !isRewritten && startsWith(row.comparedTo, "exported");
       EXPECT_EQ(result.verdict, isRefused  ? ReferenceVerdict::Refused
                                 : isItself ? ReferenceVerdict::NotCompared
                                            : ReferenceVerdict::Equal)

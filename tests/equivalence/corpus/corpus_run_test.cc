@@ -1,5 +1,6 @@
 // Models of the corpus without recorded outputs: a sequence in one run, and in several that hand
 // their state on, comes to the same scores.
+#include "support/string_ends.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -12,7 +13,7 @@ using namespace runtime;
 
 namespace {
 
-bool isState(llvm::StringRef input) { return input.startswith("past"); }
+bool isState(llvm::StringRef input) { return startsWith(input, "past"); }
 
 /// Feeds a decoder of batch size 1 whose state outputs follow the scores in the order of the state
 /// inputs.

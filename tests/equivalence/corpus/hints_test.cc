@@ -6,6 +6,7 @@
 #include "ir/text/reader.h"
 #include "passes/pattern/explain.h"
 #include "passes/pattern/reason_docs.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -134,7 +135,7 @@ protected:
     SCOPED_TRACE(path + " L" + std::to_string(layer) + ": " + hint);
     ++hints;
     for (const HintKind& kind : kinds)
-      if (llvm::StringRef(hint).startswith(kind.start)) {
+      if (startsWith(hint, kind.start)) {
         EXPECT_TRUE(kind.applies(path, recovered.model->graph(), hint, toolkit));
         break;
       }

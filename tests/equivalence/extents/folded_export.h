@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/exec/executor.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/extents/fixed_export.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -32,7 +33,7 @@ private:
     for (const ir::Node& node : graph.nodes()) {
       const bool isFolded =
           !node.operands().empty() && node.subgraphs().empty() && node.op().isOnnx() &&
-          !node.op().type().startswith("Random") &&
+          !startsWith(node.op().type(), "Random") &&
           llvm::all_of(node.operands(), [&](const ir::Use& use) {
             return !use.value() || use.value()->constant() || folded.contains(use.value());
           });

@@ -1,6 +1,7 @@
 // Keys, values and presents in spellings that no rule knows: found by what they compute, and
 // rewritten into the same. What only looks like them is refused, or computes the same as well.
 #include "support/format.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -399,7 +400,7 @@ protected:
     expectTakenRightly(path);
   }
   void expectTakenRightly(const std::string& path) {
-    const bool isConditional = llvm::StringRef(GetParam().name).startswith("a");
+    const bool isConditional = startsWith(GetParam().name, "a");
     EXPECT_FALSE(isConditional) << "taken, though it differs at other sizes";
     expectEqual(path);
   }

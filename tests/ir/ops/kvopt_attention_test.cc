@@ -1,4 +1,5 @@
 // Shape rules of kvopt's own attention operators.
+#include "support/string_ends.h"
 #include "tests/ir/shapes/shape_graph.h"
 
 namespace kvopt {
@@ -127,7 +128,7 @@ TEST_F(KvoptAttentionTest, Tiles) {
               &input({"B", "8", "S", "32"}, state), &maximum, &input({"B", "8", "S", "1"}, state)},
              3);
     const std::string first = inferred(tile.result());
-    if (llvm::StringRef(first).startswith("error"))
+    if (startsWith(first, "error"))
       return first;
     return first + " " + tile.result(1).type().str() + " " + tile.result(2).type().str();
   };
@@ -182,7 +183,7 @@ protected:
     fused.setAttribute("scale", Attribute::ofFloat(0.25f));
     fused.setAttribute("key_axis", Attribute::ofInt(keyAxis));
     std::string type = inferred(fused.result());
-    if (!llvm::StringRef(type).startswith("error")) {
+    if (!startsWith(type, "error")) {
       EXPECT_EQ(fused.result(1).type(), pastKey.type());
       EXPECT_EQ(fused.result(2).type(), keyScale.type());
       EXPECT_EQ(fused.result(3).type(), pastValue.type());

@@ -68,7 +68,7 @@ TEST_F(BlockTableTest, OneStepMayCrossSeveralBlocks) {
   EXPECT_EQ(table.blocks().size(), 1u);
   append(table, 14);
   EXPECT_EQ(table.tokens(), 17);
-  EXPECT_EQ(table.blocks(), llvm::makeArrayRef<BlockId>({0, 1, 2, 3}));
+  EXPECT_EQ(table.blocks(), llvm::ArrayRef<BlockId>({0, 1, 2, 3}));
   EXPECT_EQ(table.tokensAt(2), 5);
   EXPECT_EQ(table.tokensAt(3), 2);
   EXPECT_EQ(pool->state(2), BlockState::Full);
@@ -102,7 +102,7 @@ TEST_F(BlockTableTest, OrderIsTheSequencesAndNotThatOfIds) {
   append(first, 5);
   first.clear();
   append(second, 10);
-  EXPECT_EQ(second.blocks(), llvm::makeArrayRef<BlockId>({1, 0, 2}));
+  EXPECT_EQ(second.blocks(), llvm::ArrayRef<BlockId>({1, 0, 2}));
   EXPECT_EQ(contents(second)[14], 14.0f);
 }
 
@@ -113,7 +113,7 @@ TEST_F(BlockTableTest, TruncationKeepsTheFirstAndGivesBackTheRest) {
   ASSERT_EQ(tableMessageOf(table.truncate(17)), "");
   EXPECT_EQ(table.blocks().size(), 4u);
   ASSERT_EQ(tableMessageOf(table.truncate(7)), "");
-  EXPECT_EQ(table.blocks(), llvm::makeArrayRef<BlockId>({0, 1}));
+  EXPECT_EQ(table.blocks(), llvm::ArrayRef<BlockId>({0, 1}));
   EXPECT_EQ(tableValueOf(pool->tokens(1)), 2);
   EXPECT_EQ(pool->state(1), BlockState::Partial);
   EXPECT_EQ(pool->takenBlocks(), 2);
@@ -122,7 +122,7 @@ TEST_F(BlockTableTest, TruncationKeepsTheFirstAndGivesBackTheRest) {
   EXPECT_NE(tableMessageOf(table.truncate(-1)), "");
   // The order in which blocks are given back is that in which they come again.
   append(table, 10, 0.5f);
-  EXPECT_EQ(table.blocks(), llvm::makeArrayRef<BlockId>({0, 1, 2, 3}));
+  EXPECT_EQ(table.blocks(), llvm::ArrayRef<BlockId>({0, 1, 2, 3}));
   EXPECT_EQ(contents(table)[6], 6.0f);
   EXPECT_EQ(contents(table)[7], 7.5f);
   ASSERT_EQ(tableMessageOf(table.truncate(0)), "");

@@ -3,6 +3,7 @@
 #include "runtime/equivalence/quantized_model.h"
 #include "support/format.h"
 #include "support/four_bit_row.h"
+#include "support/string_ends.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -22,7 +23,7 @@ namespace {
 
 DrivenModel quantized(const std::string& path, const Toolkit& toolkit,
                       const std::string& target = "int8") {
-  const bool hasBlocks = llvm::StringRef(target).startswith("int8-blocks");
+  const bool hasBlocks = startsWith(target, "int8-blocks");
   return rewritten(path, toolkit, hasBlocks ? "capacity=150" : "", target);
 }
 
