@@ -3,6 +3,7 @@
 
 #include "passes/pass.h"
 #include "runtime/session/cache_room.h"
+#include "support/memory_error.h"
 
 #include "llvm/Support/ErrorHandling.h"
 
@@ -91,6 +92,7 @@ kvopt_error* toError(llvm::Error error) {
     return nullptr;
   const bool isRefused = error.isA<passes::RefusedError>() || error.isA<ReportedError>();
   const bool isCapacity = error.isA<runtime::CapacityError>();
+  const bool isMemory = error.isA<MemoryError>();
   auto made = std::make_unique<kvopt_error>();
   error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<ReportedError> reported) {
     made->report = reported->report();
@@ -101,6 +103,7 @@ kvopt_error* toError(llvm::Error error) {
   made->text = made->diagnostic.str();
   made->kind = isRefused    ? KVOPT_ERROR_REFUSED
                : isCapacity ? KVOPT_ERROR_CAPACITY
+               : isMemory   ? KVOPT_ERROR_OUT_OF_MEMORY
                             : kindOf(made->diagnostic.kind);
   return made.release();
 }

@@ -1,5 +1,6 @@
 // Opening models.
 #include "api/error.h"
+#include "api/memory_reserve.h"
 #include "api/objects.h"
 #include "api/progress.h"
 
@@ -29,6 +30,7 @@ namespace {
 /// A model that was opened once, so that errors are known now.
 llvm::Error openSource(ModelSource source, const kvopt_option* options, size_t count,
                        kvopt_model** model) {
+  const MemoryReserve reserve;
   if (llvm::Error error = checkArgument(model, "model"))
     return error;
   auto texts = optionTexts(options, count);

@@ -1,5 +1,6 @@
 // Inspecting, rewriting and comparing models.
 #include "api/error.h"
+#include "api/memory_reserve.h"
 #include "api/objects.h"
 #include "api/progress.h"
 
@@ -68,6 +69,7 @@ kvopt_error* withModel(const kvopt_model* model, const kvopt_option* options, si
   return guarded([&]() -> llvm::Error {
     if (llvm::Error error = checkProgress(progress))
       return error;
+    const MemoryReserve reserve;
     const ProgressScope scope(progress);
     if (llvm::Error error = checkArgument(model, "model"))
       return error;
@@ -233,6 +235,7 @@ const char* kvopt_result_manifest(const kvopt_result* result) {
 
 kvopt_error* kvopt_result_serialize(const kvopt_result* result, kvopt_bytes** model) {
   return guarded([&]() -> llvm::Error {
+    const MemoryReserve reserve;
     if (llvm::Error error = checkArgument(result, "result"))
       return error;
     if (llvm::Error error = checkArgument(model, "model"))
@@ -247,6 +250,7 @@ kvopt_error* kvopt_result_serialize(const kvopt_result* result, kvopt_bytes** mo
 
 kvopt_error* kvopt_result_model(const kvopt_result* result, kvopt_model** model) {
   return guarded([&]() -> llvm::Error {
+    const MemoryReserve reserve;
     if (llvm::Error error = checkArgument(result, "result"))
       return error;
     if (llvm::Error error = checkArgument(model, "model"))
@@ -268,6 +272,7 @@ kvopt_error* kvopt_result_save(kvopt_result* result, const char* path, const kvo
   return guarded([&]() -> llvm::Error {
     if (llvm::Error error = checkProgress(progress))
       return error;
+    const MemoryReserve reserve;
     const ProgressScope scope(progress);
     if (llvm::Error error = checkArgument(result, "result"))
       return error;

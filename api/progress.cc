@@ -1,6 +1,7 @@
 // Calls report on the thread that made them.
 #include "api/progress.h"
 
+#include "api/memory_reserve.h"
 #include "support/diagnostic.h"
 
 #include <chrono>
@@ -15,6 +16,8 @@ struct CurrentCall {
   const kvopt_progress* callback = nullptr;
   std::string what;
   bool isWorking = false;
+  uint64_t done = 0;
+  uint64_t total = 0;
   Clock::time_point next; ///< time from which the next report is passed on
 };
 
@@ -27,22 +30,38 @@ public:
       return false;
     current.what = what;
     current.isWorking = true;
+    current.done = 0;
+    current.total = 0;
     current.next = Clock::time_point();
     return true;
   }
 
   void report(double done, double total) override {
-    const Clock::time_point now = Clock::now();
-    if (now < current.next)
-      return;
-    current.next = now + std::chrono::milliseconds(100);
-    if (current.callback->report(current.callback->user, current.what.c_str(),
-                                 static_cast<uint64_t>(done), static_cast<uint64_t>(total)) != 0)
-      throw Cancelled();
+    current.done = static_cast<uint64_t>(done);
+    current.total = static_cast<uint64_t>(total);
+    passOn();
+  }
+
+  /// Parts of the work report nothing of their own, but they can be cancelled.
+  void checkpoint() override {
+    MemoryReserve::check();
+    if (current.isWorking && current.total != 0)
+      passOn();
   }
 
   void hide() override {}
   void end() override { current.isWorking = false; }
+
+private:
+  static void passOn() {
+    const Clock::time_point now = Clock::now();
+    if (now < current.next)
+      return;
+    current.next = now + std::chrono::milliseconds(100);
+    if (current.callback->report(current.callback->user, current.what.c_str(), current.done,
+                                 current.total) != 0)
+      throw Cancelled();
+  }
 };
 
 } // namespace
@@ -53,7 +72,8 @@ ProgressListener& progressListener() {
 }
 
 ProgressScope::ProgressScope(const kvopt_progress* callback) {
-  current = {callback, {}, false, {}};
+  current = {};
+  current.callback = callback;
 }
 ProgressScope::~ProgressScope() { current = {}; }
 

@@ -1,5 +1,6 @@
 // Decoding.
 #include "api/error.h"
+#include "api/memory_reserve.h"
 #include "api/objects.h"
 #include "api/tensor.h"
 
@@ -119,6 +120,7 @@ kvopt_error* kvopt_session_create(const kvopt_model* model, int64_t batch,
                                   const kvopt_option* options, size_t option_count,
                                   kvopt_session** session) {
   return guarded([&]() -> llvm::Error {
+    const MemoryReserve reserve;
     if (llvm::Error error = checkArgument(model, "model"))
       return error;
     if (llvm::Error error = checkArgument(session, "session"))

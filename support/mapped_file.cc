@@ -3,6 +3,7 @@
 
 #include "support/diagnostic.h"
 #include "support/file_descriptor.h"
+#include "support/memory_error.h"
 
 #include <cerrno>
 #include <limits>
@@ -10,6 +11,8 @@
 #include <sys/stat.h>
 
 namespace kvopt {
+
+const char MemoryError::ID = 0;
 
 MappedFile::Result MappedFile::open(const std::string& path) {
   // A path with an embedded NUL would silently name another file.
@@ -51,8 +54,12 @@ MappedFile::Result MappedFile::map(int descriptor, std::string path) {
   std::span<const std::byte> bytes;
   if (size != 0) {
     void* data = ::mmap(nullptr, static_cast<size_t>(size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED)
-      return ioError("cannot map {} bytes: {}", size, errnoText(errno)).file(path);
+    if (data == MAP_FAILED) {
+      const int error = errno;
+      auto refused = ioError("cannot map {} bytes: {}", size, errnoText(error)).file(path).take();
+      return error == ENOMEM ? llvm::make_error<MemoryError>(std::move(refused))
+                             : makeError(std::move(refused));
+    }
     bytes = {static_cast<const std::byte*>(data), static_cast<size_t>(size)};
   }
   FileIdentity identity{static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino)};

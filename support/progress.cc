@@ -5,28 +5,45 @@
 
 namespace kvopt {
 
+namespace {
+
+bool isPartOfOther(ProgressListener* listener, const std::string& what) {
+  if (!listener)
+    return true;
+  listener->checkpoint();
+  return !listener->begin(what);
+}
+
+} // namespace
+
 Progress::Progress(ProgressListener* given, const std::string& what)
-    : listener(given && given->begin(what) ? given : nullptr) {}
+    : listener(given), isPart(isPartOfOther(given, what)) {}
 
 Progress::~Progress() {
-  if (listener)
+  if (!isPart)
     listener->end();
+}
+
+void Progress::report() {
+  if (!listener)
+    return;
+  listener->checkpoint();
+  if (!isPart)
+    listener->report(std::min(done, total), total);
 }
 
 void Progress::expect(double units) {
   total += units;
-  if (listener)
-    listener->report(done, total);
+  report();
 }
 
 void Progress::advanceTo(double units) {
   done = std::max(done, units);
-  if (listener)
-    listener->report(std::min(done, total), total);
+  report();
 }
 
 void Progress::hide() {
-  if (listener)
+  if (!isPart)
     listener->hide();
 }
 

@@ -17,6 +17,9 @@ public:
   /// Hides the progress until the next report, because something else is printed.
   virtual void hide() = 0;
   virtual void end() = 0;
+  /// Called where work, or a part of it, begins, continues or reports, also where `begin` returned
+  /// false. May throw to abandon the work.
+  virtual void checkpoint() {}
 };
 
 /// A piece of work, which ends when this object is destroyed. All units of work should take about
@@ -39,7 +42,10 @@ public:
   void hide();
 
 private:
-  ProgressListener* listener; ///< null if nothing is reported
+  void report();
+
+  ProgressListener* listener; ///< null: no listener
+  bool isPart;                ///< whether other work reports in its place
   double done = 0;
   double total = 0;
 };

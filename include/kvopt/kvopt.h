@@ -3,10 +3,12 @@
  * Errors. A function that can fail returns `kvopt_error*`: null on success, otherwise an error that
  * the caller frees with kvopt_error_free. After an error, outputs are as they were before the call,
  * and objects are unchanged unless the function says otherwise. No function prints, installs signal
- * handlers or throws, and none ends the process, with one exception: where memory is exhausted,
- * models and sessions return KVOPT_ERROR_OUT_OF_MEMORY, but the analyses of kvopt_inspect,
- * kvopt_explain, kvopt_rewrite and its siblings, kvopt_verify and kvopt_diff may crash, because the
- * containers that they use do not survive it.
+ * handlers, throws or ends the process.
+ *
+ * Memory. Where memory is exhausted, a call returns KVOPT_ERROR_OUT_OF_MEMORY. Calls that open,
+ * analyze, rewrite, verify or save models hold 32 MiB of address space in reserve. If an allocation
+ * fails, the call continues with the reserve up to a point where it can stop. A process that uses up
+ * the reserve, too, before that point may crash. The static library has no reserve.
  *
  * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`,
  * which accepts null. Objects do not depend on each other's lifetimes: a model may be freed while

@@ -4,6 +4,7 @@
 #include "runtime/threads/cpu_count.h"
 
 #include <algorithm>
+#include <exception>
 #include <system_error>
 
 namespace kvopt::runtime {
@@ -33,12 +34,29 @@ struct ThreadPool::Loop {
   std::atomic<unsigned> active{0};
   Loop* following = nullptr;
   bool isLinked = true;
+  /// Whether `exception` is set or about to be.
+  std::atomic<bool> hasFailed{false};
+  /// The first exception of an index, for the caller.
+  std::exception_ptr exception;
 
-  /// Processes indices until none are left.
+  /// Processes indices until none are left. After an exception, indices that no thread has begun
+  /// are left out. Nothing is thrown, because other threads use the loop.
   void drain() {
-    for (int64_t first = next.fetch_add(piece); first < total; first = next.fetch_add(piece))
-      for (int64_t i = first; i < std::min(first + piece, total); ++i)
-        body(i);
+    try {
+      for (int64_t first = next.fetch_add(piece); first < total; first = next.fetch_add(piece))
+        for (int64_t i = first; i < std::min(first + piece, total); ++i)
+          body(i);
+    } catch (...) {
+      next = total;
+      if (!hasFailed.exchange(true))
+        exception = std::current_exception();
+    }
+  }
+
+  /// Throws the exception of an index, if there was one. Only when no worker is inside.
+  void rethrow() {
+    if (hasFailed)
+      std::rethrow_exception(std::move(exception));
   }
 };
 
@@ -101,17 +119,21 @@ void ThreadPool::parallelFor(int64_t count, llvm::function_ref<void(int64_t)> bo
   else if (sleepers != 0)
     wake.notify_all();
   loop.drain();
-  std::unique_lock<std::mutex> lock(mutex);
-  unlink(loop);
-  if (loop.active == 0)
-    return;
-  lock.unlock();
-  for (int round = 0; round < spinRounds && loop.active != 0; ++round)
-    pause();
-  if (loop.active == 0)
-    return;
-  lock.lock();
-  finished.wait(lock, [&] { return loop.active == 0; });
+  const auto waitForWorkers = [&] {
+    std::unique_lock<std::mutex> lock(mutex);
+    unlink(loop);
+    if (loop.active == 0)
+      return;
+    lock.unlock();
+    for (int round = 0; round < spinRounds && loop.active != 0; ++round)
+      pause();
+    if (loop.active == 0)
+      return;
+    lock.lock();
+    finished.wait(lock, [&] { return loop.active == 0; });
+  };
+  waitForWorkers();
+  loop.rethrow();
 }
 
 void ThreadPool::work() {

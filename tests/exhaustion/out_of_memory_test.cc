@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace {
 
@@ -54,17 +58,20 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
 namespace kvopt::api {
 namespace {
 
-/// Runs `call` once for each allocation that it makes, or for an evenly spread sample of them, and
-/// lets that one fail. `check` is called after each.
-void exhaust(const std::function<kvopt_error*()>& call, const std::function<void()>& check) {
-  constexpr int64_t most = 400;
+/// Runs `call` once for each allocation that it makes, or for an evenly spread sample of `most` of
+/// them, and lets that one fail. `check` is called after each. KVOPT_EXHAUSTION=N sets the size of
+/// every sample.
+void exhaust(const std::function<kvopt_error*()>& call, const std::function<void()>& check,
+             int64_t most = 400) {
+  if (const char* given = std::getenv("KVOPT_EXHAUSTION"))
+    most = std::atoll(given);
   allocations = 0;
   ASSERT_EQ(textOf(call()), "");
   const int64_t total = allocations;
   ASSERT_GT(total, 0);
   check();
   int64_t failed = 0;
-  const int64_t step = std::max<int64_t>(1, total / most);
+  const int64_t step = std::max<int64_t>(1, (total + most - 1) / most);
   for (int64_t n = 0; n < total; n += step) {
     untilFailure = n;
     kvopt_error* error = call();
@@ -106,6 +113,108 @@ TEST(OutOfMemory, AStepSaysSoAndIsTakenAgain) {
         EXPECT_EQ(kvopt_session_length(session.get()), 0);
         EXPECT_EQ(generated(session.get(), {1, 2, 3}, 4)[3], shippedTokens[3]);
       });
+}
+
+/// Frees what `exhaust` made.
+template <class Object, class Free> std::function<void()> freeing(Object*& object, Free free) {
+  return [&object, free] {
+    free(object);
+    object = nullptr;
+  };
+}
+
+TEST(OutOfMemory, InspectingSaysSo) {
+  const ModelHandle model = openShipped();
+  kvopt_bytes* json = nullptr;
+  exhaust([&] { return kvopt_inspect(model.get(), nullptr, 0, nullptr, &json); },
+          freeing(json, kvopt_bytes_free), 150);
+}
+
+TEST(OutOfMemory, ExplainingSaysSo) {
+  const ModelHandle model = openShipped();
+  kvopt_bytes* json = nullptr;
+  exhaust([&] { return kvopt_explain(model.get(), nullptr, 0, nullptr, &json); },
+          freeing(json, kvopt_bytes_free), 100);
+}
+
+TEST(OutOfMemory, RewritingSaysSo) {
+  const ModelHandle model = openShipped();
+  kvopt_result* result = nullptr;
+  for (const char* target : {"ort", "kvopt", "onnx"}) {
+    const kvopt_option options[] = {{"to", target}, {"verify", "off"}};
+    exhaust([&] { return kvopt_rewrite(model.get(), options, 2, nullptr, &result); },
+            freeing(result, kvopt_result_free), 130);
+  }
+}
+
+TEST(OutOfMemory, VerifyingSaysSo) {
+  const ModelHandle model = openShipped();
+  const std::string path = shippedModel();
+  const kvopt_option options[] = {{"prompt", "3"}, {"steps", "1"}, {"threads", "1"}};
+  int equal = 0;
+  kvopt_bytes* json = nullptr;
+  exhaust(
+      [&] {
+        kvopt_model* other = nullptr;
+        kvopt_error* error = kvopt_model_open(path.c_str(), nullptr, 0, &other);
+        if (!error)
+          error = kvopt_verify(model.get(), other, options, 3, nullptr, &equal, &json);
+        kvopt_model_free(other);
+        return error;
+      },
+      freeing(json, kvopt_bytes_free), 200);
+}
+
+TEST(OutOfMemory, ComparingGraphsSaysSo) {
+  const ModelHandle model = openShipped();
+  kvopt_bytes* json = nullptr;
+  exhaust([&] { return kvopt_diff(model.get(), model.get(), nullptr, 0, nullptr, &json); },
+          freeing(json, kvopt_bytes_free), 100);
+}
+
+/// Address space of this process in bytes.
+rlim_t addressSpace() {
+  std::ifstream statistics("/proc/self/statm");
+  rlim_t pages = 0;
+  statistics >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// The code of the error of a rewrite in a process that can allocate `bytes` more bytes: 0 for
+/// success, 1 for memory that is exhausted, 2 for another error.
+int rewriteWithin(const kvopt_model* model, rlim_t bytes) {
+  const rlimit limit{addressSpace() + bytes, RLIM_INFINITY};
+  if (setrlimit(RLIMIT_AS, &limit) != 0)
+    return 3;
+  const kvopt_option options[] = {{"to", "kvopt"}, {"verify", "quick"}};
+  kvopt_result* result = nullptr;
+  kvopt_error* error = kvopt_rewrite(model, options, 2, nullptr, &result);
+  if (!error)
+    return 0;
+  if (kvopt_error_get_kind(error) == KVOPT_ERROR_OUT_OF_MEMORY)
+    return 1;
+  fputs(kvopt_error_text(error), stderr);
+  return 2;
+}
+
+// All allocations fail once the address space is used up, not only one.
+TEST(OutOfMemory, AProcessWithALimitSaysSo) {
+  const ModelHandle model = openShipped();
+  int refusedRuns = 0;
+  int completedRuns = 0;
+  for (rlim_t megabytes = 0; megabytes <= 96; megabytes += 2) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0)
+      _exit(rewriteWithin(model.get(), megabytes << 20));
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status) << " at " << megabytes;
+    ASSERT_LE(WEXITSTATUS(status), 1) << megabytes;
+    ++(WEXITSTATUS(status) == 0 ? completedRuns : refusedRuns);
+  }
+  EXPECT_GT(refusedRuns, 0);
+  EXPECT_GT(completedRuns, 0);
 }
 
 } // namespace

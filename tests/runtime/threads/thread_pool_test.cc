@@ -64,6 +64,26 @@ TEST(ThreadPool, NoMoreCallsAtATimeThanThreads) {
   EXPECT_LE(most, 3);
 }
 
+TEST(ThreadPool, AnExceptionReachesTheCallerWhenNoThreadUsesTheLoop) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> inside = 0;
+    const auto body = [&](int64_t i) {
+      ++inside;
+      if (i == round % 40) {
+        --inside;
+        throw std::bad_alloc();
+      }
+      --inside;
+    };
+    EXPECT_THROW(pool.parallelFor(40, body), std::bad_alloc);
+    EXPECT_EQ(inside, 0);
+  }
+  std::atomic<int> calls = 0;
+  pool.parallelFor(40, [&](int64_t) { ++calls; });
+  EXPECT_EQ(calls, 40);
+}
+
 TEST(ThreadPool, ZeroStandsForTheCores) {
   EXPECT_EQ(ThreadPool(0).threads(), usableCores());
   EXPECT_EQ(ThreadPool().threads(), usableCores());
