@@ -12,7 +12,7 @@ build=${1:-build/release}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-"$build/bench/bench_constant_weights" "${2:-40}"
+"$build/bench/bench_constant_weights" --steps "${2:-40}" --rows 1,64
 
 for form in plain transposed; do
   options=()
