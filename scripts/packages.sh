@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
-# The Debian 12 packages that kvopt needs: the one list for the quick start, the tests and CI.
+# The packages of Debian 12 or 13 that kvopt needs: the one list for the quick start, the tests and CI.
 #   scripts/packages.sh            print the list
 #   scripts/packages.sh install    install what is missing (apt-get, through sudo when not root)
 #   scripts/packages.sh install-ci also what CI needs; this lets apt install packages for arm64
 set -euo pipefail
 
+llvm=14
+llvm_needs=()
+if [ "$(. /etc/os-release && echo "${VERSION_ID:-}")" = 13 ]; then
+  llvm=19
+  llvm_needs=(libzstd-dev) # LLVM's CMake package names it
+fi
 packages=(
   g++ cmake ninja-build python3
   libonnx-dev libprotobuf-dev protobuf-compiler
-  llvm-14-dev llvm-14-tools
+  "llvm-$llvm-dev" "llvm-$llvm-tools" "${llvm_needs[@]}"
   libhwy-dev libopenblas-dev libdnnl-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev
   libgraphviz-dev libxxhash-dev libdlpack-dev
   libgtest-dev libgmock-dev
 )
 # Used by CI only: the second compiler with its libFuzzer, the formatter, and what the tests of the static site, of the
-# Python package and of installed libraries need.
+# Python package, of installed libraries and of packages need.
 ci_packages=(
-  clang-14 libclang-rt-14-dev clang-format-14 git mkdocs
-  python3-numpy python3-onnx python3-pip python3-setuptools python3-venv python3-wheel patchelf pkg-config
+  "clang-$llvm" "libclang-rt-$llvm-dev" "clang-format-$llvm" git mkdocs
+  python3-numpy python3-onnx python3-pip python3-setuptools python3-venv python3-wheel
+  patchelf pkg-config dpkg-dev mmdebstrap
 )
 # Used by CI only: the kernels for 64-bit Arm, with Debian's libraries for that architecture beside
 # the machine's own.

@@ -4,14 +4,31 @@
 #include "runtime/simd/stream_read.h"
 
 #include "llvm/ADT/StringRef.h"
-#include "llvm/Support/Host.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/MemoryBuffer.h"
+#if LLVM_VERSION_MAJOR >= 16
+#include "llvm/Support/Threading.h"
+#include "llvm/TargetParser/Host.h"
+#else
+#include "llvm/Support/Host.h"
+#endif
 
 #include <sched.h>
 #include <unistd.h>
 
 namespace kvopt::cli {
 using namespace simd;
+
+namespace {
+// LLVM 16 moved this function.
+int physicalCores() {
+#if LLVM_VERSION_MAJOR >= 16
+  return llvm::get_physical_cores();
+#else
+  return llvm::sys::getHostNumPhysicalCores();
+#endif
+}
+} // namespace
 
 std::string valueOfLine(const std::string& text, const std::string& key) {
   llvm::StringRef rest = text;
@@ -31,7 +48,7 @@ Machine describeMachine() {
   if (auto text = llvm::MemoryBuffer::getFileAsStream("/proc/cpuinfo"))
     machine.cpu = valueOfLine((*text)->getBuffer().str(), "model name");
   machine.microarchitecture = llvm::sys::getHostCPUName().str();
-  int cores = llvm::sys::getHostNumPhysicalCores();
+  int cores = physicalCores();
   machine.cores = cores > 0 ? static_cast<unsigned>(cores) : 0;
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

@@ -252,7 +252,7 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
 void Rewriter::discard() {
   for (Node* node : llvm::reverse(createdNodes))
     if (node->isUnused()) {
-      llvm::erase_value(touchedNodes, node);
+      llvm::erase_if(touchedNodes, [&](Node* touched) { return touched == node; });
       edited.erase(*node);
     }
   createdNodes.clear();
