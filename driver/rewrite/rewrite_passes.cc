@@ -63,6 +63,7 @@ void addRewritePasses(PassManager& manager, const RewriteRequest& request,
   lower.requiresAll = request.require == LayerRequirement::All;
   manager.add("lower", makeLower(std::move(lower)));
   manager.addNamed({"eliminate-dead-nodes"});
+  manager.addNamed(target.target->finishingPasses());
 }
 
 void addFirstStepPasses(PassManager& manager, const RewriteRequest& request, const Target& plain) {

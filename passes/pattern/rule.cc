@@ -11,6 +11,8 @@ llvm::StringRef ruleGroupName(RuleGroup group) {
     return "raise";
   case RuleGroup::Strip:
     return "strip";
+  case RuleGroup::Fuse:
+    return "fuse";
   }
   return "";
 }

@@ -13,6 +13,7 @@ enum class RuleGroup {
   Normalize, ///< fewer spellings of the same thing
   Raise,     ///< attention in any spelling → ai.kvopt::Sdpa
   Strip,     ///< the broadcast of grouped keys and values → grouped Sdpa
+  Fuse,      ///< operators around attention → ONNX Runtime's fused operators
 };
 
 llvm::StringRef ruleGroupName(RuleGroup group);

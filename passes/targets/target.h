@@ -50,6 +50,8 @@ public:
   virtual bool takesCodes() const { return false; }
   /// Whether results for padding rows that see no key may differ from the model's.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }
+  /// Names of passes that improve a lowered model for the engine of the target.
+  virtual llvm::ArrayRef<const char*> finishingPasses() const { return {}; }
   /// Opset of ONNX's own domain that introduced the operators of the target. Older models are
   /// converted to it.
   virtual int64_t opset() const { return oldestTargetOpset; }

@@ -105,6 +105,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "passes/targets/paged",
        "passes/rules/normalize",
        "passes/rules/raise",
+       "passes/rules/fuse",
        "passes/transforms"},
       {"runtime/simd", "runtime/simd/attention", "runtime/simd/attention/kernels", "runtime/linear",
        "runtime/memory", "runtime/threads", "runtime/exec", "runtime/cache",

@@ -813,6 +813,22 @@ FormEvaluator::Tensor FormEvaluator::chosen(const Node& node) {
   return made;
 }
 
+/// Row of a table that holds the angles of a step's tokens, for one token: its place is a number.
+/// nullopt for other tables.
+static std::optional<int64_t> rowOfStep(const FormTensor& places, const FormTensor& table,
+                                        int64_t token) {
+  if (places.count() == 0 || table.shape.size() != 2 || table.isNumeric())
+    return std::nullopt;
+  const bool isEach = token < places.count() && places.count() > 1;
+  const auto place = places.at(isEach ? token : 0).asNumber();
+  if (!place)
+    return std::nullopt;
+  const double row = *place + (isEach ? 0.0 : static_cast<double>(token));
+  if (row < 0 || row >= static_cast<double>(table.shape[0]) || row != std::trunc(row))
+    return std::nullopt;
+  return static_cast<int64_t>(row);
+}
+
 FormEvaluator::Tensor FormEvaluator::rotated(const Node& node) {
   const bool isOnnx = node.op().isOnnx();
   const Value* ids = node.operand(isOnnx ? 3 : 1);
@@ -844,6 +860,12 @@ FormEvaluator::Tensor FormEvaluator::rotated(const Node& node) {
         continue;
       }
       const bool isEach = places->count() == rows;
+      // A table of this step's angles, one row for each token.
+      if (const auto place = rowOfStep(*places, *cosines, row)) {
+        rotary.cosines.push_back(cosines->at(*place * pairs + pair));
+        rotary.sines.push_back(sines->at(*place * pairs + pair));
+        continue;
+      }
       auto line = places->count() == 0 ? std::nullopt : places->at(isEach ? row : 0).asLine();
       if (!line || line->slope != 1 || cosines->shape.size() != 2 || !cosines->isNumeric() ||
           !sines->isNumeric())

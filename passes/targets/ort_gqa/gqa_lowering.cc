@@ -2,6 +2,7 @@
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/ort_gqa/rotated_rows.h"
 #include "passes/targets/support/buffer_operands.h"
 #include "passes/targets/support/kvopt_domain.h"
 #include "passes/targets/support/token_rows.h"
@@ -215,8 +216,8 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   AttentionBuilder build(rewriter);
   Value& query = *fused.operand(BufferOperand::query);
   auto [last, total] = lengthsOf(fused, build);
-  llvm::SmallVector<Value*, 12> operands{&tokenRows(query, build),
-                                         &tokenRows(*fused.operand(BufferOperand::key), build),
+  llvm::SmallVector<Value*, 12> operands{&rotatedRows(query, build),
+                                         &rotatedRows(*fused.operand(BufferOperand::key), build),
                                          &tokenRows(*fused.operand(BufferOperand::value), build),
                                          fused.operand(BufferOperand::pastKey),
                                          fused.operand(BufferOperand::pastValue),

@@ -6,10 +6,10 @@
 //   after    rows, present_key, present_value = com.microsoft.GroupQueryAttention(
 //                q, k, v, past_key, past_value, seqlens_k, total_sequence_length, , , , bias)
 //
-// Rotary embedding remains before the operator. Its lengths are computed once, from the extents of
-// the padding mask if the model has one; otherwise they are inputs. Padding, and all other
-// conditions of the mask within the causal frontier, become the bias: all batch rows have the
-// length of the batch, so padding may be on either side.
+// Rotary embedding remains before the operator, as com.microsoft.RotaryEmbedding. The lengths are
+// computed once, from the extents of the padding mask if the model has one; otherwise they are
+// inputs. Padding, and all other conditions of the mask within the causal frontier, become the
+// bias: all batch rows have the length of the batch, so padding may be on either side.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 #include "passes/targets/target.h"
@@ -26,6 +26,12 @@ public:
   llvm::StringRef name() const override { return "ort-gqa"; }
   llvm::StringRef summary() const override {
     return "ONNX Runtime's GroupQueryAttention: past and present in one buffer";
+  }
+
+  llvm::ArrayRef<const char*> finishingPasses() const override {
+    static constexpr const char* passes[] = {"fuse-operators", "merge-equal-nodes",
+                                             "eliminate-dead-nodes"};
+    return passes;
   }
 
   bool changesPadding(const AttentionSite& site) const override {

@@ -28,12 +28,15 @@ Value& tokenRows(Value& heads, AttentionBuilder& build) {
   Node* split = heads.producer();
   if (!split || !isHeadTranspose(*split))
     return build.mergeHeads(heads);
-  Value& rows = *split->operand(0);
+  return mergedRows(*split->operand(0), build);
+}
+
+Value& mergedRows(Value& rows, AttentionBuilder& build) {
   Node* reshape = rows.producer();
   if (reshape && reshape->op() == "Reshape" && isMerged(*reshape->operand(0), rows))
     return *reshape->operand(0);
-  auto count = heads.type().dim(1).value();
-  auto width = heads.type().dim(3).value();
+  auto count = rows.type().dim(2).value();
+  auto width = rows.type().dim(3).value();
   return build.node("Reshape", {rows, ints({0, 0, *count * *width})}, {}, "merged_heads");
 }
 
