@@ -1,6 +1,8 @@
 // Contents of TensorProto: raw, typed or external.
 #include "ir/onnx/tensor.h"
 
+#include "ir/onnx/file_place.h"
+
 #include "ir/onnx/tensor_messages.h"
 #include "support/diagnostic.h"
 
@@ -132,6 +134,17 @@ public:
       return located(file.takeError());
     return out.copy(file->descriptor, static_cast<int64_t>(slice->offset),
                     static_cast<int64_t>(slice->length), slice->file->path());
+  }
+
+  std::optional<FilePlace> filePlace() const {
+    if (!isExternal(proto))
+      return std::nullopt;
+    llvm::Expected<ExternalSlice> slice = externalSlice();
+    if (!slice) {
+      llvm::consumeError(slice.takeError());
+      return std::nullopt;
+    }
+    return FilePlace{slice->file->identity(), slice->offset, slice->length};
   }
 
   llvm::Expected<std::span<const std::byte>> bytes() const override {
@@ -281,6 +294,11 @@ llvm::Expected<TensorRef> tensorOf(const onnx::TensorProto& message,
 const onnx::TensorProto* messageOf(const TensorData& tensor) {
   const auto* read = dynamic_cast<const MessageTensor*>(&tensor);
   return read ? &read->message() : nullptr;
+}
+
+std::optional<FilePlace> filePlaceOf(const TensorData& tensor) {
+  const auto* stored = dynamic_cast<const MessageTensor*>(&tensor);
+  return stored ? stored->filePlace() : std::nullopt;
 }
 
 llvm::Error copyExternal(const TensorData& tensor, OutputFile& file) {

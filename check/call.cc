@@ -1,0 +1,229 @@
+#include "check/call.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <cstring>
+
+namespace kvopt::check {
+using ir::Attribute;
+using ir::AttributeKind;
+
+namespace {
+
+/// Attribute of a node or its default, resolved through the enclosing calls.
+const Attribute* resolved(const ir::Node& node, llvm::StringRef name, const FunctionCall* call) {
+  const Attribute* found = node.attribute(name);
+  if (!found)
+    return node.attributeOrDefault(name);
+  if (!found->isReference())
+    return found;
+  if (!call)
+    return nullptr;
+  const std::string referenced = found->referencedName().str();
+  if (call->node->attribute(referenced))
+    return resolved(*call->node, referenced, call->outer);
+  for (const ir::NamedAttribute& entry : call->function->defaults)
+    if (entry.name == referenced)
+      return &entry.value;
+  return nullptr;
+}
+
+} // namespace
+
+bool Call::isHollow() const {
+  return llvm::any_of(operands, [](const Ref& operand) { return operand && operand->isHollow; });
+}
+
+bool Call::isSpecial() const {
+  return llvm::any_of(operands, [](const Ref& operand) {
+    return operand && (operand->isSpecial || Constants::hasSpecial(*operand));
+  });
+}
+
+Results Call::hollow(Extents shape) const { return {hollowTensor(std::move(shape), isSpecial())}; }
+
+const Attribute* Call::attribute(llvm::StringRef name) const {
+  return resolved(node, name, function);
+}
+
+int64_t Call::integer(llvm::StringRef name, int64_t otherwise) const {
+  const Attribute* found = attribute(name);
+  return found && found->kind() == AttributeKind::Int ? found->intValue() : otherwise;
+}
+
+double Call::number(llvm::StringRef name, double otherwise) const {
+  const Attribute* found = attribute(name);
+  return found && found->kind() == AttributeKind::Float ? double(found->floatValue()) : otherwise;
+}
+
+std::string Call::text(llvm::StringRef name, llvm::StringRef otherwise) const {
+  const Attribute* found = attribute(name);
+  return found && found->kind() == AttributeKind::String ? found->stringValue().str()
+                                                         : otherwise.str();
+}
+
+std::optional<std::vector<int64_t>> Call::integers(llvm::StringRef name) const {
+  const Attribute* found = attribute(name);
+  if (!found || found->kind() != AttributeKind::Ints)
+    return std::nullopt;
+  return found->ints().vec();
+}
+
+std::optional<std::vector<int64_t>> Call::integers(llvm::StringRef name, unsigned operand) const {
+  if (auto written = integers(name))
+    return written;
+  if (in(operand) && in(operand)->isInteger())
+    return in(operand)->integers;
+  return std::nullopt;
+}
+
+int64_t Call::version() const { return node.graph().opsetVersion(node.op().domain()); }
+
+Results Call::fail(std::string reason) {
+  isInvalid = true;
+  return unsupported(std::move(reason));
+}
+
+Results Call::unsupported(std::string reason) {
+  if (failure.empty())
+    failure = node.describe() + ": " + std::move(reason);
+  return {};
+}
+
+RuleTable allRules() {
+  RuleTable rules;
+  addMovementRules(rules);
+  addIndexRules(rules);
+  addArithmeticRules(rules);
+  addProductRules(rules);
+  addReductionRules(rules);
+  addAttentionRules(rules);
+  addContribRules(rules);
+  return rules;
+}
+
+std::optional<unsigned> axisOf(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank)
+    return std::nullopt;
+  return static_cast<unsigned>(axis < 0 ? axis + rank : axis);
+}
+
+bool isWeightData(const ir::TensorData& data) {
+  constexpr int64_t fewest = 512;
+  return ir::isFloatingPoint(data.elementType()) && data.shape().size() >= 2 &&
+         data.elementCount() >= fewest;
+}
+
+Ref tensorOf(const ir::TensorData& data) {
+  auto result = std::make_shared<Tensor>();
+  result->type = data.elementType();
+  result->shape.assign(data.shape().begin(), data.shape().end());
+  if (elementCount(result->shape) < 0)
+    return nullptr;
+  if (auto numbers = ir::floatValues(data, mostElements)) {
+    result->kind = Kind::Known;
+    result->known.assign(numbers->begin(), numbers->end());
+    result->isWeight = isWeightData(data);
+    return result;
+  }
+  if (auto numbers = ir::integerValues(data, mostElements)) {
+    result->kind = Kind::Integer;
+    result->integers.assign(numbers->begin(), numbers->end());
+    return result;
+  }
+  return nullptr;
+}
+
+Ref mapReals(Call& call, llvm::ArrayRef<Ref> operands, const Extents& shape,
+             llvm::function_ref<Exact(llvm::ArrayRef<Exact>)> compute) {
+  auto result = std::make_shared<Tensor>();
+  result->shape = shape;
+  bool isHollow = false;
+  bool isSpecial = false;
+  std::vector<Ref> reals;
+  for (const Ref& operand : operands) {
+    isHollow |= operand->isHollow;
+    isSpecial |= operand->isSpecial || Constants::hasSpecial(*operand);
+    if (operand->isReal())
+      result->type = operand->type;
+  }
+  if (isHollow)
+    return hollowTensor(shape, isSpecial, result->type);
+  for (const Ref& operand : operands)
+    reals.push_back(broadcastTo(call.real(operand), shape));
+  const auto count = static_cast<size_t>(result->count());
+  result->reals.reserve(count);
+  llvm::SmallVector<Exact, 4> elements(reals.size());
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t k = 0; k < reals.size(); ++k)
+      elements[k] = reals[k]->reals[i];
+    result->reals.push_back(compute(elements));
+  }
+  return result;
+}
+
+Ref addReals(Call& call, const Ref& a, const Ref& b) {
+  auto shape = broadcastShape(a->shape, b->shape);
+  if (!shape)
+    return nullptr;
+  return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> elements) {
+    return call.field().add(elements[0], elements[1]);
+  });
+}
+
+Ref multiplyReals(Call& call, const Ref& a, const Ref& b) {
+  auto shape = broadcastShape(a->shape, b->shape);
+  if (!shape)
+    return nullptr;
+  if (a->kind == Kind::Known && b->kind != Kind::Known)
+    return multiplyReals(call, b, a);
+  if (b->kind != Kind::Known || b->isWeight || a->isHollow)
+    return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> elements) {
+      return call.field().multiply(elements[0], elements[1]);
+    });
+  const Ref signs = broadcastTo(b, *shape);
+  size_t at = 0;
+  return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> elements) {
+    const double value = signs->known[at++];
+    return call.field().multiply(elements[0], elements[1], value > 0 ? 1 : value < 0 ? -1 : 0);
+  });
+}
+
+Ref unknownOf(Call& call, llvm::StringRef name, const Ref& operand) {
+  const uint64_t hash = nameHash(name);
+  return mapReals(call, {operand}, operand->shape, [&](llvm::ArrayRef<Exact> elements) {
+    return call.field().unknown(hash, {elements[0]});
+  });
+}
+
+Ref realScalar(Call& call, double value) {
+  auto result = std::make_shared<Tensor>();
+  result->reals = {call.math.constants.constant(value)};
+  return result;
+}
+
+void unify(Call& call, llvm::MutableArrayRef<Ref> tensors) {
+  const bool isReal = llvm::any_of(tensors, [](const Ref& tensor) { return tensor->isReal(); });
+  const bool isMixed = llvm::any_of(tensors, [&](const Ref& tensor) {
+    return tensor->kind != tensors.front()->kind ||
+           tensor->isWeight != tensors.front()->isWeight;
+  });
+  if (!isReal && !isMixed)
+    return;
+  const bool isHollow = llvm::any_of(tensors, [](const Ref& tensor) { return tensor->isHollow; });
+  for (Ref& tensor : tensors)
+    tensor = isHollow ? hollowTensor(tensor->shape,
+                                     tensor->isSpecial || Constants::hasSpecial(*tensor))
+                      : call.real(tensor);
+}
+
+uint64_t nameHash(llvm::StringRef name) {
+  llvm::SHA256 hash;
+  hash.update(name);
+  uint64_t bits = 0;
+  std::memcpy(&bits, hash.final().data(), sizeof(bits));
+  return bits;
+}
+
+} // namespace kvopt::check

@@ -1,0 +1,289 @@
+#include "check/checker.h"
+
+#include "check/regions.h"
+#include "check/scope.h"
+#include "check/size_argument.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+namespace kvopt::check {
+namespace {
+
+using Answer = Regions::Answer;
+
+/// Largest number of values of the first model that one value is compared with.
+constexpr size_t mostCandidates = 3;
+
+class Checker {
+public:
+  Checker(DrivenModel before, DrivenModel after, unsigned seed)
+      : rules(allRules()), feeding(before, after), scope(scopeOf(before, after, report.notChecked)),
+        regions(feeding, rules, scope, seed) {
+    report.seed = seed;
+    report.modulusP = regions.field().modulusP();
+    report.modulusQ = regions.field().modulusQ();
+    report.scope = scope;
+    for (const Step& step : scope)
+      largest = std::max(largest, step.total());
+  }
+
+  CheckReport run() {
+    pairOutputs();
+    collectCandidates();
+    for (const ir::Node& node : after().nodes()) {
+      ++report.nodesAfter;
+      visit(node);
+    }
+    for (const Output& output : outputs)
+      if (!output.after->producer())
+        decide(output);
+    report.nodesBefore = before().nodes().size();
+    report.assumptions.assign(regions.assumptions().begin(), regions.assumptions().end());
+    return std::move(report);
+  }
+
+private:
+  struct Output {
+    const ir::Value* before = nullptr;
+    const ir::Value* after = nullptr;
+    const Feeding::Pair* pair = nullptr;
+    std::string obstacle;
+  };
+
+  const ir::Graph& before() const { return feeding.before().model.graph(); }
+  const ir::Graph& after() const { return feeding.after().model.graph(); }
+
+  static const ir::Value* outputOf(const ir::Graph& graph, llvm::StringRef name) {
+    for (const ir::Value* output : graph.outputs())
+      if (output->name() == name)
+        return output;
+    return nullptr;
+  }
+
+  /// Pairs outputs by name, and caches as the manifest says.
+  void pairOutputs() {
+    for (const ir::Value* output : after().outputs()) {
+      Output found;
+      found.after = output;
+      bool isCache = false;
+      for (const Feeding::Pair& pair : feeding.pairs()) {
+        if (pair.after->present != output->name())
+          continue;
+        isCache = true;
+        found.pair = &pair;
+        found.obstacle = pair.obstacle;
+        if (pair.before)
+          found.before = outputOf(before(), pair.before->present);
+        if (found.obstacle.empty() && !found.before)
+          found.obstacle = "the first model does not return this cache";
+      }
+      if (!isCache)
+        found.before = outputOf(before(), output->name());
+      if (!isCache && !found.before)
+        report.notChecked.push_back("the output '" + output->name().str() +
+                                    "', which the first model does not have");
+      else
+        outputs.push_back(found);
+    }
+    for (const ir::Value* output : before().outputs()) {
+      const bool isPaired =
+          llvm::any_of(outputs, [&](const Output& pair) { return pair.before == output; }) ||
+          llvm::any_of(feeding.after().manifest.caches, [&](const ir::ManifestCache& cache) {
+            return (cache.part && cache.part->present == output->name()) ||
+                   llvm::any_of(cache.replaces, [&](const ir::ManifestReplacement& replaced) {
+                     return replaced.present == output->name();
+                   });
+          });
+      if (isPaired)
+        continue;
+      Obligation missing;
+      missing.before = missing.after = output->name().str();
+      missing.isOutput = true;
+      missing.verdict = Verdict::Different;
+      missing.reason = "the second model does not have this output";
+      report.obligations.push_back(std::move(missing));
+    }
+  }
+
+  /// Pairs of values that are equal if the models are: operands of equal operators, and values of
+  /// the same name. A pair is only a place to compare; nothing follows from it.
+  void collectCandidates() {
+    std::vector<std::pair<const ir::Value*, const ir::Value*>> pending;
+    for (const Output& output : outputs)
+      if (!output.pair && output.before)
+        pending.push_back({output.before, output.after});
+    std::set<std::pair<const ir::Value*, const ir::Value*>> seen;
+    while (!pending.empty()) {
+      auto [a, b] = pending.back();
+      pending.pop_back();
+      if (!a || !b || !seen.insert({a, b}).second ||
+          regions.beforeClasses().of(*a) == regions.afterClasses().of(*b))
+        continue;
+      note(*a, *b);
+      const ir::Node* first = a->producer();
+      const ir::Node* second = b->producer();
+      if (!first || !second || first->operands().size() != second->operands().size() ||
+          !(regions.beforeClasses().operatorOf(*first) ==
+            regions.afterClasses().operatorOf(*second)))
+        continue;
+      for (unsigned i = 0; i < first->operands().size(); ++i)
+        pending.push_back({first->operand(i), second->operand(i)});
+      if (isCommutative(*first) && first->operands().size() == 2) {
+        pending.push_back({first->operand(0), second->operand(1)});
+        pending.push_back({first->operand(1), second->operand(0)});
+      }
+    }
+    for (const ir::Node& node : after().nodes())
+      for (const ir::Value& result : node.results())
+        if (!result.isAbsent())
+          if (const ir::Value* twin = before().findValue(result.name()))
+            if (twin->producer() &&
+                !(regions.beforeClasses().of(*twin) == regions.afterClasses().of(result)))
+              note(*twin, result);
+  }
+
+  void note(const ir::Value& first, const ir::Value& second) {
+    const ir::ElementType type = second.type().elementType();
+    if (type != ir::ElementType::Undefined && !ir::isFloatingPoint(type))
+      return;
+    auto& known = candidates[&second];
+    if (known.size() < mostCandidates && !llvm::is_contained(known, &first))
+      known.push_back(&first);
+  }
+
+  void visit(const ir::Node& node) {
+    regions.afterClasses().hash(node);
+    bool isAligned = true;
+    for (const ir::Value& result : node.results()) {
+      if (result.isAbsent())
+        continue;
+      if (!regions.isOfBefore(regions.afterClasses().of(result)))
+        seek(result);
+      const ValueClass own = regions.afterClasses().of(result);
+      regions.noteAfter(own);
+      isAligned &= regions.isOfBefore(own);
+      for (const Output& output : outputs)
+        if (output.after == &result)
+          decide(output);
+    }
+    report.nodesAligned += isAligned;
+  }
+
+  /// Compares a value with its candidates.
+  void seek(const ir::Value& value) {
+    auto known = candidates.find(&value);
+    if (known == candidates.end())
+      return;
+    for (const ir::Value* candidate : known->second) {
+      Obligation obligation = describe(*candidate, value);
+      for (Frontier frontier : {Frontier::Shared, Frontier::Activations}) {
+        const Answer answer = regions.compare({candidate, &value, nullptr}, frontier, obligation);
+        if (answer == Answer::Equal) {
+          conclude(obligation);
+          regions.merge(*candidate, value);
+          report.obligations.push_back(std::move(obligation));
+          return;
+        }
+        if (answer == Answer::Undecided && frontier == Frontier::Shared)
+          continue;
+        if (answer == Answer::Different && frontier == Frontier::Activations &&
+            firstDifference.empty() && !obligation.place.empty())
+          firstDifference = obligation.node;
+      }
+    }
+  }
+
+  Obligation describe(const ir::Value& first, const ir::Value& second) const {
+    Obligation obligation;
+    obligation.before = first.name().str();
+    obligation.after = second.name().str();
+    obligation.node = second.producer() ? second.producer()->describe() : "a graph input";
+    return obligation;
+  }
+
+  /// Verdict of an equality that evaluation has shown.
+  void conclude(Obligation& obligation) {
+    std::string gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), largest);
+    if (gap.empty())
+      gap = sizeArgumentGap(feeding.after().model, regions.lastAfter(), largest);
+    obligation.verdict = std::max(gap.empty() ? Verdict::ProvedReduced : Verdict::Tested, weakest);
+    weakest = obligation.verdict;
+    obligation.reason = gap;
+  }
+
+  void decide(const Output& output) {
+    Obligation obligation;
+    obligation.before = output.before ? output.before->name().str() : "";
+    obligation.after = output.after->name().str();
+    obligation.node =
+        output.after->producer() ? output.after->producer()->describe() : "a graph input";
+    obligation.isOutput = true;
+    if (!output.obstacle.empty()) {
+      obligation.reason = output.obstacle;
+    } else if ((!output.pair || isSameForm(*output.pair)) &&
+               regions.beforeClasses().of(*output.before) ==
+                   regions.afterClasses().of(*output.after)) {
+      obligation.verdict = weakest;
+    } else {
+      compareOutput(output, obligation);
+    }
+    report.obligations.push_back(std::move(obligation));
+  }
+
+  static bool isSameForm(const Feeding::Pair& pair) {
+    return pair.before && pair.before->storage == pair.after->storage && !pair.after->part &&
+           pair.after->permutation.empty();
+  }
+
+  /// Tries smaller and smaller frontiers. Any that shows equality is a proof; a difference is real
+  /// if a frontier of proved values shows it, too.
+  void compareOutput(const Output& output, Obligation& obligation) {
+    bool isDifferent = false, isDecided = false;
+    Obligation difference;
+    for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Compared,
+                              Frontier::Inputs}) {
+      Obligation attempt = obligation;
+      const Answer answer =
+          regions.compare({output.before, output.after, output.pair}, frontier, attempt);
+      if (answer == Answer::Equal) {
+        obligation = attempt;
+        conclude(obligation);
+        return;
+      }
+      if (answer == Answer::Different) {
+        isDifferent = true;
+        isDecided |= frontier == Frontier::Compared || frontier == Frontier::Inputs;
+        difference = attempt;
+      } else if (obligation.reason.empty()) {
+        obligation.reason = attempt.reason;
+      }
+    }
+    if (isDifferent && isDecided) {
+      obligation = difference;
+      obligation.verdict = Verdict::Different;
+      if (!firstDifference.empty())
+        obligation.node = firstDifference;
+    }
+  }
+
+  CheckReport report;
+  RuleTable rules;
+  Feeding feeding;
+  std::vector<Step> scope;
+  Regions regions;
+  std::vector<Output> outputs;
+  llvm::DenseMap<const ir::Value*, std::vector<const ir::Value*>> candidates;
+  Verdict weakest = Verdict::Proved;
+  std::string firstDifference;
+  int64_t largest = 0;
+};
+
+} // namespace
+
+CheckReport checkModels(DrivenModel before, DrivenModel after, unsigned seed) {
+  return Checker(before, after, seed).run();
+}
+
+} // namespace kvopt::check

@@ -1,0 +1,231 @@
+#include "check/classes.h"
+
+#include "ir/onnx/file_place.h"
+#include "ir/op.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvopt::check {
+using ir::Attribute;
+using ir::AttributeKind;
+
+namespace {
+
+/// Hashes parts, each with its length, into a class.
+class ClassHash {
+public:
+  void text(llvm::StringRef part) {
+    number(part.size());
+    hash.update(part);
+  }
+  void number(uint64_t value) {
+    uint8_t bytes[sizeof(value)];
+    std::memcpy(bytes, &value, sizeof(value));
+    hash.update(llvm::ArrayRef<uint8_t>(bytes));
+  }
+  void add(const ValueClass& part) {
+    number(part.bits[0]);
+    number(part.bits[1]);
+  }
+  ValueClass take() {
+    ValueClass result;
+    const auto bytes = hash.final();
+    std::memcpy(result.bits.data(), bytes.data(), sizeof(result.bits));
+    return result;
+  }
+  llvm::SHA256 hash;
+};
+
+} // namespace
+
+ValueClass classOf(llvm::StringRef kind, llvm::ArrayRef<ValueClass> parts,
+                   llvm::ArrayRef<uint64_t> numbers) {
+  ClassHash hash;
+  hash.text(kind);
+  for (uint64_t value : numbers)
+    hash.number(value);
+  hash.number(parts.size());
+  for (const ValueClass& part : parts)
+    hash.add(part);
+  return hash.take();
+}
+
+ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& data) {
+  auto [at, isNew] = known.try_emplace(&data);
+  if (!isNew)
+    return at->second;
+  ClassHash hash;
+  hash.text("constant");
+  hash.number(static_cast<uint64_t>(data.elementType()));
+  for (int64_t extent : data.shape())
+    hash.number(static_cast<uint64_t>(extent));
+  if (auto place = ir::filePlaceOf(data)) {
+    hash.text("file");
+    for (uint64_t part : {place->file.device, place->file.inode, place->offset, place->length})
+      hash.number(part);
+  } else if (auto bytes = data.bytes()) {
+    hash.hash.update(llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes->data()),
+                                             bytes->size()));
+  } else {
+    llvm::consumeError(bytes.takeError());
+    hash.text("only this one");
+    hash.number(reinterpret_cast<uintptr_t>(&data));
+    hash.number(reinterpret_cast<uintptr_t>(&model));
+  }
+  return at->second = hash.take();
+}
+
+bool isCommutative(const ir::Node& node) {
+  static constexpr const char* names[] = {"Add", "Mul", "And", "Or",  "Xor",
+                                          "Equal", "Max", "Min", "Sum"};
+  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
+}
+
+Classes::Classes(const ir::Model& hashed, ConstantDigests& digests)
+    : model(hashed), constants(digests) {}
+
+ValueClass Classes::of(const ir::Value& value) {
+  auto known = classes.find(&value);
+  if (known != classes.end())
+    return known->second;
+  if (auto data = value.constantRef())
+    return classes[&value] = constants.of(model, *data);
+  if (value.isGraphInput() && !value.graph().parentNode()) {
+    ClassHash hash;
+    hash.text("input");
+    hash.text(value.name());
+    return classes[&value] = hash.take();
+  }
+  if (value.producer()) {
+    hash(*value.producer());
+    return classes[&value];
+  }
+  ClassHash hash;
+  hash.text("only this one");
+  hash.number(reinterpret_cast<uintptr_t>(&value));
+  return classes[&value] = hash.take();
+}
+
+ValueClass Classes::attributesOf(const ir::Node& node) {
+  std::vector<ValueClass> parts;
+  for (const ir::NamedAttribute& entry : node.attributes()) {
+    ClassHash hash;
+    hash.text(entry.name);
+    const Attribute& value = entry.value;
+    hash.number(static_cast<uint64_t>(value.kind()));
+    if (value.isReference()) {
+      hash.text(value.referencedName());
+      parts.push_back(hash.take());
+      continue;
+    }
+    switch (value.kind()) {
+    case AttributeKind::Float: {
+      const float number = value.floatValue();
+      hash.text({reinterpret_cast<const char*>(&number), sizeof(number)});
+      break;
+    }
+    case AttributeKind::Int:
+      hash.number(static_cast<uint64_t>(value.intValue()));
+      break;
+    case AttributeKind::String:
+      hash.text(value.stringValue());
+      break;
+    case AttributeKind::Floats:
+      for (float number : value.floats())
+        hash.text({reinterpret_cast<const char*>(&number), sizeof(number)});
+      break;
+    case AttributeKind::Ints:
+      for (int64_t number : value.ints())
+        hash.number(static_cast<uint64_t>(number));
+      break;
+    case AttributeKind::Strings:
+      for (const std::string& text : value.strings())
+        hash.text(text);
+      break;
+    case AttributeKind::Tensor:
+      hash.add(constants.of(model, *value.tensorValue()));
+      break;
+    case AttributeKind::Graph:
+    case AttributeKind::Graphs:
+      for (const auto& graph : value.graphs()) {
+        hashGraph(*graph);
+        hash.number(graph->inputs().size());
+        for (const ir::Value* output : graph->outputs())
+          hash.add(of(*output));
+      }
+      break;
+    default: // a kind that is not interpreted equals only itself
+      hash.number(reinterpret_cast<uintptr_t>(&value));
+    }
+    parts.push_back(hash.take());
+  }
+  std::sort(parts.begin(), parts.end());
+  return classOf("attributes", parts);
+}
+
+void Classes::hashGraph(const ir::Graph& graph) {
+  // Formal inputs of a loop's body are known by their place. Values of two different bodies that
+  // have the same class compute the same function of their own formals.
+  uint64_t depth = 0;
+  for (const ir::Node* parent = graph.parentNode(); parent; parent = parent->graph().parentNode())
+    ++depth;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    classes.try_emplace(graph.inputs()[i].get(), classOf("formal", {}, {depth, i}));
+  for (const ir::Node& node : graph.nodes())
+    hash(node);
+}
+
+ValueClass Classes::operatorOf(const ir::Node& node) {
+  ClassHash hash;
+  hash.text(node.op().domain());
+  hash.text(node.op().type());
+  hash.text(node.overload());
+  const ir::OpDef* definition = node.definition();
+  hash.number(static_cast<uint64_t>(definition ? definition->since
+                                               : node.graph().opsetVersion(node.op().domain())));
+  hash.add(attributesOf(node));
+  if (const ir::Function* function = model.findFunction(node.op())) {
+    hash.text("function");
+    Classes body(model, constants);
+    for (size_t i = 0; i < function->body.inputs().size(); ++i)
+      body.set(*function->body.inputs()[i], classOf("formal", {}, {uint64_t(0), i}));
+    for (const ir::Value* output : function->body.outputs())
+      hash.add(body.of(*output));
+  }
+  return hash.take();
+}
+
+void Classes::hash(const ir::Node& node) {
+  if ((node.is("Identity") || node.is("Dropout")) && node.operand(0) &&
+      node.results().size() == 1) {
+    classes[&node.result(0)] = of(*node.operand(0));
+    return;
+  }
+  std::vector<ValueClass> operands;
+  for (const ir::Use& use : node.operands())
+    operands.push_back(use.value() ? of(*use.value()) : classOf("absent", {}));
+  while (!operands.empty() && operands.back() == classOf("absent", {}))
+    operands.pop_back();
+  if (isCommutative(node))
+    std::sort(operands.begin(), operands.end());
+  operands.push_back(operatorOf(node));
+  // A constant is known by its contents.
+  for (size_t i = 0; i < node.results().size(); ++i) {
+    const ir::Value& result = node.result(unsigned(i));
+    if (auto data = result.constantRef())
+      classes[&result] = constants.of(model, *data);
+    else
+      classes[&result] = classOf("result", operands, {i});
+  }
+}
+
+void Classes::hashAll() {
+  for (const ir::Node& node : model.graph().nodes())
+    hash(node);
+}
+
+} // namespace kvopt::check

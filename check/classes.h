@@ -1,0 +1,73 @@
+// Classes: values of a model that are equal by construction have the same class.
+#pragma once
+
+#include "ir/model.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/Hashing.h"
+
+#include <array>
+#include <map>
+#include <optional>
+
+namespace kvopt::check {
+
+/// A digest of how a value is computed from inputs and constants.
+struct ValueClass {
+  std::array<uint64_t, 2> bits{};
+
+  bool operator==(const ValueClass&) const = default;
+  bool operator<(const ValueClass& other) const { return bits < other.bits; }
+};
+
+/// Digests of constants. Contents in a file are identified by file, offset and length, and are not
+/// read.
+class ConstantDigests {
+public:
+  ValueClass of(const ir::Model& model, const ir::TensorData& data);
+
+private:
+  llvm::DenseMap<const ir::TensorData*, ValueClass> known;
+};
+
+/// Classes of one model's values. Names do not matter, except those of inputs. Operands of
+/// commutative operators are in any order; Identity and Dropout have their operand's class.
+class Classes {
+public:
+  /// `digests` must outlive the classes.
+  Classes(const ir::Model& hashed, ConstantDigests& digests);
+
+  /// Class of an input; by default, its name and type.
+  void setInput(const ir::Value& input, ValueClass given) { classes[&input] = given; }
+  /// Computes the classes of a node's results from those of its operands.
+  void hash(const ir::Node& node);
+  /// Computes the classes of inputs that have none, and of all nodes.
+  void hashAll();
+  ValueClass of(const ir::Value& value);
+  void set(const ir::Value& value, ValueClass given) { classes[&value] = given; }
+  /// Attributes and operator of a node, without operands.
+  ValueClass operatorOf(const ir::Node& node);
+
+private:
+  void hashGraph(const ir::Graph& graph);
+  ValueClass attributesOf(const ir::Node& node);
+
+  const ir::Model& model;
+  ConstantDigests& constants;
+  llvm::DenseMap<const ir::Value*, ValueClass> classes;
+};
+
+/// Whether the order of a node's operands does not matter.
+bool isCommutative(const ir::Node& node);
+
+/// A class from texts and numbers.
+ValueClass classOf(llvm::StringRef kind, llvm::ArrayRef<ValueClass> parts,
+                   llvm::ArrayRef<uint64_t> numbers = {});
+
+} // namespace kvopt::check
+
+template <> struct std::hash<kvopt::check::ValueClass> {
+  size_t operator()(const kvopt::check::ValueClass& value) const noexcept {
+    return static_cast<size_t>(value.bits[0]);
+  }
+};

@@ -1,0 +1,47 @@
+// Constants: elements of the fields for floating-point numbers.
+#pragma once
+
+#include "check/tensor.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+namespace kvopt::check {
+
+/// Gives each floating-point number its element. Weights are exact fractions. Other constants are
+/// equal if they are equal within rounding: small fractions and their square and fourth roots are
+/// recognized within a relative 2e-7, and two further numbers are one if they differ by at most
+/// 3e-7 (relatively) or, between 0.01 and 1, by at most 1e-6. Not thread-safe.
+class Constants {
+public:
+  explicit Constants(const Field& arithmetic) : field(arithmetic) {}
+
+  /// A constant. Numbers of at most -10^4 are fills of masks.
+  Exact constant(double value);
+  /// A weight. Numbers of at most -10^30 are fills.
+  Exact weight(double value) const;
+
+  /// The tensor with elements of the fields; integers are themselves.
+  Ref real(const Ref& tensor);
+  /// Whether an element of a known tensor is not a number of the fields.
+  static bool hasSpecial(const Tensor& tensor);
+
+private:
+  Exact recognized(double value);
+
+  const Field& field;
+  std::unordered_map<double, Exact> seen;
+  std::map<double, Exact> representatives;
+};
+
+/// Arithmetic of one evaluation, and what it had to assume.
+struct Arithmetic {
+  explicit Arithmetic(unsigned seed) : field(seed), constants(field) {}
+  Field field;
+  Constants constants;
+  std::set<std::string> assumptions;
+};
+
+} // namespace kvopt::check

@@ -1,0 +1,151 @@
+#include "check/evaluation.h"
+
+namespace kvopt::check {
+namespace {
+constexpr unsigned deepestCalls = 16;
+}
+
+bool Evaluation::fail(std::string text) {
+  if (reason.empty())
+    reason = std::move(text);
+  return false;
+}
+
+/// Values that need no other value. False if the value is a result to be computed.
+bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
+  const bool isTop = !frame.call.node;
+  Ref contents;
+  if (isTop && hooks.given)
+    contents = hooks.given(value);
+  if (!contents && isTop && hooks.constant && value.isInitializer())
+    contents = hooks.constant(value);
+  if (!contents && value.isGraphInput() && isTop)
+    contents = hooks.input(value);
+  if (!contents && value.isInitializer() && value.initializer())
+    contents = tensorOf(*value.initializer());
+  if (!contents)
+    return false;
+  frame.values[&value] = std::move(contents);
+  return true;
+}
+
+Ref Evaluation::demand(Frame& frame, const ir::Value& root) {
+  llvm::SmallVector<const ir::Value*, 32> pending{&root};
+  while (!pending.empty()) {
+    const ir::Value& value = *pending.back();
+    if (frame.values.count(&value)) {
+      pending.pop_back();
+      continue;
+    }
+    if (leaf(frame, value)) {
+      pending.pop_back();
+      continue;
+    }
+    const ir::Node* node = value.producer();
+    if (!node) {
+      fail("the value '" + value.name().str() + "' is unknown");
+      return nullptr;
+    }
+    const size_t before = pending.size();
+    for (const ir::Use& use : node->operands())
+      if (use.value() && !frame.values.count(use.value()))
+        pending.push_back(use.value());
+    if (pending.size() != before)
+      continue;
+    if (node->is("If")) {
+      const Ref condition = frame.values[node->operand(0)];
+      if (!condition || !condition->isInteger() || condition->integers.empty()) {
+        fail(node->describe() + ": its condition is unknown");
+        return nullptr;
+      }
+      const ir::Attribute* branch =
+          node->attribute(condition->integers[0] ? "then_branch" : "else_branch");
+      if (!branch || branch->graphs().empty()) {
+        fail(node->describe() + ": it has no such branch");
+        return nullptr;
+      }
+      const ir::Graph& graph = *branch->graphs()[0];
+      for (const ir::Value* output : graph.outputs())
+        if (!frame.values.count(output))
+          pending.push_back(output);
+      if (pending.size() != before)
+        continue;
+      for (size_t i = 0; i < node->results().size() && i < graph.outputs().size(); ++i)
+        frame.values[&node->result(unsigned(i))] = frame.values[graph.outputs()[i]];
+      continue;
+    }
+    if (!run(frame, *node))
+      return nullptr;
+  }
+  return frame.values[&root];
+}
+
+bool Evaluation::run(Frame& frame, const ir::Node& node) {
+  llvm::SmallVector<Ref, 8> operands;
+  for (const ir::Use& use : node.operands()) {
+    operands.push_back(use.value() ? frame.values[use.value()] : nullptr);
+    if (use.value() && !operands.back())
+      return fail(node.describe() + ": an operand is no tensor");
+  }
+  const bool isTop = !frame.call.node;
+  if (isTop)
+    visited.push_back(&node);
+  Results results;
+  const ir::Function* function = model.findFunction(node.op());
+  auto rule = rules.find(node.op().str());
+  if (function) {
+    results = runFunction(frame, node, *function, operands);
+    if (results.empty())
+      return false;
+  } else if (rule != rules.end()) {
+    Call call(node, frame.enclosing(), operands, math);
+    // A rule may read its first operand.
+    if (!node.operands().empty() && !operands[0])
+      return fail(node.describe() + ": its first operand is absent");
+    results = rule->second(call);
+    if (results.empty()) {
+      invalid |= call.isInvalid && reason.empty();
+      return fail(call.failure.empty() ? node.describe() + ": it has no value" : call.failure);
+    }
+  } else {
+    for (const ir::Value& result : node.results()) {
+      Ref unknown = isTop && hooks.unruled && !result.isAbsent() ? hooks.unruled(result) : nullptr;
+      if (!unknown && !result.isAbsent())
+        return fail(node.describe() + ": no rule evaluates this operator");
+      results.push_back(std::move(unknown));
+    }
+  }
+  for (size_t i = 0; i < node.results().size(); ++i) {
+    const ir::Value& result = node.result(unsigned(i));
+    Ref contents = i < results.size() ? results[i] : nullptr;
+    if (contents && isTop && hooks.evaluated)
+      contents = hooks.evaluated(result, std::move(contents));
+    frame.values[&result] = std::move(contents);
+  }
+  return true;
+}
+
+Results Evaluation::runFunction(Frame& frame, const ir::Node& node, const ir::Function& function,
+                                llvm::ArrayRef<Ref> operands) {
+  if (frame.depth >= deepestCalls) {
+    fail(node.describe() + ": functions call each other too deeply");
+    return {};
+  }
+  Frame inner;
+  inner.depth = frame.depth + 1;
+  inner.call = {&node, &function, frame.enclosing()};
+  for (size_t i = 0; i < function.body.inputs().size(); ++i)
+    inner.values[function.body.inputs()[i].get()] = i < operands.size() ? operands[i] : nullptr;
+  Results results;
+  for (const ir::Value* output : function.body.outputs()) {
+    Ref result = demand(inner, *output);
+    if (!result && reason.empty())
+      fail(node.describe() + ": a result of its function is no tensor");
+    if (!result)
+      return {};
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+} // namespace kvopt::check

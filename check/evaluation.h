@@ -1,0 +1,65 @@
+// Evaluation: values of one model for given inputs.
+#pragma once
+
+#include "check/call.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <functional>
+
+namespace kvopt::check {
+
+/// Evaluates values of a model on demand, each once. Functions are evaluated by their bodies, and
+/// only the branch of an If that its condition selects.
+class Evaluation {
+public:
+  struct Hooks {
+    /// Contents of a graph input; null if it has none.
+    std::function<Ref(const ir::Value&)> input;
+    /// A result of the main graph or its subgraphs that is given instead of evaluated, or null.
+    std::function<Ref(const ir::Value&)> given;
+    /// Contents of a constant, or null for those in the model; may be empty.
+    std::function<Ref(const ir::Value&)> constant;
+    /// Called with each evaluated result of the main graph or its subgraphs; returns the contents to
+    /// go on with. May be empty.
+    std::function<Ref(const ir::Value&, Ref)> evaluated;
+    /// Result of a node that has no rule; may be empty or return null.
+    std::function<Ref(const ir::Value&)> unruled;
+  };
+
+  Evaluation(const ir::Model& evaluated, const RuleTable& table, Arithmetic& shared, Hooks ownHooks)
+      : model(evaluated), rules(table), math(shared), hooks(std::move(ownHooks)) {}
+
+  /// The value; null, with a failure, if it cannot be evaluated.
+  Ref evaluate(const ir::Value& value) { return demand(top, value); }
+  const std::string& failure() const { return reason; }
+  /// Whether it failed because the model itself fails: its operands contradict each other.
+  bool isInvalid() const { return invalid; }
+  /// Nodes of the main graph and its subgraphs that were evaluated.
+  const std::vector<const ir::Node*>& evaluatedNodes() const { return visited; }
+
+private:
+  struct Frame {
+    llvm::DenseMap<const ir::Value*, Ref> values;
+    FunctionCall call;
+    unsigned depth = 0;
+    const FunctionCall* enclosing() const { return call.node ? &call : nullptr; }
+  };
+  Ref demand(Frame& frame, const ir::Value& root);
+  bool leaf(Frame& frame, const ir::Value& value);
+  bool run(Frame& frame, const ir::Node& node);
+  Results runFunction(Frame& frame, const ir::Node& node, const ir::Function& function,
+                      llvm::ArrayRef<Ref> operands);
+  bool fail(std::string text);
+
+  const ir::Model& model;
+  const RuleTable& rules;
+  Arithmetic& math;
+  Hooks hooks;
+  Frame top;
+  std::vector<const ir::Node*> visited;
+  std::string reason;
+  bool invalid = false;
+};
+
+} // namespace kvopt::check

@@ -1,0 +1,483 @@
+#include "check/feeding.h"
+
+#include "check/call.h"
+#include "ir/manifest/documented_inputs.h"
+#include "ir/manifest/fed_length.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace kvopt::check {
+using ir::InputFeed;
+
+namespace {
+
+/// Extent of axes about which nothing is known: an encoded sequence, an image.
+constexpr int64_t otherExtent = 3;
+
+const ir::ManifestCache* cacheOfInput(const ir::Manifest& manifest, llvm::StringRef input) {
+  for (const ir::ManifestCache& cache : manifest.caches)
+    if (cache.blocks().empty() ? cache.past == input
+                               : llvm::is_contained(cache.blocks(), input.str()))
+      return &cache;
+  return nullptr;
+}
+
+std::vector<int64_t> visibleKeys(const Step& step) {
+  std::vector<int64_t> mask;
+  for (int64_t row = 0; row < step.batch; ++row)
+    for (int64_t token = 0; token < step.total(); ++token)
+      mask.push_back(!step.isHidden(row, token));
+  return mask;
+}
+
+std::vector<int64_t> positions(const Step& step) {
+  std::vector<int64_t> result;
+  for (int64_t row = 0; row < step.batch; ++row) {
+    int64_t seen = 0;
+    for (int64_t token = 0; token < step.total(); ++token) {
+      seen += !step.isHidden(row, token);
+      if (token >= step.past)
+        result.push_back(std::max<int64_t>(seen - 1, 0));
+    }
+  }
+  return result;
+}
+
+/// Integers as the element type of an input.
+Ref typed(Extents shape, std::vector<int64_t> values, ir::ElementType type, bool isToken = false) {
+  auto result = std::make_shared<Tensor>();
+  result->shape = std::move(shape);
+  result->type = type;
+  result->isToken = isToken;
+  if (ir::isFloatingPoint(type)) {
+    result->kind = Kind::Known;
+    result->known.assign(values.begin(), values.end());
+  } else {
+    result->kind = Kind::Integer;
+    result->integers = std::move(values);
+  }
+  return result;
+}
+
+} // namespace
+
+bool Step::isHidden(int64_t row, int64_t token) const {
+  const int64_t hidden = padding - (batch - 1 - row);
+  if (hidden <= 0)
+    return false;
+  if (!padsRight)
+    return token < hidden;
+  return past == 0 ? token >= tokens - hidden : token >= 1 && token < 1 + hidden;
+}
+
+std::string Step::text() const {
+  std::string result = "batch " + std::to_string(batch) + ", past " + std::to_string(past) + ", " +
+                       std::to_string(tokens) + " new";
+  if (padding)
+    result += ", " + std::to_string(padding) + " hidden on the " + (padsRight ? "right" : "left");
+  if (spare)
+    result += ", " + std::to_string(spare) + " free";
+  return result;
+}
+
+Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape) {
+  auto result = std::make_shared<Tensor>();
+  result->shape = shape;
+  const auto count = static_cast<uint64_t>(result->count());
+  const uint64_t start = mixBits(name);
+  result->reals.reserve(count);
+  for (uint64_t i = 0; i < count; ++i)
+    result->reals.push_back(field.arbitrary(start + i));
+  return result;
+}
+
+Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), second(after) {
+  for (const ir::ManifestCache& cache : second.manifest.caches) {
+    Pair pair;
+    pair.after = &cache;
+    const std::string& name = cache.part ? cache.part->past : cache.past;
+    for (const ir::ManifestCache& earlier : original.manifest.caches)
+      if (earlier.past == name)
+        pair.before = &earlier;
+    if (ir::isScale(cache.role) || cache.codeColumns != 0 ||
+        (!ir::isFloatingPoint(cache.dtype) && pair.before && pair.before->dtype != cache.dtype))
+      pair.obstacle = "its rows are codes";
+    else if (!cache.replaces.empty() || cache.holdsAttendedRows)
+      pair.obstacle = "its rows have another form than those of the first model's cache";
+    else if (cache.isPool())
+      pair.obstacle = "it is a pool of blocks";
+    else if (!pair.before)
+      pair.obstacle = "the first model has no such cache";
+    else if (pair.before->isPool())
+      pair.obstacle = "the first model's cache is a pool of blocks";
+    cachePairs.push_back(std::move(pair));
+  }
+  bindSymbols();
+}
+
+void Feeding::bindSymbols() {
+  auto bind = [&](const ir::Value& input, size_t axis, Size size) {
+    if (!input.type().hasRank() || axis >= input.type().rank())
+      return;
+    const auto names = input.type().shape()[axis].symbols();
+    if (names.size() == 1 && ir::Dim::symbol(names[0]) == input.type().shape()[axis])
+      symbols.try_emplace(names[0], size);
+  };
+  for (const DrivenModel* side : {&original, &second})
+    for (const auto& input : side->model.graph().inputs()) {
+      const ir::DocumentedInput* known = ir::documentedInput(*input);
+      if (known && known->feed == InputFeed::Tokens) {
+        bind(*input, 0, Size::Batch);
+        bind(*input, input->type().hasRank() ? input->type().rank() - 1 : 1, Size::Tokens);
+      } else if (known && known->feed == InputFeed::Positions && known->rank == 2) {
+        bind(*input, 0, Size::Batch);
+        bind(*input, 1, Size::Tokens);
+      } else if (input->name() == "attention_mask") {
+        bind(*input, 0, Size::Batch);
+        bind(*input, 1, Size::Total);
+      }
+      const ir::ManifestCache* cache = cacheOfInput(side->manifest, input->name());
+      if (cache && cache->update() == ir::CacheUpdate::Grows && !cache->isOneBuffer() &&
+          side == &original)
+        bind(*input, static_cast<size_t>(cache->sequenceAxis), Size::Past);
+      if (auto layout = cache ? cache->layout() : std::nullopt; layout && !layout->hasFoldedHeads())
+        if (auto axis = layout->axisOf('B'))
+          bind(*input, *axis, Size::Batch);
+    }
+}
+
+std::optional<int64_t> Feeding::extentOf(const ir::Dim& dim, const Step& step) const {
+  if (dim.isUnknown())
+    return std::nullopt;
+  return dim.evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
+    auto known = symbols.find(name);
+    if (known == symbols.end())
+      return std::nullopt;
+    switch (known->second) {
+    case Size::Batch:
+      return step.batch;
+    case Size::Tokens:
+      return step.tokens;
+    case Size::Past:
+      return step.past;
+    case Size::Total:
+      break;
+    }
+    return step.total();
+  });
+}
+
+Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
+                        Arithmetic& math) {
+  const ir::ElementType type = input.type().elementType();
+  auto extent = [&](const ir::ManifestExtent& written) -> int64_t {
+    if (const auto* fixed = std::get_if<int64_t>(&written))
+      return *fixed;
+    const std::string& word = std::get<std::string>(written);
+    if (word == "batch")
+      return step.batch;
+    if (word == "new")
+      return step.tokens;
+    if (word == "past")
+      return step.past;
+    if (word == "total")
+      return step.total();
+    return extentOf(ir::Dim::symbol(word), step).value_or(otherExtent);
+  };
+  for (const ir::ManifestLength& length : side.manifest.lengths) {
+    if (length.input != input.name())
+      continue;
+    auto value = ir::fedLength(length.feed, step.past, step.tokens);
+    if (!value) {
+      reason = "the input '" + length.input + "' is a table of blocks";
+      return nullptr;
+    }
+    Extents shape;
+    for (const ir::ManifestExtent& written : length.shape)
+      shape.push_back(std::holds_alternative<int64_t>(written) ? std::get<int64_t>(written)
+                                                               : step.batch);
+    const auto count = static_cast<size_t>(std::max<int64_t>(elementCount(shape), 0));
+    return typed(shape, std::vector<int64_t>(count, *value), type);
+  }
+  Extents shape;
+  InputFeed feed = InputFeed::Any;
+  bool isDescribed = false;
+  for (const ir::ManifestInput& described : side.manifest.inputs)
+    if (described.input == input.name()) {
+      feed = described.feed;
+      isDescribed = true;
+      for (const ir::ManifestExtent& written : described.shape)
+        shape.push_back(extent(written));
+    }
+  if (!isDescribed) {
+    if (const ir::DocumentedInput* known = ir::documentedInput(input))
+      feed = known->feed;
+    for (size_t i = 0; input.type().hasRank() && i < input.type().rank(); ++i)
+      shape.push_back(extentOf(input.type().shape()[i], step).value_or(otherExtent));
+    if (input.name() == "attention_mask" && shape.size() == 2)
+      shape[1] = step.total();
+  }
+  const int64_t count = elementCount(shape);
+  if (count < 0) {
+    reason = "the input '" + input.name().str() + "' is too large";
+    return nullptr;
+  }
+  auto fits = [&](const std::vector<int64_t>& values) {
+    return static_cast<int64_t>(values.size()) == count;
+  };
+  // A mask may have axes of extent 1 between batch and keys.
+  auto repeated = [&](std::vector<int64_t> values) -> Ref {
+    if (fits(values))
+      return typed(shape, std::move(values), type);
+    if (!shape.empty() && count % static_cast<int64_t>(values.size()) == 0 && step.batch == 1) {
+      std::vector<int64_t> all;
+      while (static_cast<int64_t>(all.size()) < count)
+        all.insert(all.end(), values.begin(), values.end());
+      return typed(shape, std::move(all), type);
+    }
+    reason = "the shape of the input '" + input.name().str() + "' does not fit its role";
+    return nullptr;
+  };
+  switch (feed) {
+  case InputFeed::Tokens: {
+    std::vector<int64_t> ids;
+    constexpr int64_t vocabulary = 31;
+    for (int64_t i = 0; i < count; ++i)
+      ids.push_back((i * 7 + 3 + 5 * step.past) % vocabulary);
+    return typed(shape, std::move(ids), type, true);
+  }
+  case InputFeed::Positions:
+    if (shape.size() == 1) {
+      std::vector<int64_t> all(static_cast<size_t>(count));
+      std::iota(all.begin(), all.end(), step.past);
+      return typed(shape, std::move(all), type);
+    }
+    return repeated(positions(step));
+  case InputFeed::VisibleKeys:
+    if (input.name() == "encoder_attention_mask")
+      return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), 1), type);
+    return repeated(visibleKeys(step));
+  case InputFeed::HiddenKeys: {
+    std::vector<int64_t> values = visibleKeys(step);
+    for (int64_t& value : values)
+      value = !value;
+    return repeated(std::move(values));
+  }
+  case InputFeed::BatchRows: {
+    std::vector<int64_t> rows(static_cast<size_t>(count));
+    std::iota(rows.begin(), rows.end(), 0);
+    return typed(shape, std::move(rows), type);
+  }
+  case InputFeed::AdditiveMask:
+  case InputFeed::Segments:
+    reason = "the role of the input '" + input.name().str() + "' is not modelled";
+    return nullptr;
+  case InputFeed::Any:
+    break;
+  }
+  if (ir::isFloatingPoint(type))
+    return arbitraryTensor(math.field, nameHash(input.name()), shape);
+  math.assumptions.insert("the input '" + input.name().str() + "' is " +
+                          (type == ir::ElementType::Bool ? "whether there is a past" : "zero"));
+  const int64_t value = type == ir::ElementType::Bool && step.past > 0;
+  return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), value), type);
+}
+
+Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math) {
+  Extents shape;
+  const ir::Value* input = original.model.graph().findValue(cache.past);
+  for (size_t i = 0; i < cache.shape.size(); ++i) {
+    const ir::ManifestExtent& written = cache.shape[i];
+    int64_t extent = otherExtent;
+    if (const auto* fixed = std::get_if<int64_t>(&written))
+      extent = *fixed;
+    else if (input && input->type().hasRank() && i < input->type().rank())
+      extent = extentOf(input->type().shape()[i], step).value_or(otherExtent);
+    shape.push_back(extent);
+  }
+  const ir::CacheUpdate update = cache.update();
+  const bool hasRows = update != ir::CacheUpdate::State && update != ir::CacheUpdate::Static &&
+                       update != ir::CacheUpdate::ReadOnly;
+  if (hasRows && cache.sequenceAxis >= 0 &&
+      cache.sequenceAxis < static_cast<int64_t>(shape.size()))
+    shape[static_cast<size_t>(cache.sequenceAxis)] = step.past;
+  if (elementCount(shape) < 0) {
+    reason = "the cache '" + cache.past + "' is too large";
+    return nullptr;
+  }
+  return arbitraryTensor(math.field, nameHash(cache.past) + static_cast<uint64_t>(step.past), shape);
+}
+
+Ref Feeding::placed(const ir::Manifest& manifest, const ir::ManifestCache& cache, const Ref& rows,
+                    llvm::StringRef input, const Step& step, Arithmetic& math) {
+  const auto axis = static_cast<unsigned>(cache.sequenceAxis);
+  Extents shape = rows->shape;
+  if (axis >= shape.size())
+    return rows;
+  int64_t extent = 0, first = 0, last = step.past;
+  bool isRing = false;
+  switch (cache.update()) {
+  case ir::CacheUpdate::Grows:
+    if (!std::holds_alternative<ir::BufferCache>(cache.storage))
+      return rows;
+    extent = cache.fixedRows().value_or(step.total() + step.spare);
+    break;
+  case ir::CacheUpdate::Ring:
+    extent = cache.fixedRows().value_or(0);
+    first = std::max<int64_t>(0, step.past - extent);
+    isRing = true;
+    break;
+  case ir::CacheUpdate::Blocks: {
+    const auto blocks = cache.blocks();
+    const int64_t block = std::find(blocks.begin(), blocks.end(), input) - blocks.begin();
+    first = block * manifest.blockSize;
+    last = std::min(step.past, first + manifest.blockSize);
+    if (first > last)
+      first = last;
+    if (manifest.variants.empty())
+      return rowsOf(rows, axis, first, last);
+    extent = manifest.blockSize;
+    if (manifest.capacityValue)
+      extent = std::min(extent, *manifest.capacityValue - block * manifest.blockSize);
+    if (step.past > block * manifest.blockSize)
+      first = block * manifest.blockSize;
+    break;
+  }
+  default:
+    return rows;
+  }
+  if (last - first > extent) {
+    reason = "the cache '" + cache.past + "' has no room for its rows";
+    return nullptr;
+  }
+  shape[axis] = extent;
+  const Ref poison = arbitraryTensor(math.field, nameHash((input + " poison").str()), shape);
+  Ref both[] = {reshaped(poison, {poison->count()}), reshaped(rows, {rows->count()})};
+  auto list = std::make_shared<Tensor>(*both[0]);
+  list->reals.insert(list->reals.end(), both[1]->reals.begin(), both[1]->reals.end());
+  list->shape = {static_cast<int64_t>(list->reals.size())};
+  const Extents strides = stridesOf(shape), rowStrides = stridesOf(rows->shape);
+  return rearranged(list, shape, [&](llvm::ArrayRef<int64_t> place) {
+    int64_t row = first + place[axis];
+    if (isRing) // the last row in this place
+      row = first + ((place[axis] - first) % extent + extent) % extent;
+    const bool isOwn = row < last;
+    int64_t at = isOwn ? poison->count() : 0;
+    for (size_t i = 0; i < place.size(); ++i)
+      at += isOwn ? (i == axis ? row : place[i]) * rowStrides[i] : place[i] * strides[i];
+    return at;
+  });
+}
+
+Ref Feeding::asSecond(const Pair& pair, const Ref& tensor) const {
+  Ref result = tensor;
+  const ir::ManifestCache& cache = *pair.after;
+  if (cache.part) {
+    const ir::ManifestPart& part = *cache.part;
+    Extents shape, offsets;
+    size_t own = 0;
+    for (size_t i = 0; i < result->shape.size(); ++i) {
+      const bool isDropped = llvm::is_contained(part.dropped, static_cast<int64_t>(i));
+      const int64_t first = i < part.first.size() ? part.first[i] : 0;
+      int64_t extent = result->shape[i] - first;
+      if (!isDropped) {
+        const size_t mine = cache.permutation.empty()
+                                ? own
+                                : static_cast<size_t>(llvm::find(cache.permutation,
+                                                                 static_cast<int64_t>(own)) -
+                                                      cache.permutation.begin());
+        if (mine < cache.shape.size() &&
+            std::holds_alternative<int64_t>(cache.shape[mine]) &&
+            static_cast<int64_t>(mine) != cache.sequenceAxis)
+          extent = std::get<int64_t>(cache.shape[mine]);
+        ++own;
+        shape.push_back(extent);
+      }
+      result = rowsOf(result, unsigned(i), first, isDropped ? first + 1 : first + extent);
+    }
+    result = reshaped(result, shape);
+  }
+  return cache.permutation.empty() ? result : transposed(result, cache.permutation);
+}
+
+Ref Feeding::beforeInput(const ir::Value& input, const Step& step, Arithmetic& math) {
+  if (const ir::ManifestCache* cache = cacheOfInput(original.manifest, input.name())) {
+    const Ref rows = history(*cache, step, math);
+    return rows ? placed(original.manifest, *cache, rows, input.name(), step, math) : nullptr;
+  }
+  return plainInput(original, input, step, math);
+}
+
+Ref Feeding::afterInput(const ir::Value& input, const Step& step, Arithmetic& math) {
+  const ir::ManifestCache* cache = cacheOfInput(second.manifest, input.name());
+  if (!cache)
+    return plainInput(second, input, step, math);
+  for (const Pair& pair : cachePairs) {
+    if (pair.after != cache)
+      continue;
+    if (!pair.obstacle.empty()) {
+      reason = "the cache '" + cache->past + "': " + pair.obstacle;
+      return nullptr;
+    }
+    const Ref rows = history(*pair.before, step, math);
+    if (!rows)
+      return nullptr;
+    return placed(second.manifest, *cache, asSecond(pair, rows), input.name(), step, math);
+  }
+  return nullptr;
+}
+
+std::optional<CachedRows> Feeding::rowsIn(const ir::ManifestCache& cache, const Ref& present,
+                                          const Step& step) const {
+  const auto axis = static_cast<unsigned>(cache.sequenceAxis);
+  if (axis >= present->shape.size())
+    return std::nullopt;
+  const int64_t extent = present->shape[axis];
+  switch (cache.update()) {
+  case ir::CacheUpdate::Grows:
+    if (cache.givesNewRows())
+      return CachedRows{present, step.past};
+    if (extent < step.total())
+      return std::nullopt;
+    return CachedRows{rowsOf(present, axis, 0, step.total()), 0};
+  case ir::CacheUpdate::Blocks:
+    return CachedRows{present, step.past};
+  case ir::CacheUpdate::Ring: {
+    if (extent == 0)
+      return std::nullopt;
+    const int64_t first = std::max<int64_t>(0, step.total() - extent);
+    Extents shape = present->shape;
+    shape[axis] = step.total() - first;
+    const Extents strides = stridesOf(present->shape);
+    return CachedRows{rearranged(present, shape,
+                                 [&](llvm::ArrayRef<int64_t> place) {
+                                   int64_t at = 0;
+                                   for (size_t i = 0; i < place.size(); ++i)
+                                     at += (i == axis ? (first + place[i]) % extent : place[i]) *
+                                           strides[i];
+                                   return at;
+                                 }),
+                      first};
+  }
+  default:
+    return CachedRows{present, -1};
+  }
+}
+
+std::optional<CachedRows> Feeding::beforeRows(const Pair& pair, const Ref& present,
+                                              const Step& step) const {
+  auto rows = rowsIn(*pair.before, present, step);
+  if (rows)
+    rows->rows = asSecond(pair, rows->rows);
+  return rows;
+}
+
+std::optional<CachedRows> Feeding::afterRows(const Pair& pair, const Ref& present,
+                                             const Step& step) const {
+  return rowsIn(*pair.after, present, step);
+}
+
+} // namespace kvopt::check

@@ -1,0 +1,96 @@
+// Feeding: the inputs of two models for one step, as their manifests describe them.
+#pragma once
+
+#include "check/constants.h"
+#include "ir/manifest/manifest.h"
+#include "ir/model.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace kvopt::check {
+
+/// Sizes of one step: `tokens` new tokens in each of `batch` rows, after `past` earlier ones.
+struct Step {
+  int64_t batch = 1;
+  int64_t past = 0;
+  int64_t tokens = 1;
+  /// Number of hidden tokens in the last batch row; each row before it has one less, down to none.
+  int64_t padding = 0;
+  /// Whether the hidden tokens follow the row's own ones, rather than precede them. After a past,
+  /// they follow the first token.
+  bool padsRight = false;
+  /// Rows of buffers that the step leaves free.
+  int64_t spare = 0;
+
+  int64_t total() const { return past + tokens; }
+  bool isHidden(int64_t row, int64_t token) const;
+  /// Text such as `batch 2, past 3, 1 new, 1 hidden on the left`.
+  std::string text() const;
+  bool operator==(const Step&) const = default;
+};
+
+/// Rows of a cache after a step.
+struct CachedRows {
+  Ref rows;
+  int64_t first = 0; ///< number of the first one
+};
+
+/// A model with its description.
+struct DrivenModel {
+  const ir::Model& model;
+  const ir::Manifest& manifest;
+};
+
+/// Inputs of the original model and of a second one, whose caches hold the same earlier rows.
+class Feeding {
+public:
+  Feeding(DrivenModel before, DrivenModel after);
+
+  /// Contents of an input; null, with `failure`, for inputs that cannot be described.
+  Ref beforeInput(const ir::Value& input, const Step& step, Arithmetic& math);
+  Ref afterInput(const ir::Value& input, const Step& step, Arithmetic& math);
+  const std::string& failure() const { return reason; }
+  /// Value of a symbolic extent of the original model; nullopt if it is unknown.
+  std::optional<int64_t> extentOf(const ir::Dim& dim, const Step& step) const;
+
+  /// A pair of caches: one of the second model, and the cache of the original that it continues.
+  struct Pair {
+    const ir::ManifestCache* before = nullptr;
+    const ir::ManifestCache* after = nullptr;
+    std::string obstacle; ///< why the rows cannot be compared; empty if they can
+  };
+  const std::vector<Pair>& pairs() const { return cachePairs; }
+  /// Rows that a present of the original holds, in the order of axes of the second model's cache.
+  std::optional<CachedRows> beforeRows(const Pair& pair, const Ref& present, const Step& step) const;
+  std::optional<CachedRows> afterRows(const Pair& pair, const Ref& present, const Step& step) const;
+
+  const DrivenModel& before() const { return original; }
+  const DrivenModel& after() const { return second; }
+
+private:
+  Ref plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
+                 Arithmetic& math);
+  Ref history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math);
+  Ref placed(const ir::Manifest& manifest, const ir::ManifestCache& cache, const Ref& rows,
+             llvm::StringRef input, const Step& step, Arithmetic& math);
+  std::optional<CachedRows> rowsIn(const ir::ManifestCache& cache, const Ref& present,
+                                   const Step& step) const;
+  Ref asSecond(const Pair& pair, const Ref& tensor) const;
+  void bindSymbols();
+
+  DrivenModel original;
+  DrivenModel second;
+  std::vector<Pair> cachePairs;
+  enum class Size { Batch, Tokens, Past, Total };
+  llvm::StringMap<Size> symbols;
+  std::string reason;
+};
+
+/// An arbitrary tensor of numbers that `name` determines.
+Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape);
+
+} // namespace kvopt::check

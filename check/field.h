@@ -1,0 +1,125 @@
+// Field: exact arithmetic that stands in for real numbers.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace kvopt::check {
+
+/// Kinds of elements. The order is the priority of a sum: a later kind hides an earlier one.
+enum class Status : uint8_t {
+  Number,
+  MinusInfinity,
+  /// A finite number that a mask adds to a score instead of minus infinity.
+  Fill,
+  PlusInfinity,
+  /// Some finite number that no result may depend on: a row that sees no key.
+  Unspecified,
+  NotANumber,
+  /// The arithmetic cannot represent it. Never equal to anything.
+  Undecided,
+};
+
+/// A real number as its residues modulo two primes.
+struct Exact {
+  uint32_t p = 0;
+  uint32_t q = 0; ///< meaningless without hasExponent
+  Status status = Status::Number;
+  /// Whether q is known. Results of an exponential have no q.
+  bool hasExponent = true;
+
+  bool isNumber() const { return status == Status::Number; }
+  /// Whether the element is the number zero.
+  bool isZero() const { return isNumber() && p == 0 && (q == 0 || !hasExponent); }
+  /// Whether two elements are known to be equal.
+  bool isEqual(const Exact& other) const {
+    if (status != other.status || status == Status::Undecided)
+      return false;
+    return !isNumber() ||
+           (p == other.p && (!hasExponent || !other.hasExponent || q == other.q));
+  }
+};
+
+/// Mixes the bits of a number (the finalizer of splitmix64, twice).
+uint64_t mixBits(uint64_t bits);
+
+/// Two prime fields, modulo p and modulo q = (p - 1) / 2. exp(x) is w^x for a w of order q modulo p,
+/// so exp(a + b) = exp(a) exp(b). 2, 3, 5, 7, 11 and 13 have square roots in both fields, and
+/// x -> x^((p + 1) / 4) is a root that is multiplicative on squares.
+class Field {
+public:
+  static constexpr unsigned seeds = 3;
+  /// `seed` is in [0, seeds) and selects the primes and the key of all hashes.
+  explicit Field(unsigned seed);
+
+  uint32_t modulusP() const { return p; }
+  uint32_t modulusQ() const { return q; }
+
+  Exact integer(int64_t value) const;
+  /// (numerator / denominator)^(1 / root) of positive numbers; root is 1, 2 or 4.
+  Exact fraction(uint64_t numerator, uint64_t denominator, unsigned root = 1) const;
+  /// mantissa * 2^exponent.
+  Exact dyadic(int64_t mantissa, int exponent) const;
+  /// An arbitrary number that `bits` determine.
+  Exact arbitrary(uint64_t bits) const;
+
+  Exact add(const Exact& a, const Exact& b) const;
+  Exact negate(const Exact& a) const;
+  /// `signOfB` is the sign of b where b is a known number, otherwise 0.
+  Exact multiply(const Exact& a, const Exact& b, int signOfB = 0) const;
+  Exact invert(const Exact& a) const;
+  Exact exponential(const Exact& a) const;
+  /// An unknown function, which `name` identifies, of exact operands.
+  Exact unknown(uint64_t name, std::initializer_list<Exact> operands) const;
+  /// a without its residue modulo q, if it has one, or with an arbitrary residue that a determines.
+  Exact withExponent(const Exact& a) const;
+
+  uint32_t power(uint32_t base, uint64_t exponent, uint32_t modulus) const;
+
+private:
+  uint32_t p;
+  uint32_t q;
+  uint32_t w;
+  uint64_t key;
+};
+
+/// A sum of products of exact elements.
+class ExactSum {
+public:
+  explicit ExactSum(const Field& arithmetic)
+      : field(arithmetic), wrapP(uint64_t(arithmetic.modulusP()) << 32),
+        wrapQ(uint64_t(arithmetic.modulusQ()) << 32) {}
+  void add(const Exact& a) { add(a, {1, 1}); }
+  void add(const Exact& a, const Exact& b);
+  /// The sum. For sums without products, minus infinity and fills remain what they are; in sums of
+  /// products, they become unspecified.
+  Exact sum(bool ofProducts) const;
+
+private:
+  const Field& field;
+  uint64_t wrapP, wrapQ;
+  uint64_t p = 0;
+  uint64_t q = 0;
+  bool hasExponent = true;
+  bool sawMinus = false;
+  bool sawPlus = false;
+  Status status = Status::Number;
+};
+
+/// A maximum or minimum, as an unknown commutative function of the operands.
+class ExactBound {
+public:
+  ExactBound(const Field& arithmetic, uint64_t functionName)
+      : field(arithmetic), name(functionName) {}
+  void add(const Exact& a);
+  Exact bound() const;
+
+private:
+  const Field& field;
+  uint64_t name;
+  Exact total;
+  bool sawNumber = false;
+  Status status = Status::Number;
+};
+
+} // namespace kvopt::check

@@ -1,0 +1,382 @@
+#include "check/regions.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::check {
+namespace {
+
+/// Longest chain of values whose elements depend on each other's kind.
+constexpr unsigned deepestChain = 200;
+
+bool isWeight(const ir::Value& value) {
+  const auto data = value.constantRef();
+  return data && isWeightData(*data);
+}
+
+Ref hollowed(const Ref& tensor) {
+  if (!tensor || !tensor->isReal() || tensor->isHollow)
+    return tensor;
+  const bool isSpecial = llvm::any_of(
+      tensor->reals, [](const Exact& element) { return !element.isNumber(); });
+  return hollowTensor(tensor->shape, isSpecial, tensor->type);
+}
+
+std::string elementText(const Exact& element) {
+  switch (element.status) {
+  case Status::Number:
+    return "number " + std::to_string(element.p);
+  case Status::MinusInfinity:
+    return "minus infinity";
+  case Status::Fill:
+    return "fill of a mask";
+  case Status::PlusInfinity:
+    return "infinity";
+  case Status::Unspecified:
+    return "unspecified";
+  case Status::NotANumber:
+    return "not a number";
+  case Status::Undecided:
+    break;
+  }
+  return "undecided";
+}
+
+std::string placeText(llvm::ArrayRef<int64_t> place) {
+  std::string text = "[";
+  for (size_t i = 0; i < place.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(place[i]);
+  return text + "]";
+}
+
+std::string shapeText(const Ref& tensor) { return placeText(tensor->shape); }
+
+} // namespace
+
+Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed)
+    : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
+      classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
+      states(steps.size()) {
+  indexInputs();
+  classesBefore.hashAll();
+  classesAfter.hashAll();
+  auto forAll = [](const ir::Model& model, auto visit) {
+    ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), [&](ir::Graph& graph) {
+      for (const auto& input : graph.inputs())
+        visit(*input);
+      for (const auto& constant : graph.initializers())
+        visit(*constant);
+      for (const ir::Node& node : graph.nodes())
+        for (const ir::Value& result : node.results())
+          if (!result.isAbsent())
+            visit(result);
+    });
+  };
+  forAll(feeding.before().model, [&](const ir::Value& value) {
+    representatives.try_emplace(classesBefore.of(value), &value);
+  });
+  forAll(feeding.after().model,
+         [&](const ir::Value& value) { ofAfter.insert(classesAfter.of(value)); });
+  // Values that depend on constants only stay what they are when activations are cut.
+  for (const ir::Model* model : {&feeding.before().model, &feeding.after().model})
+    ir::forEachGraph(const_cast<ir::Graph&>(model->graph()), [&](ir::Graph& graph) {
+      for (const auto& input : graph.inputs())
+        dependsOnInput.insert(input.get());
+    });
+  for (const ir::Model* model : {&feeding.before().model, &feeding.after().model})
+    ir::forEachGraph(const_cast<ir::Graph&>(model->graph()), [&](ir::Graph& graph) {
+      for (const ir::Node& node : graph.nodes())
+        if (!node.subgraphs().empty() || llvm::any_of(node.operands(), [&](const ir::Use& use) {
+              return use.value() && dependsOnInput.count(use.value());
+            }))
+          for (const ir::Value& result : node.results())
+            dependsOnInput.insert(&result);
+    });
+}
+
+/// Inputs with the same contents in all steps have one class.
+void Regions::indexInputs() {
+  for (const auto& input : feeding.after().model.graph().inputs()) {
+    const ir::Value* twin = feeding.before().model.graph().findValue(input->name());
+    bool isSame = twin && twin->isGraphInput();
+    for (const Step& step : steps) {
+      if (!isSame)
+        break;
+      const Ref a = feeding.beforeInput(*twin, step, math);
+      const Ref b = feeding.afterInput(*input, step, math);
+      isSame = a && b && a->shape == b->shape && a->kind == b->kind &&
+               a->integers == b->integers && a->known == b->known &&
+               std::equal(a->reals.begin(), a->reals.end(), b->reals.begin(), b->reals.end(),
+                          [](const Exact& x, const Exact& y) { return x.isEqual(y); });
+    }
+    if (!isSame)
+      classesAfter.setInput(*input, classOf("input of the second model", {},
+                                            {nameHash(input->name())}));
+  }
+}
+
+Evaluation& Regions::hollowEvaluation(size_t step) {
+  StepState& state = states[step];
+  if (!state.hollow) {
+    Evaluation::Hooks hooks;
+    hooks.input = [this, step](const ir::Value& input) {
+      return hollowed(feeding.beforeInput(input, steps[step], math));
+    };
+    hooks.given = [](const ir::Value& value) -> Ref {
+      if (!isWeight(value))
+        return nullptr;
+      const auto data = value.constantRef();
+      return hollowTensor(Extents(data->shape().begin(), data->shape().end()), false,
+                          data->elementType());
+    };
+    hooks.evaluated = [this, step](const ir::Value& value, Ref contents) -> Ref {
+      auto known = compared.find(classesBefore.of(value));
+      if (!contents->isReal() || known == compared.end())
+        return contents;
+      return hollowTensor(contents->shape, known->second[step] != nullptr, contents->type);
+    };
+    hooks.unruled = [this, step](const ir::Value& value) -> Ref {
+      if (!value.type().hasRank() || !ir::isFloatingPoint(value.type().elementType()))
+        return nullptr;
+      Extents shape;
+      for (const ir::Dim& dim : value.type().shape()) {
+        auto extent = feeding.extentOf(dim, steps[step]);
+        if (!extent)
+          return nullptr;
+        shape.push_back(*extent);
+      }
+      math.assumptions.insert("the declared shapes of unknown operators' results are right");
+      return hollowTensor(shape, false, value.type().elementType());
+    };
+    state.hollow = std::make_unique<Evaluation>(feeding.before().model, rules, math, hooks);
+  }
+  return *state.hollow;
+}
+
+Ref Regions::hollowOf(size_t step, const ir::Value& value) {
+  return hollowEvaluation(step).evaluate(value);
+}
+
+Ref Regions::fresh(size_t step, const ValueClass& value, const Ref& pattern) {
+  auto result = std::make_shared<Tensor>();
+  result->shape = pattern->shape;
+  result->type = pattern->type;
+  const uint64_t name = value.bits[0] ^ mixBits(value.bits[1] + step);
+  const auto count = static_cast<uint64_t>(result->count());
+  result->reals.reserve(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    const bool keeps = !pattern->isHollow &&
+                       (!pattern->reals[i].isNumber() || pattern->reals[i].isZero());
+    result->reals.push_back(keeps ? pattern->reals[i] : math.field.arbitrary(name + i));
+  }
+  return result;
+}
+
+Ref Regions::leaf(size_t step, const ValueClass& value, const ir::Value& representative) {
+  auto& leaves = states[step].leaves;
+  if (auto known = leaves.find(value); known != leaves.end())
+    return known->second;
+  auto remember = [&](Ref contents) { return leaves[value] = std::move(contents); };
+  if (isWeight(representative)) {
+    const auto data = representative.constantRef();
+    return remember(fresh(0, value,
+                          hollowTensor(Extents(data->shape().begin(), data->shape().end()), false,
+                                       data->elementType())));
+  }
+  if (!representative.producer() || representative.constantRef())
+    return nullptr;
+  const Ref hollow = hollowOf(step, representative);
+  if (!hollow || !hollow->isReal() || !ir::isFloatingPoint(hollow->type))
+    return nullptr;
+  if (auto known = compared.find(value); known != compared.end())
+    return remember(fresh(step, value, known->second[step] ? known->second[step] : hollow));
+  if (!hollow->isSpecial)
+    return remember(fresh(step, value, hollow));
+  // Some elements may be infinite, or hidden: those stay what they are.
+  if (depth >= deepestChain)
+    return nullptr;
+  ++depth;
+  Evaluation::Hooks hooks;
+  hooks.input = [&](const ir::Value& input) {
+    return feeding.beforeInput(input, steps[step], math);
+  };
+  hooks.given = [&](const ir::Value& operand) -> Ref {
+    return &operand == &representative
+               ? nullptr
+               : leaf(step, classesBefore.of(operand), operand);
+  };
+  Evaluation evaluation(feeding.before().model, rules, math, hooks);
+  const Ref exact = evaluation.evaluate(representative);
+  --depth;
+  if (!exact || !exact->isReal())
+    return nullptr;
+  return remember(fresh(step, value, exact));
+}
+
+Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier) {
+  if (frontier == Frontier::Inputs)
+    return nullptr;
+  if (frontier != Frontier::Shared && !dependsOnInput.count(&value))
+    return nullptr;
+  const ValueClass own = isAfter ? classesAfter.of(value) : classesBefore.of(value);
+  if (frontier == Frontier::Compared && !compared.count(own))
+    return nullptr;
+  auto representative = representatives.find(own);
+  if (representative == representatives.end() || (!isAfter && !ofAfter.count(own)))
+    return nullptr;
+  return leaf(step, own, *representative->second);
+}
+
+Regions::Answer Regions::compare(const Question& question, Frontier frontier,
+                                 Obligation& obligation) {
+  lastPatterns.assign(steps.size(), nullptr);
+  obligation.steps = obligation.elements = obligation.hidden = 0;
+  nodesBefore.clear();
+  nodesAfter.clear();
+  Answer answer = Answer::Equal;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Evaluation::Hooks hooks;
+    hooks.input = [&](const ir::Value& input) {
+      return feeding.beforeInput(input, steps[i], math);
+    };
+    hooks.given = [&](const ir::Value& value) { return given(i, false, value, frontier); };
+    Evaluation before(feeding.before().model, rules, math, hooks);
+    hooks.input = [&](const ir::Value& input) { return feeding.afterInput(input, steps[i], math); };
+    hooks.given = [&](const ir::Value& value) { return given(i, true, value, frontier); };
+    Evaluation after(feeding.after().model, rules, math, hooks);
+    const Ref a = before.evaluate(*question.before);
+    if (!a) {
+      // The first model does not accept every step.
+      if (before.isInvalid())
+        continue;
+      obligation.reason = before.failure();
+      return Answer::Undecided;
+    }
+    const Ref b = after.evaluate(*question.after);
+    if (nodesAfter.size() < after.evaluatedNodes().size())
+      nodesAfter = after.evaluatedNodes();
+    if (nodesBefore.size() < before.evaluatedNodes().size())
+      nodesBefore = before.evaluatedNodes();
+    obligation.nodesBefore = std::max(obligation.nodesBefore, before.evaluatedNodes().size());
+    obligation.nodesAfter = std::max(obligation.nodesAfter, after.evaluatedNodes().size());
+    if (!b) {
+      obligation.reason = after.failure();
+      if (!after.isInvalid())
+        return Answer::Undecided;
+      obligation.counterexample = steps[i];
+      return Answer::Different;
+    }
+    const Answer one =
+        question.pair
+            ? compareRows(question, steps[i], a, b, obligation)
+            : compareElements(question, steps[i], a, b, obligation, lastPatterns[i]);
+    if (one == Answer::Different) {
+      obligation.counterexample = steps[i];
+      return one;
+    }
+    if (one == Answer::Undecided)
+      answer = one;
+    ++obligation.steps;
+  }
+  if (answer == Answer::Equal && obligation.elements == 0) {
+    obligation.reason = "no step compares an element";
+    return Answer::Undecided;
+  }
+  return answer;
+}
+
+Regions::Answer Regions::compareRows(const Question& question, const Step& step, const Ref& before,
+                                     const Ref& after, Obligation& obligation) {
+  auto a = feeding.beforeRows(*question.pair, before, step);
+  auto b = feeding.afterRows(*question.pair, after, step);
+  if (!a || !b) {
+    obligation.reason = "a cache has too few rows: " + shapeText(before) + " and " +
+                        shapeText(after);
+    return Answer::Different;
+  }
+  Ref unused;
+  if (a->first >= 0 && b->first >= 0) {
+    const auto axis = static_cast<unsigned>(question.pair->after->sequenceAxis);
+    const int64_t first = std::max(a->first, b->first);
+    const int64_t lastA = a->first + a->rows->shape[axis], lastB = b->first + b->rows->shape[axis];
+    if (lastA != lastB || lastA != step.total()) {
+      obligation.reason = "caches end at rows " + std::to_string(lastA) + " and " +
+                          std::to_string(lastB);
+      return Answer::Different;
+    }
+    a->rows = rowsOf(a->rows, axis, first - a->first, lastA - a->first);
+    b->rows = rowsOf(b->rows, axis, first - b->first, lastB - b->first);
+  }
+  return compareElements(question, step, a->rows, b->rows, obligation, unused);
+}
+
+Regions::Answer Regions::compareElements(const Question& question, const Step& step, Ref before,
+                                         Ref after, Obligation& obligation, Ref& pattern) {
+  if (before->shape != after->shape) {
+    obligation.reason = "shapes are " + shapeText(before) + " and " + shapeText(after);
+    return Answer::Different;
+  }
+  if (before->isInteger() && after->isInteger()) {
+    obligation.elements += before->integers.size();
+    auto differs = std::mismatch(before->integers.begin(), before->integers.end(),
+                                 after->integers.begin());
+    if (differs.first == before->integers.end())
+      return Answer::Equal;
+    obligation.reason = "integers differ";
+    obligation.beforeElement = std::to_string(*differs.first);
+    obligation.afterElement = std::to_string(*differs.second);
+    return Answer::Different;
+  }
+  before = math.constants.real(before);
+  after = math.constants.real(after);
+  const bool allowsHidden =
+      feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
+  bool isUndecided = false, isPlain = true;
+  auto kept = std::make_shared<Tensor>(*before);
+  size_t at = 0;
+  Answer answer = Answer::Equal;
+  forEachPlace(before->shape, [&](llvm::ArrayRef<int64_t> place) {
+    const Exact& a = before->reals[at];
+    const Exact& b = after->reals[at];
+    Exact& keep = kept->reals[at++];
+    isPlain &= a.isNumber();
+    if (a.status == Status::Unspecified || a.status == Status::NotANumber ||
+        (allowsHidden && b.status == Status::Unspecified)) {
+      ++obligation.hidden;
+      keep = {0, 0, Status::Unspecified, false};
+      isPlain = false;
+      return;
+    }
+    if (a.status == Status::Undecided || b.status == Status::Undecided) {
+      isUndecided = true;
+      return;
+    }
+    ++obligation.elements;
+    if (a.isEqual(b) || answer == Answer::Different)
+      return;
+    answer = Answer::Different;
+    obligation.reason = "elements differ";
+    obligation.place = placeText(place);
+    obligation.beforeElement = elementText(a);
+    obligation.afterElement = elementText(b);
+  });
+  if (answer == Answer::Different)
+    return answer;
+  if (!isPlain && question.before)
+    pattern = kept;
+  if (isUndecided) {
+    obligation.reason = "an exponential of an exponential is not represented";
+    return Answer::Undecided;
+  }
+  return Answer::Equal;
+}
+
+void Regions::merge(const ir::Value& before, const ir::Value& after) {
+  const ValueClass own = classesBefore.of(before);
+  compared[own] = lastPatterns;
+  for (StepState& state : states)
+    state.leaves.erase(own);
+  classesAfter.set(after, own);
+  ofAfter.insert(own);
+}
+
+} // namespace kvopt::check

@@ -1,0 +1,89 @@
+// Regions: comparison of two values by evaluating what differs between the models.
+#pragma once
+
+#include "check/classes.h"
+#include "check/evaluation.h"
+#include "check/report.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace kvopt::check {
+
+/// Where the evaluation of a region stops: at values that both models have.
+enum class Frontier {
+  Shared,      ///< at all of them, weights included
+  Activations, ///< at those that depend on inputs; constants are what they are
+  Compared,    ///< at those that were proved equal by evaluation
+  Inputs,      ///< at graph inputs only
+};
+
+/// Compares values of two models. Values that are proved equal become values of one class, and are
+/// arbitrary numbers in later comparisons.
+class Regions {
+public:
+  Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed);
+
+  /// What is compared: the values themselves or, with `pair`, the rows of caches.
+  struct Question {
+    const ir::Value* before = nullptr;
+    const ir::Value* after = nullptr;
+    const Feeding::Pair* pair = nullptr;
+  };
+  enum class Answer { Equal, Different, Undecided };
+  /// Compares in all steps. Writes what was compared, and the first difference, to `obligation`.
+  Answer compare(const Question& question, Frontier frontier, Obligation& obligation);
+  /// Declares that `after` has the class of `before`, as the last comparison has shown.
+  void merge(const ir::Value& before, const ir::Value& after);
+
+  Classes& beforeClasses() { return classesBefore; }
+  Classes& afterClasses() { return classesAfter; }
+  /// Whether a value of the first model has the class.
+  bool isOfBefore(const ValueClass& value) const { return representatives.count(value) != 0; }
+  /// Notes that a value of the second model has a class.
+  void noteAfter(const ValueClass& value) { ofAfter.insert(value); }
+  const std::set<std::string>& assumptions() const { return math.assumptions; }
+  const Field& field() const { return math.field; }
+  /// Nodes that the last comparison evaluated.
+  const std::vector<const ir::Node*>& lastBefore() const { return nodesBefore; }
+  const std::vector<const ir::Node*>& lastAfter() const { return nodesAfter; }
+
+private:
+  struct StepState {
+    std::unique_ptr<Evaluation> hollow;
+    std::unordered_map<ValueClass, Ref> leaves;
+  };
+  Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
+  Ref leaf(size_t step, const ValueClass& value, const ir::Value& representative);
+  Ref fresh(size_t step, const ValueClass& value, const Ref& pattern);
+  Ref hollowOf(size_t step, const ir::Value& value);
+  Evaluation& hollowEvaluation(size_t step);
+  Answer compareElements(const Question& question, const Step& step, Ref before, Ref after,
+                         Obligation& obligation, Ref& pattern);
+  Answer compareRows(const Question& question, const Step& step, const Ref& before,
+                     const Ref& after, Obligation& obligation);
+  void indexInputs();
+
+  Feeding& feeding;
+  const RuleTable& rules;
+  std::vector<Step> steps;
+  Arithmetic math;
+  ConstantDigests digests;
+  Classes classesBefore;
+  Classes classesAfter;
+  std::unordered_map<ValueClass, const ir::Value*> representatives;
+  std::unordered_set<ValueClass> ofAfter;
+  /// For classes that were proved equal by evaluation, the elements in each step; null for those
+  /// that are all numbers.
+  std::unordered_map<ValueClass, std::vector<Ref>> compared;
+  llvm::DenseSet<const ir::Value*> dependsOnInput;
+  std::vector<StepState> states;
+  std::vector<Ref> lastPatterns;
+  std::vector<const ir::Node*> nodesBefore, nodesAfter;
+  unsigned depth = 0;
+};
+
+} // namespace kvopt::check

@@ -1,0 +1,368 @@
+// Rules of operators that read or write elements at indices, and of those that make integers.
+#include "check/call.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace kvopt::check {
+namespace {
+
+Results shapeOf(Call& call) {
+  const Ref data = call.in(0);
+  const int64_t rank = data->rank();
+  auto bound = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  std::vector<int64_t> extents;
+  for (int64_t i = bound(call.integer("start", 0)), end = bound(call.integer("end", rank)); i < end;
+       ++i)
+    extents.push_back(data->shape[static_cast<size_t>(i)]);
+  const auto count = static_cast<int64_t>(extents.size());
+  return {integerTensor({count}, std::move(extents))};
+}
+
+Results sizeOf(Call& call) {
+  int64_t count = 1;
+  for (int64_t extent : call.in(0)->shape)
+    count *= extent;
+  return {integerScalar(count)};
+}
+
+Results constant(Call& call) {
+  if (const ir::Attribute* value = call.attribute("value");
+      value && value->kind() == ir::AttributeKind::Tensor) {
+    Ref tensor = tensorOf(*value->tensorValue());
+    return tensor ? Results{tensor} : call.unsupported("its contents are not numbers");
+  }
+  auto result = std::make_shared<Tensor>();
+  if (const ir::Attribute* value = call.attribute("value_int"))
+    return {integerScalar(value->intValue())};
+  if (auto values = call.integers("value_ints")) {
+    const auto count = static_cast<int64_t>(values->size());
+    return {integerTensor({count}, std::move(*values))};
+  }
+  result->kind = Kind::Known;
+  if (const ir::Attribute* value = call.attribute("value_float")) {
+    result->known = {value->floatValue()};
+    return {result};
+  }
+  if (const ir::Attribute* value = call.attribute("value_floats")) {
+    result->known.assign(value->floats().begin(), value->floats().end());
+    result->shape = {static_cast<int64_t>(result->known.size())};
+    return {result};
+  }
+  return call.unsupported("its contents are not numbers");
+}
+
+Results constantOfShape(Call& call) {
+  if (!call.in(0) || !call.in(0)->isInteger())
+    return call.unsupported("its shape is unknown");
+  auto result = std::make_shared<Tensor>();
+  result->kind = Kind::Known;
+  result->known = {0};
+  if (const ir::Attribute* value = call.attribute("value");
+      value && value->kind() == ir::AttributeKind::Tensor) {
+    Ref tensor = tensorOf(*value->tensorValue());
+    if (!tensor)
+      return call.unsupported("its contents are not numbers");
+    *result = *tensor;
+  }
+  result->shape = {};
+  Extents shape(call.in(0)->integers.begin(), call.in(0)->integers.end());
+  if (elementCount(shape) < 0)
+    return call.unsupported("the result is too large");
+  return {broadcastTo(result, shape)};
+}
+
+Results range(Call& call) {
+  const Ref start = call.in(0), limit = call.in(1), step = call.in(2);
+  if (!start || !limit || !step || start->isReal() || limit->isReal() || step->isReal())
+    return call.unsupported("its bounds are unknown");
+  if (start->isInteger()) {
+    const int64_t first = start->integers[0], by = step->integers[0];
+    std::vector<int64_t> values;
+    if (by == 0 || std::abs(limit->integers[0] - first) / std::abs(by) > mostElements)
+      return call.unsupported("it has too many elements");
+    for (int64_t at = first; by > 0 ? at < limit->integers[0] : at > limit->integers[0]; at += by)
+      values.push_back(at);
+    const auto count = static_cast<int64_t>(values.size());
+    return {integerTensor({count}, std::move(values), start->type)};
+  }
+  auto result = std::make_shared<Tensor>();
+  result->kind = Kind::Known;
+  const double count = std::ceil((limit->known[0] - start->known[0]) / step->known[0]);
+  if (!(count <= double(mostElements)))
+    return call.unsupported("it has too many elements");
+  for (int64_t i = 0; double(i) < count; ++i)
+    result->known.push_back(start->known[0] + double(i) * step->known[0]);
+  result->shape = {static_cast<int64_t>(result->known.size())};
+  return {result};
+}
+
+/// Indices of an axis, where negative ones count from the end; nullopt if one is out of range.
+std::optional<std::vector<int64_t>> indicesOf(const Ref& tensor, int64_t extent) {
+  if (!tensor || !tensor->isInteger())
+    return std::nullopt;
+  std::vector<int64_t> indices = tensor->integers;
+  for (int64_t& index : indices) {
+    index += index < 0 ? extent : 0;
+    if (index < 0 || index >= extent)
+      return std::nullopt;
+  }
+  return indices;
+}
+
+/// Rows that tokens select are numbers without a relation to each other; rows that positions select
+/// are entries of a table.
+Ref gatherable(Call& call, const Ref& data, const Ref& indices) {
+  if (data->kind != Kind::Known)
+    return data;
+  auto copy = std::make_shared<Tensor>(*data);
+  copy->isWeight = indices->isToken;
+  return indices->isToken ? call.real(copy) : Ref(copy);
+}
+
+Results gather(Call& call) {
+  const Ref data = call.in(0);
+  const Ref places = call.in(1);
+  auto axis = axisOf(call.integer("axis", 0), data->rank());
+  if (!axis)
+    return call.fail("its axis is out of range");
+  auto indices = indicesOf(places, data->shape[*axis]);
+  if (!indices)
+    return call.fail("an index is out of range");
+  Extents shape(data->shape.begin(), data->shape.begin() + *axis);
+  shape.append(places->shape.begin(), places->shape.end());
+  shape.append(data->shape.begin() + *axis + 1, data->shape.end());
+  const Extents strides = stridesOf(data->shape);
+  const Extents placeStrides = stridesOf(places->shape);
+  // Only selected rows are converted.
+  Ref source = data;
+  const bool convertsToken = data->kind == Kind::Known && places->isToken;
+  if (data->kind == Kind::Known && !convertsToken)
+    source = gatherable(call, data, places);
+  Ref moved = rearranged(source, std::move(shape), [&](llvm::ArrayRef<int64_t> place) {
+    int64_t at = 0;
+    int64_t which = 0;
+    for (size_t i = 0; i < *axis; ++i)
+      at += place[i] * strides[i];
+    for (size_t i = 0; i < placeStrides.size(); ++i)
+      which += place[*axis + i] * placeStrides[i];
+    for (size_t i = *axis + 1; i < strides.size(); ++i)
+      at += place[i + placeStrides.size() - 1] * strides[i];
+    return at + (*indices)[static_cast<size_t>(which)] * strides[*axis];
+  });
+  return {convertsToken ? gatherable(call, moved, places) : moved};
+}
+
+Results gatherElements(Call& call) {
+  const Ref data = call.in(0);
+  const Ref places = call.in(1);
+  auto axis = axisOf(call.integer("axis", 0), data->rank());
+  if (!axis || !places || places->rank() != data->rank())
+    return call.fail("its axis is out of range");
+  auto indices = indicesOf(places, data->shape[*axis]);
+  if (!indices)
+    return call.fail("an index is out of range");
+  const Extents strides = stridesOf(data->shape);
+  size_t next = 0;
+  return {rearranged(data, places->shape, [&](llvm::ArrayRef<int64_t> place) {
+    int64_t at = 0;
+    for (size_t i = 0; i < place.size(); ++i)
+      at += (i == *axis ? (*indices)[next] : place[i]) * strides[i];
+    ++next;
+    return at;
+  })};
+}
+
+/// Flat index of the first element that each point of a GatherND or ScatterND selects, and the
+/// number of elements that follow it.
+struct Points {
+  std::vector<int64_t> first;
+  int64_t each = 1;
+};
+
+std::optional<Points> pointsOf(const Extents& data, const Ref& indices, int64_t batchAxes) {
+  if (!indices || !indices->isInteger() || indices->rank() == 0)
+    return std::nullopt;
+  const auto depth = static_cast<size_t>(indices->shape.back());
+  const auto batch = static_cast<size_t>(batchAxes);
+  if (batch + depth > data.size() || batch >= indices->shape.size())
+    return std::nullopt;
+  const Extents strides = stridesOf(data);
+  Points points;
+  for (size_t i = batch + depth; i < data.size(); ++i)
+    points.each *= data[i];
+  Extents outer(indices->shape.begin(), indices->shape.end() - 1);
+  size_t next = 0;
+  bool isInside = true;
+  forEachPlace(outer, [&](llvm::ArrayRef<int64_t> place) {
+    int64_t at = 0;
+    for (size_t i = 0; i < batch; ++i)
+      at += place[i] * strides[i];
+    for (size_t i = 0; i < depth; ++i) {
+      int64_t index = indices->integers[next++];
+      index += index < 0 ? data[batch + i] : 0;
+      isInside &= index >= 0 && index < data[batch + i];
+      at += index * strides[batch + i];
+    }
+    points.first.push_back(at);
+  });
+  return isInside ? std::optional<Points>(std::move(points)) : std::nullopt;
+}
+
+Results gatherNd(Call& call) {
+  const Ref data = call.in(0);
+  const int64_t batch = call.integer("batch_dims", 0);
+  auto points = pointsOf(data->shape, call.in(1), batch);
+  if (!points)
+    return call.fail("an index is out of range");
+  Extents shape(call.in(1)->shape.begin(), call.in(1)->shape.end() - 1);
+  for (size_t i = static_cast<size_t>(batch + call.in(1)->shape.back()); i < data->shape.size(); ++i)
+    shape.push_back(data->shape[i]);
+  int64_t next = 0;
+  return {rearranged(data, std::move(shape), [&](llvm::ArrayRef<int64_t>) {
+    const int64_t at = next++;
+    return points->first[static_cast<size_t>(at / points->each)] + at % points->each;
+  })};
+}
+
+/// The data with some elements replaced: `sources` has for each flat index of the data the flat
+/// index of the update, or -1.
+Results scattered(Call& call, const Ref& data, const Ref& updates,
+                  llvm::function_ref<void(std::vector<int64_t>&)> place) {
+  Ref both[] = {reshaped(data, {data->count()}), reshaped(updates, {updates->count()})};
+  Ref list = concatenated(call, both, 0);
+  if (list->isHollow)
+    return {reshaped(list, data->shape)};
+  std::vector<int64_t> sources(static_cast<size_t>(data->count()));
+  for (size_t i = 0; i < sources.size(); ++i)
+    sources[i] = static_cast<int64_t>(i);
+  place(sources);
+  size_t next = 0;
+  return {rearranged(list, data->shape, [&](llvm::ArrayRef<int64_t>) { return sources[next++]; })};
+}
+
+Results scatterNd(Call& call) {
+  const Ref data = call.in(0);
+  auto points = pointsOf(data->shape, call.in(1), 0);
+  if (!points || call.text("reduction", "none") != "none")
+    return call.unsupported("an index is out of range, or it reduces");
+  if (static_cast<int64_t>(points->first.size()) * points->each != call.in(2)->count())
+    return call.fail("the updates have another shape");
+  return scattered(call, data, call.in(2), [&](std::vector<int64_t>& sources) {
+    int64_t next = data->count();
+    for (int64_t first : points->first)
+      for (int64_t i = 0; i < points->each; ++i)
+        sources[static_cast<size_t>(first + i)] = next++;
+  });
+}
+
+Results scatterElements(Call& call) {
+  const Ref data = call.in(0);
+  const Ref places = call.in(1);
+  auto axis = axisOf(call.integer("axis", 0), data->rank());
+  auto indices = axis ? indicesOf(places, data->shape[*axis]) : std::nullopt;
+  if (!indices || call.text("reduction", "none") != "none" || places->rank() != data->rank())
+    return call.unsupported("an index is out of range, or it reduces");
+  return scattered(call, data, call.in(2), [&](std::vector<int64_t>& sources) {
+    const Extents strides = stridesOf(data->shape);
+    int64_t next = 0;
+    forEachPlace(places->shape, [&](llvm::ArrayRef<int64_t> place) {
+      int64_t at = 0;
+      for (size_t i = 0; i < place.size(); ++i)
+        at += (i == *axis ? (*indices)[static_cast<size_t>(next)] : place[i]) * strides[i];
+      sources[static_cast<size_t>(at)] = data->count() + next++;
+    });
+  });
+}
+
+Results tensorScatter(Call& call) {
+  const Ref data = call.in(0);
+  const Ref update = call.in(1);
+  auto axis = axisOf(call.integer("axis", -2), data->rank());
+  if (!axis || *axis == 0 || update->rank() != data->rank())
+    return call.fail("its axis is out of range");
+  const bool isRing = call.text("mode", "linear") == "circular";
+  const int64_t capacity = data->shape[*axis];
+  const Ref starts = call.in(2);
+  if (starts && (!starts->isInteger() || starts->count() != data->shape[0]))
+    return call.fail("its indices do not fit");
+  std::vector<int64_t> first(static_cast<size_t>(data->shape[0]), 0);
+  for (size_t b = 0; starts && b < first.size(); ++b)
+    first[b] = starts->integers[b];
+  for (int64_t start : first)
+    if (start < 0 || (!isRing && start + update->shape[*axis] > capacity))
+      return call.fail("it writes beyond the capacity");
+  const Extents strides = stridesOf(data->shape);
+  return scattered(call, data, update, [&](std::vector<int64_t>& sources) {
+    int64_t next = data->count();
+    forEachPlace(update->shape, [&](llvm::ArrayRef<int64_t> place) {
+      int64_t at = 0;
+      for (size_t i = 0; i < place.size(); ++i) {
+        int64_t index = place[i];
+        if (i == *axis)
+          index = (first[static_cast<size_t>(place[0])] + index) % capacity;
+        at += index * strides[i];
+      }
+      sources[static_cast<size_t>(at)] = next++;
+    });
+  });
+}
+
+Results cumSum(Call& call) {
+  const Ref data = call.in(0);
+  if (!data->isInteger() || !call.in(1) || call.in(1)->integers.empty() ||
+      call.integer("reverse", 0) != 0)
+    return call.unsupported("it is only known for integers");
+  auto axis = axisOf(call.in(1)->integers[0], data->rank());
+  if (!axis)
+    return call.fail("its axis is out of range");
+  auto result = std::make_shared<Tensor>(*data);
+  const int64_t stride = stridesOf(data->shape)[*axis];
+  const bool isExclusive = call.integer("exclusive", 0) != 0;
+  int64_t at = 0;
+  forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {
+    const auto i = static_cast<size_t>(at);
+    const auto before = static_cast<size_t>(at - stride);
+    const int64_t own = isExclusive ? (place[*axis] ? data->integers[before] : 0)
+                                    : data->integers[i];
+    result->integers[i] = own + (place[*axis] ? result->integers[before] : 0);
+    ++at;
+  });
+  return {result};
+}
+
+Results oneHot(Call& call) {
+  const Ref indices = call.in(0), depth = call.in(1), values = call.in(2);
+  if (!indices->isInteger() || !depth->isInteger() || call.integer("axis", -1) != -1)
+    return call.unsupported("its indices are unknown");
+  Extents shape = indices->shape;
+  shape.push_back(depth->integers[0]);
+  if (elementCount(shape) < 0)
+    return call.unsupported("the result is too large");
+  int64_t next = 0;
+  return {rearranged(values, shape, [&](llvm::ArrayRef<int64_t> place) {
+    const int64_t index = indices->integers[static_cast<size_t>(next++ / shape.back())];
+    return (index < 0 ? index + shape.back() : index) == place.back() ? 1 : 0;
+  })};
+}
+
+} // namespace
+
+void addIndexRules(RuleTable& rules) {
+  rules["Shape"] = shapeOf;
+  rules["Size"] = sizeOf;
+  rules["Constant"] = constant;
+  rules["ConstantOfShape"] = constantOfShape;
+  rules["Range"] = range;
+  rules["Gather"] = gather;
+  rules["GatherElements"] = gatherElements;
+  rules["GatherND"] = gatherNd;
+  rules["ScatterND"] = scatterNd;
+  rules["ScatterElements"] = scatterElements;
+  rules["TensorScatter"] = tensorScatter;
+  rules["CumSum"] = cumSum;
+  rules["OneHot"] = oneHot;
+}
+
+} // namespace kvopt::check

@@ -1,0 +1,267 @@
+// Rules of matrix products and convolution.
+#include "check/call.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace kvopt::check {
+
+namespace {
+
+/// Weights of a product, as exact fractions.
+Ref asWeights(Call& call, const Ref& tensor) { return call.real(tensor); }
+
+Ref fewerAxes(const Ref& tensor, bool dropsRow, bool dropsColumn) {
+  Extents shape = tensor->shape;
+  if (dropsColumn)
+    shape.pop_back();
+  if (dropsRow)
+    shape.erase(shape.end() - (dropsColumn ? 1 : 2));
+  return reshaped(tensor, std::move(shape));
+}
+
+/// Two tensors that a model knows, multiplied as it would.
+Ref knownProduct(const Ref& a, const Ref& b, const Extents& shape) {
+  auto result = std::make_shared<Tensor>();
+  result->kind = a->kind;
+  result->type = a->type;
+  result->shape = shape;
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back(), inner = a->shape.back();
+  const int64_t blocks = result->count() / std::max<int64_t>(rows * columns, 1);
+  auto multiply = [&](const auto& left, const auto& right, auto& out) {
+    for (int64_t block = 0; block < blocks; ++block)
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) {
+          auto sum = left.empty() ? 0 : left[0] * 0;
+          for (int64_t k = 0; k < inner; ++k)
+            sum += left[size_t((block * rows + i) * inner + k)] *
+                   right[size_t((block * inner + k) * columns + j)];
+          out.push_back(sum);
+        }
+  };
+  if (a->isInteger())
+    multiply(a->integers, b->integers, result->integers);
+  else
+    multiply(a->known, b->known, result->known);
+  return result;
+}
+
+bool isPlain(const Ref& tensor) {
+  return llvm::all_of(tensor->reals,
+                      [](const Exact& x) { return x.isNumber() && x.hasExponent; });
+}
+
+} // namespace
+
+Ref matrixProduct(Call& call, const Ref& first, const Ref& second) {
+  if (first->rank() == 0 || second->rank() == 0)
+    return nullptr;
+  const bool isVectorA = first->rank() == 1, isVectorB = second->rank() == 1;
+  Ref a = isVectorA ? reshaped(first, {1, first->shape[0]}) : first;
+  Ref b = isVectorB ? reshaped(second, {second->shape[0], 1}) : second;
+  const int64_t rows = a->shape[a->shape.size() - 2], inner = a->shape.back();
+  const int64_t columns = b->shape.back();
+  if (b->shape[b->shape.size() - 2] != inner)
+    return nullptr;
+  auto outer = broadcastShape(llvm::ArrayRef<int64_t>(a->shape).drop_back(2),
+                              llvm::ArrayRef<int64_t>(b->shape).drop_back(2));
+  if (!outer)
+    return nullptr;
+  Extents shape = *outer;
+  shape.push_back(rows);
+  shape.push_back(columns);
+  if (elementCount(shape) < 0)
+    return nullptr;
+  if (a->isHollow || b->isHollow)
+    return fewerAxes(hollowTensor(shape, a->isSpecial || b->isSpecial ||
+                                             Constants::hasSpecial(*a) || Constants::hasSpecial(*b)),
+                     isVectorA, isVectorB);
+  Extents shapeA = *outer, shapeB = *outer;
+  shapeA.append({rows, inner});
+  shapeB.append({inner, columns});
+  const bool isKnown = !a->isReal() && a->kind == b->kind && !a->isWeight && !b->isWeight;
+  if (isKnown)
+    return fewerAxes(knownProduct(broadcastTo(a, shapeA), broadcastTo(b, shapeB), shape), isVectorA,
+                     isVectorB);
+  a = broadcastTo(asWeights(call, a), shapeA);
+  b = broadcastTo(asWeights(call, b), shapeB);
+  auto result = std::make_shared<Tensor>();
+  result->shape = shape;
+  result->reals.reserve(static_cast<size_t>(result->count()));
+  const int64_t blocks = elementCount(*outer);
+  const bool areNumbers = isPlain(a) && isPlain(b);
+  const uint64_t p = call.field().modulusP(), q = call.field().modulusQ();
+  const uint64_t wrapP = p << 32, wrapQ = q << 32;
+  for (int64_t block = 0; block < blocks; ++block)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        const Exact* row = a->reals.data() + (block * rows + i) * inner;
+        const Exact* column = b->reals.data() + block * inner * columns + j;
+        if (areNumbers) {
+          uint64_t sumP = 0, sumQ = 0;
+          for (int64_t k = 0; k < inner; ++k) {
+            const Exact& y = column[k * columns];
+            sumP += uint64_t(row[k].p) * y.p;
+            sumQ += uint64_t(row[k].q) * y.q;
+            sumP -= sumP >= wrapP ? wrapP : 0;
+            sumQ -= sumQ >= wrapQ ? wrapQ : 0;
+          }
+          result->reals.push_back({uint32_t(sumP % p), uint32_t(sumQ % q)});
+          continue;
+        }
+        ExactSum sum(call.field());
+        for (int64_t k = 0; k < inner; ++k)
+          sum.add(row[k], column[k * columns]);
+        result->reals.push_back(sum.sum(true));
+      }
+  return fewerAxes(result, isVectorA, isVectorB);
+}
+
+namespace {
+
+Results matMul(Call& call) {
+  Ref product = matrixProduct(call, call.in(0), call.in(1));
+  return product ? Results{product} : call.fail("its operands do not fit");
+}
+
+Ref flipped(const Ref& tensor) {
+  std::vector<int64_t> order(tensor->shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (order.size() >= 2)
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transposed(tensor, order);
+}
+
+Results gemm(Call& call) {
+  const Ref a = call.integer("transA", 0) ? flipped(call.in(0)) : call.in(0);
+  const Ref b = call.integer("transB", 0) ? flipped(call.in(1)) : call.in(1);
+  Ref result = matrixProduct(call, call.real(a), call.real(b));
+  const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
+  if (result && alpha != 1)
+    result = multiplyReals(call, result, realScalar(call, alpha));
+  if (result && call.in(2)) {
+    Ref added = call.in(2);
+    if (beta != 1)
+      added = multiplyReals(call, call.real(added), realScalar(call, beta));
+    result = addReals(call, result, added);
+  }
+  return result ? Results{result} : call.fail("its operands do not fit");
+}
+
+Results fusedMatMul(Call& call) {
+  const Ref a = call.integer("transA", 0) ? flipped(call.in(0)) : call.in(0);
+  const Ref b = call.integer("transB", 0) ? flipped(call.in(1)) : call.in(1);
+  if (call.integer("transBatchA", 0) || call.integer("transBatchB", 0))
+    return call.unsupported("its batch is transposed");
+  Ref result = matrixProduct(call, call.real(a), call.real(b));
+  if (result)
+    result = multiplyReals(call, result, realScalar(call, call.number("alpha", 1)));
+  return result ? Results{result} : call.fail("its operands do not fit");
+}
+
+Results einsum(Call& call) {
+  std::string equation = call.text("equation", "");
+  llvm::erase_if(equation, [](char c) { return c == ' '; });
+  const size_t arrow = equation.find("->"), comma = equation.find(',');
+  if (call.operands.size() != 2 || arrow == std::string::npos || comma == std::string::npos ||
+      equation.find('.') != std::string::npos)
+    return call.unsupported("its equation is unknown");
+  const std::string ofA = equation.substr(0, comma);
+  const std::string ofB = equation.substr(comma + 1, arrow - comma - 1);
+  const std::string ofResult = equation.substr(arrow + 2);
+  const Ref a = call.real(0), b = call.real(1);
+  if (ofA.size() != a->shape.size() || ofB.size() != b->shape.size())
+    return call.fail("its equation does not fit");
+  int64_t extents[128] = {};
+  for (size_t i = 0; i < ofA.size(); ++i)
+    extents[ofA[i] & 127] = a->shape[i];
+  for (size_t i = 0; i < ofB.size(); ++i) {
+    if (ofA.find(ofB[i]) != std::string::npos && extents[ofB[i] & 127] != b->shape[i])
+      return call.fail("extents differ");
+    extents[ofB[i] & 127] = b->shape[i];
+  }
+  std::string summed;
+  for (char c : ofA + ofB)
+    if (ofResult.find(c) == std::string::npos && summed.find(c) == std::string::npos)
+      summed += c;
+  Extents shape, inner;
+  for (char c : ofResult)
+    shape.push_back(extents[c & 127]);
+  for (char c : summed)
+    inner.push_back(extents[c & 127]);
+  if (call.isHollow())
+    return call.hollow(shape);
+  const Extents stridesA = stridesOf(a->shape), stridesB = stridesOf(b->shape);
+  int64_t place[128] = {};
+  auto indexIn = [&](const std::string& letters, const Extents& strides) {
+    int64_t at = 0;
+    for (size_t i = 0; i < letters.size(); ++i)
+      at += place[letters[i] & 127] * strides[i];
+    return static_cast<size_t>(at);
+  };
+  auto result = std::make_shared<Tensor>();
+  result->shape = shape;
+  forEachPlace(shape, [&](llvm::ArrayRef<int64_t> outside) {
+    for (size_t i = 0; i < outside.size(); ++i)
+      place[ofResult[i] & 127] = outside[i];
+    ExactSum sum(call.field());
+    forEachPlace(inner, [&](llvm::ArrayRef<int64_t> inside) {
+      for (size_t i = 0; i < inside.size(); ++i)
+        place[summed[i] & 127] = inside[i];
+      sum.add(a->reals[indexIn(ofA, stridesA)], b->reals[indexIn(ofB, stridesB)]);
+    });
+    result->reals.push_back(sum.sum(true));
+  });
+  return {result};
+}
+
+/// Convolution along one axis, without strides or dilations.
+Results conv(Call& call) {
+  const Ref x = call.real(0), w = call.real(1), bias = call.in(2) ? call.real(2) : nullptr;
+  auto strides = call.integers("strides").value_or(std::vector<int64_t>{1});
+  auto dilations = call.integers("dilations").value_or(std::vector<int64_t>{1});
+  auto pads = call.integers("pads").value_or(std::vector<int64_t>{0, 0});
+  const int64_t groups = call.integer("group", 1);
+  if (x->rank() != 3 || w->rank() != 3 || strides != std::vector<int64_t>{1} ||
+      dilations != std::vector<int64_t>{1} || pads.size() != 2 || groups < 1 ||
+      w->shape[1] * groups != x->shape[1] || w->shape[0] % groups != 0)
+    return call.unsupported("its form is unknown");
+  const int64_t taps = w->shape[2], each = w->shape[1], outputs = w->shape[0];
+  Extents shape{x->shape[0], outputs, x->shape[2] + pads[0] + pads[1] - taps + 1};
+  if (elementCount(shape) < 0)
+    return call.unsupported("its form is unknown");
+  if (call.isHollow())
+    return call.hollow(shape);
+  auto result = std::make_shared<Tensor>();
+  result->shape = shape;
+  forEachPlace(shape, [&](llvm::ArrayRef<int64_t> place) {
+    ExactSum sum(call.field());
+    const int64_t group = place[1] / (outputs / groups);
+    for (int64_t c = 0; c < each; ++c)
+      for (int64_t k = 0; k < taps; ++k) {
+        const int64_t at = place[2] + k - pads[0];
+        if (at < 0 || at >= x->shape[2])
+          continue;
+        sum.add(x->reals[size_t((place[0] * x->shape[1] + group * each + c) * x->shape[2] + at)],
+                w->reals[size_t((place[1] * each + c) * taps + k)]);
+      }
+    if (bias)
+      sum.add(bias->reals[size_t(place[1])]);
+    result->reals.push_back(sum.sum(true));
+  });
+  return {result};
+}
+
+} // namespace
+
+void addProductRules(RuleTable& rules) {
+  rules["MatMul"] = matMul;
+  rules["Gemm"] = gemm;
+  rules["Einsum"] = einsum;
+  rules["Conv"] = conv;
+  rules["com.microsoft::FusedMatMul"] = fusedMatMul;
+}
+
+} // namespace kvopt::check

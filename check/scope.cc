@@ -1,0 +1,147 @@
+#include "check/scope.h"
+
+#include "ir/manifest/documented_inputs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <set>
+
+namespace kvopt::check {
+namespace {
+
+/// Sizes that a model fixes; 0 if it does not.
+struct FixedSizes {
+  int64_t batch = 0;
+  int64_t tokens = 0;
+  std::optional<int64_t> past;
+};
+
+FixedSizes fixedSizesOf(const DrivenModel& side) {
+  FixedSizes fixed;
+  for (const auto& input : side.model.graph().inputs()) {
+    const ir::DocumentedInput* known = ir::documentedInput(*input);
+    const ir::TensorType& type = input->type();
+    if (!known || !type.hasRank())
+      continue;
+    if (known->feed == ir::InputFeed::Tokens || input->name() == "inputs_embeds") {
+      if (auto extent = type.dim(0).value())
+        fixed.batch = *extent;
+      if (auto extent = type.dim(known->feed == ir::InputFeed::Tokens ? -1 : 1).value())
+        fixed.tokens = *extent;
+    }
+  }
+  for (const ir::ManifestCache& cache : side.manifest.caches)
+    if (cache.update() == ir::CacheUpdate::Grows && !cache.isOneBuffer())
+      if (auto rows = cache.fixedRows())
+        fixed.past = *rows;
+  return fixed;
+}
+
+/// Numbers of earlier rows around which behavior may change.
+std::set<int64_t> edgesOf(const ir::Manifest& manifest) {
+  std::set<int64_t> edges;
+  auto around = [&](int64_t at) {
+    for (int64_t past : {at - 2, at - 1, at, at + 1})
+      if (past > 0)
+        edges.insert(past);
+  };
+  for (const ir::ManifestCache& cache : manifest.caches) {
+    if (cache.window > 0)
+      around(cache.window);
+    if (cache.update() == ir::CacheUpdate::Ring)
+      if (auto rows = cache.fixedRows()) {
+        around(*rows);
+        edges.insert(2 * *rows - 1);
+        edges.insert(2 * *rows + 1); // every slot is written twice
+      }
+  }
+  if (manifest.blockSize > 0) {
+    around(manifest.blockSize);
+    around(2 * manifest.blockSize);
+  }
+  return edges;
+}
+
+} // namespace
+
+std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
+                          std::vector<std::string>& leftOut) {
+  std::vector<Step> all;
+  auto add = [&](int64_t batch, int64_t past, int64_t tokens, int64_t padding = 0,
+                 bool padsRight = false) {
+    Step step{batch, past, tokens, padding, padsRight, 0};
+    step.spare = static_cast<int64_t>(all.size() % 3) * 2;
+    all.push_back(step);
+  };
+  for (int64_t past = 0; past <= 4; ++past)
+    for (int64_t tokens = 1; tokens <= 4; ++tokens)
+      add(1, past, tokens);
+  for (auto [past, tokens] : {std::pair<int64_t, int64_t>{0, 2}, {2, 1}, {3, 2}, {0, 4}, {4, 3}})
+    add(2, past, tokens);
+  for (auto [past, tokens] : {std::pair<int64_t, int64_t>{0, 3}, {3, 1}, {2, 3}})
+    add(3, past, tokens);
+  for (auto [past, tokens] :
+       {std::pair<int64_t, int64_t>{0, 3}, {0, 4}, {3, 1}, {4, 2}, {4, 1}})
+    for (bool padsRight : {false, true})
+      for (int64_t padding : {1, 2}) {
+        add(2, past, tokens, padding, padsRight);
+        add(3, past, tokens, padding, padsRight);
+      }
+  std::set<int64_t> edges = edgesOf(after.manifest);
+  edges.merge(edgesOf(before.manifest));
+  for (int64_t past : edges)
+    for (int64_t tokens : {1, 2, 3})
+      add(1, past, tokens);
+  const FixedSizes fixed = fixedSizesOf(before), fixedAfter = fixedSizesOf(after);
+  const bool hasMask = llvm::any_of(before.model.graph().inputs(), [](const auto& input) {
+    return input->name() == "attention_mask";
+  });
+  const bool hasPast = llvm::any_of(before.manifest.caches, [](const ir::ManifestCache& cache) {
+    return cache.update() != ir::CacheUpdate::State && cache.update() != ir::CacheUpdate::ReadOnly;
+  });
+  bool limitsChunks = false, limitsPadding = false;
+  std::vector<Step> kept;
+  for (Step step : all) {
+    for (const FixedSizes* sizes : {&fixed, &fixedAfter}) {
+      if (sizes->batch)
+        step.batch = sizes->batch;
+      if (sizes->tokens)
+        step.tokens = sizes->tokens;
+      if (sizes->past)
+        step.past = *sizes->past;
+    }
+    if (!hasPast)
+      step.past = 0;
+    if (!hasMask || step.padding >= step.total() || step.batch == 1)
+      step.padding = 0;
+    bool isExcluded = false;
+    for (const ir::Manifest* manifest : {&before.manifest, &after.manifest}) {
+      const bool isChunk = step.past > 0 && step.tokens > 1;
+      if (manifest->chunkBatch && isChunk && step.batch > *manifest->chunkBatch) {
+        limitsChunks = true;
+        isExcluded = true;
+      }
+      if ((manifest->stepLimit && step.tokens > *manifest->stepLimit) ||
+          (manifest->capacityValue && step.total() > *manifest->capacityValue))
+        isExcluded = true;
+      const bool isForbidden = step.padding > 0 && (!manifest->unpadded.empty() ||
+                                                    (manifest->padsRight &&
+                                                     (!step.padsRight || step.past > 0)));
+      limitsPadding |= isForbidden;
+      isExcluded |= isForbidden;
+    }
+    if (!isExcluded && !llvm::is_contained(kept, step))
+      kept.push_back(step);
+  }
+  if (limitsChunks)
+    leftOut.push_back("steps of several tokens after a past in batches that the manifest excludes");
+  if (limitsPadding)
+    leftOut.push_back("padding that the manifest excludes");
+  llvm::stable_sort(kept, [](const Step& a, const Step& b) {
+    return a.batch * a.total() < b.batch * b.total();
+  });
+  return kept;
+}
+
+} // namespace kvopt::check

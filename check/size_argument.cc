@@ -1,0 +1,107 @@
+#include "check/size_argument.h"
+
+#include "ir/model.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt::check {
+namespace {
+
+/// Constants of at least this size mean "to the end".
+constexpr int64_t unlimited = int64_t(1) << 30;
+
+/// Operators that treat all places of an axis alike.
+bool isUniform(llvm::StringRef name) {
+  static constexpr const char* names[] = {
+      "Identity", "Dropout", "Reshape", "Flatten", "Transpose", "Unsqueeze", "Squeeze", "Expand",
+      "Tile", "Concat", "Slice", "Split", "Trilu", "Shape", "Size", "Constant", "ConstantOfShape",
+      "Range", "Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements",
+      "TensorScatter", "CumSum", "Add", "Sub", "Mul", "Div", "Neg", "Reciprocal", "Sum", "Max",
+      "Min", "Clip", "Exp", "Pow", "Where", "IsNaN", "IsInf", "Equal", "Not", "Cast", "CastLike",
+      "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Sqrt", "Sin", "Cos",
+      "Tanh", "Erf", "Abs", "Relu", "Sigmoid", "Gelu", "Softplus", "MatMul", "Gemm", "Einsum",
+      "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2", "Softmax",
+      "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "RotaryEmbedding",
+      "Attention", "If", "com.microsoft::RotaryEmbedding", "com.microsoft::GroupQueryAttention",
+      "com.microsoft::MultiHeadAttention", "com.microsoft::FusedMatMul",
+      "com.microsoft::SimplifiedLayerNormalization",
+      "com.microsoft::SkipSimplifiedLayerNormalization", "com.microsoft::SkipLayerNormalization",
+      "com.microsoft::Gelu", "com.microsoft::FastGelu", "com.microsoft::QuickGelu",
+      "com.microsoft::MatMulNBits"};
+  return llvm::is_contained(names, name);
+}
+
+bool isComparison(const ir::Node& node) {
+  static constexpr const char* names[] = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+                                          "Equal"};
+  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
+}
+
+std::string beyond(const ir::Node& node, int64_t number) {
+  return node.describe() + " has the constant " + std::to_string(number) +
+         ", which is beyond the scope";
+}
+
+/// A constant integer operand beyond the scope; nullopt if there is none.
+std::optional<int64_t> farInteger(const ir::Value* value, int64_t largest) {
+  const auto data = value ? value->constantRef() : nullptr;
+  const auto numbers = data ? ir::integerValues(*data, 64) : std::nullopt;
+  if (numbers)
+    for (int64_t number : *numbers)
+      if (std::abs(number) > largest && std::abs(number) < unlimited)
+        return number;
+  return std::nullopt;
+}
+
+/// Whether the axes that a slice cuts have fixed extents.
+bool cutsFixedAxes(const ir::Node& slice) {
+  const ir::Value* data = slice.operand(0);
+  const auto given = slice.operand(3) ? slice.operand(3)->constantRef() : nullptr;
+  const auto axes = given ? ir::integerValues(*given, 16) : std::nullopt;
+  return data && axes &&
+         llvm::all_of(*axes, [&](int64_t axis) { return data->type().dim(axis).value(); });
+}
+
+std::string gapOf(const ir::Node& node, int64_t largest, bool isBody) {
+  if (isComparison(node))
+    for (const ir::Use& use : node.operands())
+      if (auto far = farInteger(use.value(), largest))
+        return beyond(node, *far);
+  if (node.is("Slice") && !isBody && !cutsFixedAxes(node))
+    for (unsigned i : {1u, 2u})
+      if (auto far = farInteger(node.operand(i), largest))
+        return beyond(node, *far);
+  for (const char* name : {"local_window_size", "window"}) {
+    const int64_t window = node.intAttr(name, 0);
+    if (window > largest)
+      return beyond(node, window);
+  }
+  return "";
+}
+
+} // namespace
+
+std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Node*> nodes,
+                            int64_t largest) {
+  for (const ir::Node* node : nodes) {
+    if (std::string gap = gapOf(*node, largest, false); !gap.empty())
+      return gap;
+    const ir::Function* function = model.findFunction(node->op());
+    if (!function) {
+      if (!isUniform(node->op().str()))
+        return node->describe() + " has no argument for all sizes";
+      continue;
+    }
+    for (const ir::Node& inner : function->body.nodes()) {
+      if (!isUniform(inner.op().str()))
+        return node->describe() + " calls " + inner.op().str() +
+               ", which has no argument for all sizes";
+      if (std::string gap = gapOf(inner, largest, true); !gap.empty())
+        return gap;
+    }
+  }
+  return "";
+}
+
+} // namespace kvopt::check
