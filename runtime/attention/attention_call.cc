@@ -2,12 +2,11 @@
 #include "runtime/attention/attention_call.h"
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/memory/element_storage.h"
+#include "runtime/simd/attention/attention_jobs.h"
 #include "support/format.h"
 
 #include <algorithm>
-#include <atomic>
 #include <new>
-#include <type_traits>
 
 namespace kvopt::runtime {
 using namespace ir;
@@ -42,18 +41,6 @@ int64_t maskExtent(const TensorView& mask, unsigned axis) {
 int64_t maskStride(const TensorView& mask, unsigned axis) {
   unsigned missing = 4 - mask.rank();
   return axis < missing || mask.shape[axis - missing] == 1 ? 0 : mask.strides[axis - missing];
-}
-
-double productsOf(const AttentionView& view) {
-  const double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *
-                       static_cast<double>(view.queryRows) * static_cast<double>(view.totalLength);
-  return pairs * static_cast<double>(view.keyWidth + view.valueWidth);
-}
-
-/// Whether this number of products takes longer than waking another thread.
-bool isWorthSharing(double products) {
-  constexpr double fewProducts = 65536;
-  return products > fewProducts;
 }
 
 llvm::Error checkMask(const KernelContext& context, const AttentionOperands& operands) {
@@ -229,46 +216,24 @@ AttentionView attentionView(const AttentionOperands& operands, const TensorView&
 }
 
 llvm::Error runAttentions(KernelContext& context, llvm::ArrayRef<AttentionView> views) {
-  auto firstUnits = scratchIntegers(context, views.size() + 1);
-  if (!firstUnits)
-    return firstUnits.takeError();
-  auto memory = context.scratch(views.size() * sizeof(AttentionJob));
+  auto memory = context.scratch(AttentionJobs::bytes(views.size()));
   if (!memory)
     return memory.takeError();
-  static_assert(std::is_trivially_destructible_v<AttentionJob>);
-  llvm::MutableArrayRef jobs(reinterpret_cast<AttentionJob*>(memory->data()), views.size());
-  int64_t units = 0;
-  double products = 0;
-  for (size_t i = 0; i < views.size(); ++i) {
-    new (&jobs[i]) AttentionJob(views[i]);
-    (*firstUnits)[i] = units;
-    units += jobs[i].units();
-    products += productsOf(views[i]);
-  }
-  firstUnits->back() = units;
+  AttentionJobs jobs({views.data(), views.size()}, *memory);
   // Scratch memory for the largest possible number of workers, so that its size does not depend on
   // the past.
-  const auto mostWorkers = std::min<int64_t>(units, context.threads());
-  for (AttentionJob& job : jobs) {
-    std::optional<size_t> bytes = job.scratchBytes(mostWorkers);
+  const int64_t mostWorkers = jobs.mostWorkers(context.threads());
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    std::optional<size_t> bytes = jobs.scratchBytes(job, mostWorkers);
     if (!bytes)
       return context.error("the scratch memory does not fit in the address space");
     auto scratch = context.scratch(*bytes);
     if (!scratch)
       return scratch.takeError();
-    job.start(*scratch);
+    jobs.start(job, *scratch);
   }
-  const int64_t workers =
-      isWorthSharing(products) ? mostWorkers : std::min<int64_t>(mostWorkers, 1);
-  std::atomic<int64_t> next{0};
-  context.parallelFor(workers, [&](int64_t worker) {
-    for (int64_t unit = next.fetch_add(1); unit < units; unit = next.fetch_add(1)) {
-      const auto after = std::upper_bound(firstUnits->begin(), firstUnits->end(), unit);
-      const auto job = static_cast<size_t>(after - firstUnits->begin() - 1);
-      const int64_t own = unit - (*firstUnits)[job];
-      jobs[job].run(own, worker, own + workers);
-    }
-  });
+  const int64_t workers = jobs.workers(context.threads());
+  context.parallelFor(workers, [&](int64_t worker) { jobs.work(worker, workers); });
   return llvm::Error::success();
 }
 

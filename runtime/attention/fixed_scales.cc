@@ -4,10 +4,6 @@
 #include "runtime/attention/attention_heads.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/memory/element_storage.h"
-#include "support/half.h"
-
-#include <algorithm>
-#include <cmath>
 
 namespace kvopt::runtime {
 using namespace ir;
@@ -15,53 +11,6 @@ using namespace kernels;
 using namespace simd;
 
 namespace {
-
-float storedNumber(const std::byte* row, FloatStorage storage, int64_t at) {
-  if (storage == FloatStorage::f32)
-    return reinterpret_cast<const float*>(row)[at];
-  const uint16_t bits = reinterpret_cast<const uint16_t*>(row)[at];
-  return storage == FloatStorage::f16 ? f16ToFloat(bits) : bf16ToFloat(bits);
-}
-
-float inverseOf(float scale) { return scale == 0.0f ? 1.0f : 1.0f / scale; }
-
-int codeOf(float number, float inverse, float lowest, float largest) {
-  // With this order of operands, NaN becomes the largest code.
-  return static_cast<int>(std::max(lowest, std::min(largest, std::nearbyint(number * inverse))));
-}
-
-void writeByteRow(const std::byte* row, FloatStorage storage, const FixedScales& scales,
-                  int64_t head, int8_t* codes) {
-  for (int64_t d = 0; d < scales.width; ++d)
-    codes[d] = static_cast<int8_t>(
-        codeOf(storedNumber(row, storage, d), inverseOf(scales.of(head, d)), -128.0f, 127.0f));
-}
-
-void writeNibbleRow(const std::byte* row, FloatStorage storage, const FixedScales& scales,
-                    int64_t head, uint8_t* packed) {
-  const auto stored = [&](int64_t d) {
-    if (d == scales.width)
-      return nibbleOffset;
-    return nibbleOffset +
-           codeOf(storedNumber(row, storage, d), inverseOf(scales.of(head, d)), -8.0f, 7.0f);
-  };
-  for (int64_t d = 0; d < scales.width; d += 2)
-    packed[d / 2] = static_cast<uint8_t>(stored(d) | stored(d + 1) << 4);
-}
-
-/// Power of two above the largest scale. Scales are divided by it before they are multiplied with
-/// queries, so that no product exceeds the query's own number.
-float commonScale(const FixedScales& scales, int64_t heads) {
-  float largest = 0.0f;
-  for (int64_t i = 0; i < heads * scales.width; ++i)
-    largest = std::max(largest, std::fabs(scales.numbers[i]));
-  if (largest == 0.0f || !std::isfinite(largest))
-    return 1.0f;
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  constexpr int largestExponent = 127;
-  return std::ldexp(1.0f, std::min(exponent, largestExponent));
-}
 
 /// Calls body(unit) for units with `elements` elements in total.
 void forEachUnit(KernelContext& context, int64_t elements, int64_t units,
@@ -99,8 +48,7 @@ void multiplyColumns(KernelContext& context, const FixedScales& scales, float co
           elementBytes * (batch * from.strides[0] + head * from.strides[1] + row * from.strides[2]);
       float* products =
           to.as<float>() + batch * to.strides[0] + head * to.strides[1] + row * to.strides[2];
-      for (int64_t d = 0; d < scales.width; ++d)
-        products[d] = storedNumber(numbers, storage, d) * (scales.of(head / group, d) / common);
+      multiplyByScales(numbers, storage, scales, head / group, common, products);
     }
   });
 }
@@ -115,11 +63,8 @@ void writeCodes(KernelContext& context, const FixedScales& scales, CodeForm form
     for (int64_t row = 0; row < from.shape[2]; ++row) {
       const std::byte* numbers =
           from.data + elementBytes * (head * from.strides[1] + row * from.strides[2]);
-      std::byte* codes = to.data + head * to.strides[1] + row * to.strides[2];
-      if (form == CodeForm::nibbles)
-        writeNibbleRow(numbers, storage, scales, head, reinterpret_cast<uint8_t*>(codes));
-      else
-        writeByteRow(numbers, storage, scales, head, reinterpret_cast<int8_t*>(codes));
+      writeFixedScaleRow(numbers, storage, scales, head, form,
+                         to.data + head * to.strides[1] + row * to.strides[2]);
     }
   });
 }

@@ -4,7 +4,7 @@
 #include "runtime/attention/attention_heads.h"
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
-#include "runtime/kernels/support/normalize_row.h"
+#include "runtime/simd/normalize_row.h"
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ llvm::Expected<TensorView> normalized(KernelContext& context, const TensorView& 
                         head % shape[1] * heads.strides[1] + line % shape[2] * heads.strides[2];
           std::transform(in, in + width, values,
                          [](T element) { return kvopt::kernels::load(element); });
-          normalizeRow(values, values, width, epsilon, false, *scale, nullptr);
+          simd::normalizeRow(values, values, width, epsilon, false, *scale, nullptr);
           out = std::transform(values, values + width, out,
                                [](float value) { return store<T>(value); });
         }

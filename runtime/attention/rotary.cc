@@ -1,32 +1,14 @@
 // Tables and loops of rotary position embedding.
 #include "runtime/attention/rotary.h"
 
-#include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
-
-#include <algorithm>
+#include "runtime/memory/element_storage.h"
+#include "runtime/simd/rotate_row.h"
+#include "support/format.h"
 
 namespace kvopt::runtime {
+using namespace ir;
 using namespace kernels;
-
-namespace {
-
-template <class T>
-void rotateRow(const T* x, T* y, const RotaryTable& table, int64_t position, int64_t width) {
-  const float* cosine = table.cosine + position * table.half;
-  const float* sine = table.sine + position * table.half;
-  for (int64_t i = 0; i < table.half; ++i) {
-    const int64_t first = table.interleaved ? 2 * i : i;
-    const int64_t second = table.interleaved ? first + 1 : first + table.half;
-    const float a = load(x[first]);
-    const float b = load(x[second]);
-    y[first] = store<T>(cosine[i] * a - sine[i] * b);
-    y[second] = store<T>(sine[i] * a + cosine[i] * b);
-  }
-  std::copy_n(x + 2 * table.half, width - 2 * table.half, y + 2 * table.half);
-}
-
-} // namespace
 
 llvm::Expected<RotaryTable> rotaryTable(KernelContext& context, unsigned cosine, unsigned sine,
                                         int64_t width, bool interleaved) {
@@ -69,19 +51,24 @@ llvm::Error rotateHeads(KernelContext& context, const TensorView& from, const Te
   const int64_t heads = from.shape[1];
   const int64_t rows = from.shape[2];
   assert(static_cast<int64_t>(positions.size()) == from.shape[0] * rows);
-  return dispatch(TypeList<float, Float16, BFloat16>(), context, from.element, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    context.parallelFor(from.shape[0] * heads, [&](int64_t unit) {
-      const int64_t batch = unit / heads;
-      const int64_t head = unit % heads;
-      const T* x = from.as<T>() + batch * from.strides[0] + head * from.strides[1];
-      T* y = to.as<T>() + batch * to.strides[0] + head * to.strides[1];
-      for (int64_t row = 0; row < rows; ++row)
-        rotateRow(x + row * from.strides[2], y + row * to.strides[2], table,
-                  positions[static_cast<size_t>(batch * rows + row)], from.shape[3]);
-    });
-    return llvm::Error::success();
+  const std::optional<simd::FloatStorage> storage = storageOf(from.element);
+  if (!storage)
+    return context.error(fmt::format("element type {} is not supported", onnxName(from.element)));
+  const int64_t elementBytes = *memoryWidth(from.element);
+  context.parallelFor(from.shape[0] * heads, [&](int64_t unit) {
+    const int64_t batch = unit / heads;
+    const int64_t head = unit % heads;
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto offset = [&](const TensorView& tensor) {
+        return elementBytes *
+               (batch * tensor.strides[0] + head * tensor.strides[1] + row * tensor.strides[2]);
+      };
+      const int64_t first = positions[static_cast<size_t>(batch * rows + row)] * table.half;
+      simd::rotateRow(from.data + offset(from), to.data + offset(to), *storage, from.shape[3],
+                      {table.cosine + first, table.sine + first, table.half, table.interleaved});
+    }
   });
+  return llvm::Error::success();
 }
 
 } // namespace kvopt::runtime

@@ -281,7 +281,7 @@ void append(const TensorView& fresh, const TensorView& present, const Lengths& l
     copyRows(slicedAxis(fresh, 0, batch, 1), placeOf(present, lengths, batch, fresh.shape[2]));
 }
 
-void appendCodes(KernelContext& context, const TensorView& fresh, const FixedScales& scales,
+void appendCodes(KernelContext& context, const TensorView& fresh, const simd::FixedScales& scales,
                  simd::CodeForm form, const TensorView& present, const Lengths& lengths) {
   for (int64_t batch = 0; batch < fresh.shape[0]; ++batch)
     writeCodes(context, scales, form, slicedAxis(fresh, 0, batch, 1),
@@ -336,12 +336,13 @@ llvm::Expected<bool> isQuantized(const KernelContext& context, const Quantizatio
 }
 
 /// Scales of a quantized cache with `groups` heads of `width` columns.
-llvm::Expected<FixedScales> scalesOf(const KernelContext& context, const QuantizationNames& names,
-                                     int64_t groups, int64_t width) {
+llvm::Expected<simd::FixedScales> scalesOf(const KernelContext& context,
+                                           const QuantizationNames& names, int64_t groups,
+                                           int64_t width) {
   const TensorView* given = context.input(names.scaleOperand);
   if (!given)
     return context.error(fmt::format("{} needs {}", names.type, names.scale));
-  FixedScales scales;
+  simd::FixedScales scales;
   scales.perColumn =
       context.node().stringAttr(names.type, "NONE").equals_insensitive("PER_CHANNEL");
   scales.width = width;

@@ -9,7 +9,7 @@
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
-#include "runtime/kernels/support/normalize_row.h"
+#include "runtime/simd/normalize_row.h"
 #include "support/format.h"
 
 namespace kvopt::kernels {
@@ -106,8 +106,8 @@ template <class T> llvm::Error normalize(KernelContext& context, bool centred) {
   llvm::SmallVector<double, 16> means(static_cast<size_t>(rows));
   llvm::SmallVector<double, 16> inverses(static_cast<size_t>(rows));
   context.parallelFor(rows, [&](int64_t row) {
-    const RowStatistics statistics = normalizeRow(*from + row * length, *to + row * length, length,
-                                                  epsilon, centred, *scale, *bias);
+    const simd::RowStatistics statistics = simd::normalizeRow(
+        *from + row * length, *to + row * length, length, epsilon, centred, *scale, *bias);
     means[static_cast<size_t>(row)] = statistics.mean;
     inverses[static_cast<size_t>(row)] = statistics.inverseDeviation;
   });

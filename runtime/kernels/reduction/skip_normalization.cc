@@ -11,7 +11,7 @@
 #include "runtime/attention/attention_heads.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
-#include "runtime/kernels/support/normalize_row.h"
+#include "runtime/simd/normalize_row.h"
 #include "support/format.h"
 
 #include <algorithm>
@@ -55,7 +55,8 @@ llvm::Error normalized(KernelContext& context, const TensorView& sum, bool centr
     return to.takeError();
   const auto epsilon = static_cast<double>(context.node().floatAttr("epsilon", 1e-12f));
   context.parallelFor(sum.elementCount() / width, [&](int64_t row) {
-    normalizeRow(*from + row * width, *to + row * width, width, epsilon, centred, *scale, *bias);
+    simd::normalizeRow(*from + row * width, *to + row * width, width, epsilon, centred, *scale,
+                       *bias);
   });
   storeFloats(*to, *output);
   return llvm::Error::success();

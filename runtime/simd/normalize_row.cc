@@ -1,9 +1,9 @@
 // Two passes for the statistics, one for the result.
-#include "runtime/kernels/support/normalize_row.h"
+#include "runtime/simd/normalize_row.h"
 
 #include <cmath>
 
-namespace kvopt::kernels {
+namespace kvopt::simd {
 namespace {
 
 template <class T>
@@ -47,4 +47,4 @@ RowStatistics normalizeRow(const double* x, double* y, int64_t length, double ep
   return normalize(x, y, length, epsilon, centred, scale, bias);
 }
 
-} // namespace kvopt::kernels
+} // namespace kvopt::simd

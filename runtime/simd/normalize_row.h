@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace kvopt::kernels {
+namespace kvopt::simd {
 
 struct RowStatistics {
   double mean = 0.0;
@@ -17,4 +17,4 @@ RowStatistics normalizeRow(const float* x, float* y, int64_t length, double epsi
 RowStatistics normalizeRow(const double* x, double* y, int64_t length, double epsilon, bool centred,
                            const double* scale, const double* bias);
 
-} // namespace kvopt::kernels
+} // namespace kvopt::simd
