@@ -71,6 +71,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"driver/", "kvopt::driver"},
       {"cli/", "kvopt::cli"},
       {"api/", "kvopt::api"},
+      {"engines/onnxruntime/", "kvopt::onnxruntime"},
   };
   for (const Room& room : rooms)
     if (file.isIn(room.folder))

@@ -1,0 +1,629 @@
+// GroupQueryAttention over the engine's tensors: norms, rotation, append, attention.
+//
+// runtime/kernels/attention/group_query_attention.cc describes operands, lengths and presents.
+#include "engines/onnxruntime/group_query_attention.h"
+
+#include "engines/onnxruntime/present.h"
+#include "runtime/simd/elementwise.h"
+#include "runtime/simd/fixed_scale_rows.h"
+#include "runtime/simd/normalize_row.h"
+#include "runtime/simd/rotate_row.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+
+namespace kvopt::onnxruntime {
+using namespace simd;
+
+namespace {
+
+enum Operand : unsigned {
+  Query,
+  Key,
+  Value,
+  PastKey,
+  PastValue,
+  SequenceLengths,
+  TotalLength,
+  CosineCache,
+  SineCache,
+  PositionIds,
+  Bias,
+  HeadSink,
+  KeyScale,
+  ValueScale,
+  QueryNormWeight,
+  KeyNormWeight,
+  OperandCount,
+};
+
+constexpr ElementType floatType = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+
+/// What the attributes say.
+struct Settings {
+  int64_t heads = 0;
+  int64_t groups = 0;
+  float scale = 0.0f; ///< 0: 1 / sqrt(D)
+  float softcap = 0.0f;
+  int64_t window = 0; ///< 0 for none
+  bool causal = true;
+  bool rotates = false;
+  bool interleaved = false;
+  bool hasZeroSink = false;
+  bool normalizes = false;
+  float normEpsilon = 1e-6f;
+  /// Format of quantized caches; nullopt if caches hold numbers.
+  std::optional<CodeForm> codes;
+  bool keyScalesPerColumn = false;
+  bool valueScalesPerColumn = false;
+};
+
+struct Lengths {
+  std::vector<int64_t> past;  ///< number of valid rows of the past, per batch row
+  std::vector<int64_t> held;  ///< number of rows of the present before the new rows
+  std::vector<int64_t> total; ///< number including the new rows and padding
+  std::vector<int64_t> valid; ///< number without padding
+  int64_t longest = 0;        ///< total_sequence_length
+  bool isPrompt = false;
+};
+
+struct NewRows {
+  HeadRows query, key, value;
+};
+
+/// Cosines and sines of the rows' positions, [B,S,half].
+struct Angles {
+  const float* cosines = nullptr;
+  const float* sines = nullptr;
+  int64_t half = 0;
+
+  RotaryRow of(int64_t row, bool interleaved) const {
+    return {cosines + row * half, sines + row * half, half, interleaved};
+  }
+};
+
+/// Letters as ONNX Runtime compares them.
+std::string upperCase(std::string text) {
+  for (char& letter : text)
+    letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return text;
+}
+
+class GroupQueryAttention : public Operation {
+public:
+  explicit GroupQueryAttention(const Settings& ofNode) : settings(ofNode) {}
+  void compute(Call& call) const override;
+
+private:
+  NewRows newRows(Call& call, const Tensor& query) const;
+  Lengths lengthsOf(Call& call, const NewRows& fresh) const;
+  Angles anglesOf(Call& call, const NewRows& fresh, const Lengths& lengths) const;
+  FixedScales scalesOf(Call& call, unsigned operand, bool perColumn, int64_t width) const;
+  const float* normWeight(Call& call, unsigned operand, const HeadRows& rows) const;
+  std::optional<Tensor> past(Call& call, unsigned operand, const NewRows& fresh,
+                             const Lengths& lengths) const;
+  ElementType cacheType(ElementType fresh) const;
+  /// Everything but the memory of query, caches and output. Refers to `lengths`.
+  AttentionView viewOf(Call& call, const NewRows& fresh, const Lengths& lengths) const;
+  void setMask(Call& call, const NewRows& fresh, const Lengths& lengths, AttentionView& view) const;
+  void attend(Call& call, AttentionView view, const FixedScales& keys, const FixedScales& values,
+              const Tensor& output) const;
+
+  Settings settings;
+  CopyNotice notice;
+};
+
+NewRows GroupQueryAttention::newRows(Call& call, const Tensor& query) const {
+  call.require(query.rank() == 3, "the query must be [B,S,width]");
+  const auto split = [&](const Tensor& tensor, int64_t heads) {
+    if (tensor.rank() != 3 || tensor.shape[2] % heads != 0 || tensor.shape[2] == 0)
+      call.fail("an operand of shape " + textOf(tensor.shape) + " does not split into " +
+                std::to_string(heads) + " heads");
+  };
+  call.require(call.has(Key) == call.has(Value), "a key without a value, or the reverse");
+  const int64_t heads = settings.heads, groups = settings.groups;
+  if (!call.has(Key)) {
+    const int64_t all = heads + 2 * groups;
+    split(query, all);
+    return {rowsOfHeads(query, all, 0, heads), rowsOfHeads(query, all, heads, groups),
+            rowsOfHeads(query, all, heads + groups, groups)};
+  }
+  const Tensor key = call.input(Key), value = call.input(Value);
+  split(query, heads);
+  split(key, groups);
+  split(value, groups);
+  const NewRows fresh{rowsOfHeads(query, heads, 0, heads), rowsOfHeads(key, groups, 0, groups),
+                      rowsOfHeads(value, groups, 0, groups)};
+  // Without new rows of keys, the past contains all rows.
+  const int64_t rows = key.shape[1] == 0 && call.has(PastKey) ? 0 : fresh.query.rows;
+  for (const HeadRows* part : {&fresh.key, &fresh.value})
+    call.require(part->batches == fresh.query.batches && part->rows == rows &&
+                     part->width == fresh.query.width && part->type == query.type,
+                 "query, key and value differ in batch size, length, width or element type");
+  return fresh;
+}
+
+Lengths GroupQueryAttention::lengthsOf(Call& call, const NewRows& fresh) const {
+  Lengths lengths;
+  const std::vector<int64_t> given = call.integers(SequenceLengths);
+  const int64_t rows = fresh.query.rows;
+  lengths.longest = call.integer(TotalLength);
+  if (static_cast<int64_t>(given.size()) != fresh.query.batches)
+    call.fail("seqlens_k has " + std::to_string(given.size()) + " numbers for " +
+              std::to_string(fresh.query.batches) + " batch rows");
+  if (lengths.longest < rows)
+    call.fail("total_sequence_length " + std::to_string(lengths.longest) + " is less than " +
+              std::to_string(rows) + " new rows");
+  lengths.isPrompt = lengths.longest == rows;
+  for (const int64_t lessOne : given) {
+    if (lessOne < 0 || lessOne >= lengths.longest)
+      call.fail("seqlens_k " + std::to_string(lessOne) + " does not fit total_sequence_length " +
+                std::to_string(lengths.longest));
+    const int64_t total = lengths.isPrompt ? rows : lessOne + 1;
+    if (total < rows)
+      call.fail("seqlens_k " + std::to_string(lessOne) + " with " + std::to_string(rows) +
+                " new rows leaves no past");
+    lengths.total.push_back(total);
+    lengths.valid.push_back(lessOne + 1);
+    lengths.past.push_back(total - rows);
+  }
+  lengths.held = fresh.key.rows == 0 ? lengths.total : lengths.past;
+  return lengths;
+}
+
+Angles GroupQueryAttention::anglesOf(Call& call, const NewRows& fresh,
+                                     const Lengths& lengths) const {
+  const Tensor cosines = call.input(CosineCache), sines = call.input(SineCache);
+  const auto storage = storageOf(cosines.type);
+  call.require(cosines.shape == sines.shape && cosines.rank() == 2 && storage &&
+                   cosines.type == sines.type,
+               "cos_cache and sin_cache differ, or are not [positions,half]");
+  Angles angles;
+  angles.half = cosines.shape[1];
+  if (2 * angles.half > fresh.query.width)
+    call.fail("cos_cache rotates " + std::to_string(angles.half) + " pairs of heads " +
+              std::to_string(fresh.query.width) + " wide");
+  const int64_t batches = fresh.query.batches, rows = fresh.query.rows;
+  std::vector<int64_t> positions;
+  if (call.has(PositionIds)) {
+    positions = call.integers(PositionIds);
+    call.require(static_cast<int64_t>(positions.size()) == batches * rows,
+                 "position_ids must be [B,S]");
+    // Positions of a prompt count from the first of position_ids.
+    if (lengths.isPrompt && !positions.empty()) {
+      const int64_t first = positions.front();
+      call.require(first <= cosines.shape[0], "a number of position_ids is too large");
+      for (size_t i = 0; i < positions.size(); ++i)
+        positions[i] = first + static_cast<int64_t>(i) % rows;
+    }
+  } else {
+    for (const int64_t held : lengths.past)
+      for (int64_t row = 0; row < rows; ++row)
+        positions.push_back(held + row);
+  }
+  const Shape shape{static_cast<int64_t>(positions.size()), angles.half};
+  auto* cosine = call.scratchTensor(floatType, shape).as<float>();
+  auto* sine = call.scratchTensor(floatType, shape).as<float>();
+  angles.cosines = cosine;
+  angles.sines = sine;
+  const auto half = static_cast<size_t>(angles.half);
+  const auto load = [&](const Tensor& table, int64_t position, float* to) {
+    const std::byte* from = table.data + position * angles.half * elementBytes(table.type);
+    if (*storage == FloatStorage::f32)
+      std::memcpy(to, from, half * sizeof(float));
+    else if (*storage == FloatStorage::f16)
+      convertF16ToF32(reinterpret_cast<const uint16_t*>(from), to, half);
+    else
+      convertBf16ToF32(reinterpret_cast<const uint16_t*>(from), to, half);
+  };
+  for (const int64_t position : positions) {
+    if (half == 0)
+      break;
+    if (position < 0 || position >= cosines.shape[0])
+      call.fail("position " + std::to_string(position) + " is outside of cos_cache's " +
+                std::to_string(cosines.shape[0]) + " rows");
+    load(cosines, position, cosine);
+    load(sines, position, sine);
+    cosine += half;
+    sine += half;
+  }
+  return angles;
+}
+
+FixedScales GroupQueryAttention::scalesOf(Call& call, unsigned operand, bool perColumn,
+                                          int64_t width) const {
+  const Tensor given = call.input(operand);
+  const int64_t expected = perColumn ? settings.groups * width : 1;
+  if (given.type != floatType || given.count() != expected)
+    call.fail(std::string(operand == KeyScale ? "k_scale" : "v_scale") + " has " +
+              std::to_string(given.count()) + " numbers of type " + elementName(given.type) +
+              "; it should be " + std::to_string(expected) + " of type float");
+  return {given.as<float>(), perColumn, width};
+}
+
+const float* GroupQueryAttention::normWeight(Call& call, unsigned operand,
+                                             const HeadRows& rows) const {
+  const Tensor weight = call.input(operand);
+  call.require(weight.shape == Shape{rows.width} && weight.type == rows.type,
+               "a norm weight must be [D] of the query's element type");
+  return call.floats(weight);
+}
+
+ElementType GroupQueryAttention::cacheType(ElementType fresh) const {
+  if (!settings.codes)
+    return fresh;
+  return *settings.codes == CodeForm::bytes ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8
+                                            : ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+}
+
+std::optional<Tensor> GroupQueryAttention::past(Call& call, unsigned operand, const NewRows& fresh,
+                                                const Lengths& lengths) const {
+  if (!call.has(operand)) {
+    for (const int64_t length : lengths.held)
+      if (length > 0)
+        call.fail("a past length of " + std::to_string(length) + " without a past");
+    return std::nullopt;
+  }
+  Tensor given = call.input(operand);
+  const ElementType type = cacheType(fresh.key.type);
+  const int64_t width =
+      settings.codes ? codeRowBytes(*settings.codes, fresh.key.width) : fresh.key.width;
+  if (given.type != type || given.rank() != 4 || given.shape[0] != fresh.query.batches ||
+      given.shape[1] != settings.groups || given.shape[3] != width)
+    call.fail("a past is " + std::string(elementName(given.type)) + textOf(given.shape) +
+              "; it should be " + elementName(type) + "[" + std::to_string(fresh.query.batches) +
+              "," + std::to_string(settings.groups) + ",capacity," + std::to_string(width) + "]");
+  for (const int64_t length : lengths.held)
+    if (length > given.shape[2])
+      call.fail("a past length of " + std::to_string(length) + " and a past of " +
+                std::to_string(given.shape[2]) + " rows");
+  return given;
+}
+
+void GroupQueryAttention::setMask(Call& call, const NewRows& fresh, const Lengths& lengths,
+                                  AttentionView& view) const {
+  if (!call.has(Bias))
+    return;
+  const Tensor bias = call.input(Bias);
+  const Shape& shape = bias.shape;
+  const HeadRows& query = fresh.query;
+  if (bias.rank() != 4 || (shape[0] != 1 && shape[0] != query.batches) ||
+      (shape[1] != 1 && shape[1] != query.heads) || shape[2] != query.rows ||
+      shape[3] != lengths.longest || !storageOf(bias.type))
+    call.fail("attention_bias is " + textOf(shape) +
+              "; it should be [1|B,1|H,S,total_sequence_length]");
+  view.maskKind = MaskKind::additive;
+  view.maskStorage = *storageOf(bias.type);
+  view.mask = bias.data;
+  const int64_t head = shape[2] * shape[3];
+  view.maskStrides = {shape[0] == 1 ? 0 : shape[1] * head, shape[1] == 1 ? 0 : head, shape[3], 1};
+}
+
+AttentionView GroupQueryAttention::viewOf(Call& call, const NewRows& fresh,
+                                          const Lengths& lengths) const {
+  AttentionView view;
+  view.batches = fresh.query.batches;
+  view.queryHeads = settings.heads;
+  view.kvHeads = settings.groups;
+  view.queryRows = fresh.query.rows;
+  view.keyWidth = fresh.query.width;
+  view.valueWidth = view.keyWidth;
+  view.totalLengths = (settings.causal ? lengths.total : lengths.valid).data();
+  view.totalLength = view.batches == 0
+                         ? 0
+                         : *std::max_element(view.totalLengths, view.totalLengths + view.batches);
+  view.causal = settings.causal;
+  view.window = settings.window;
+  view.softcap = settings.softcap;
+  view.scale =
+      settings.scale != 0.0f ? settings.scale : 1.0f / std::sqrt(static_cast<float>(view.keyWidth));
+  setMask(call, fresh, lengths, view);
+  if (call.has(HeadSink)) {
+    const Tensor sinks = call.input(HeadSink);
+    call.require(sinks.count() == settings.heads, "head_sink must be one number per query head");
+    view.sinks = call.floats(sinks);
+  } else if (settings.hasZeroSink) {
+    auto* zeros = call.scratchTensor(floatType, {settings.heads}).as<float>();
+    std::fill_n(zeros, settings.heads, 0.0f);
+    view.sinks = zeros;
+  }
+  return view;
+}
+
+void GroupQueryAttention::attend(Call& call, AttentionView view, const FixedScales& keys,
+                                 const FixedScales& values, const Tensor& output) const {
+  if (output.count() == 0)
+    return;
+  const int64_t rows = view.batches * view.queryHeads * view.queryRows;
+  const int64_t perGroup = settings.heads / settings.groups;
+  float scales[2];
+  if (settings.codes) {
+    scales[0] = keys.perColumn ? commonScale(keys, settings.groups) : keys.numbers[0];
+    scales[1] = values.perColumn ? 1.0f : values.numbers[0];
+    view.keyScales = &scales[0];
+    view.valueScales = &scales[1];
+  }
+  const auto forEachRow = [&](const auto& body) {
+    call.forEach(view.batches * view.queryHeads, rows * view.keyWidth, [&](int64_t unit) {
+      for (int64_t row = 0; row < view.queryRows; ++row)
+        body(unit / view.queryHeads, unit % view.queryHeads, row);
+    });
+  };
+  if (settings.codes && keys.perColumn) {
+    const HeadRows from{
+        static_cast<std::byte*>(const_cast<void*>(view.query)),
+        view.queryStorage == FloatStorage::f32 ? floatType : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
+        0,
+        0,
+        0,
+        0,
+        view.queryStrides};
+    const HeadRows to = rowsOf(call.scratchTensor(
+        floatType, {view.batches, view.queryHeads, view.queryRows, view.keyWidth}));
+    const FloatStorage storage = view.queryStorage;
+    forEachRow([&](int64_t batch, int64_t head, int64_t row) {
+      multiplyByScales(from.row(batch, head, row), storage, keys, head / perGroup, scales[0],
+                       reinterpret_cast<float*>(to.row(batch, head, row)));
+    });
+    view.query = to.data;
+    view.queryStorage = FloatStorage::f32;
+    view.queryStrides = to.strides;
+  }
+  if (!settings.codes || !values.perColumn)
+    return call.attend({&view, 1});
+  const FloatStorage storage = view.outputStorage;
+  const HeadRows result = rowsOfHeads(output, settings.heads, 0, settings.heads);
+  Tensor sums = output;
+  if (storage != FloatStorage::f32)
+    sums = call.scratchTensor(floatType, output.shape);
+  const HeadRows numbers = rowsOfHeads(sums, settings.heads, 0, settings.heads);
+  view.output = sums.data;
+  view.outputStorage = FloatStorage::f32;
+  call.attend({&view, 1});
+  forEachRow([&](int64_t batch, int64_t head, int64_t row) {
+    auto* from = reinterpret_cast<float*>(numbers.row(batch, head, row));
+    multiplyByScales(from, FloatStorage::f32, values, head / perGroup, 1.0f, from);
+    auto* to = reinterpret_cast<uint16_t*>(result.row(batch, head, row));
+    if (storage == FloatStorage::f16)
+      convertF32ToF16(from, to, static_cast<size_t>(view.keyWidth));
+    else if (storage == FloatStorage::bf16)
+      convertF32ToBf16(from, to, static_cast<size_t>(view.keyWidth));
+  });
+}
+
+void normalizeInto(const HeadRows& from, const HeadRows& to, int64_t batch, int64_t head,
+                   int64_t row, const float* weight, float epsilon, float* numbers) {
+  const auto width = static_cast<size_t>(from.width);
+  const std::byte* in = from.row(batch, head, row);
+  std::byte* out = to.row(batch, head, row);
+  const auto epsilon64 = static_cast<double>(epsilon);
+  if (from.type == floatType) {
+    normalizeRow(reinterpret_cast<const float*>(in), reinterpret_cast<float*>(out), from.width,
+                 epsilon64, false, weight, nullptr);
+    return;
+  }
+  const bool isHalf = from.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+  const auto* bits = reinterpret_cast<const uint16_t*>(in);
+  isHalf ? convertF16ToF32(bits, numbers, width) : convertBf16ToF32(bits, numbers, width);
+  normalizeRow(numbers, numbers, from.width, epsilon64, false, weight, nullptr);
+  auto* rounded = reinterpret_cast<uint16_t*>(out);
+  isHalf ? convertF32ToF16(numbers, rounded, width) : convertF32ToBf16(numbers, rounded, width);
+}
+
+/// Copies of the rows, normalized, in scratch memory.
+HeadRows normalized(Call& call, const HeadRows& from, const float* weight, float epsilon) {
+  const HeadRows to =
+      rowsOf(call.scratchTensor(from.type, {from.batches, from.heads, from.rows, from.width}));
+  auto* numbers =
+      call.scratchTensor(floatType, {from.batches * from.heads, from.width}).as<float>();
+  call.forEach(from.batches * from.heads, from.count(), [&](int64_t unit) {
+    for (int64_t row = 0; row < from.rows; ++row)
+      normalizeInto(from, to, unit / from.heads, unit % from.heads, row, weight, epsilon,
+                    numbers + unit * from.width);
+  });
+  return to;
+}
+
+void GroupQueryAttention::compute(Call& call) const {
+  const Tensor query = call.input(Query);
+  const auto storage = storageOf(query.type);
+  call.require(storage.has_value(), "the query must be float, float16 or bfloat16");
+  NewRows fresh = newRows(call, query);
+  const int64_t batches = fresh.query.batches, rows = fresh.query.rows, width = fresh.query.width;
+  const int64_t heads = settings.heads, groups = settings.groups;
+  FixedScales keyScales, valueScales;
+  if (settings.codes) {
+    keyScales = scalesOf(call, KeyScale, settings.keyScalesPerColumn, width);
+    valueScales = scalesOf(call, ValueScale, settings.valueScalesPerColumn, width);
+  }
+  const Lengths lengths = lengthsOf(call, fresh);
+  call.require(call.has(PastKey) == call.has(PastValue),
+               "a past of keys without one of values, or the reverse");
+  const std::optional<Tensor> pastKey = past(call, PastKey, fresh, lengths);
+  const std::optional<Tensor> pastValue = past(call, PastValue, fresh, lengths);
+  const int64_t capacity = std::max(pastKey ? pastKey->shape[2] : 0, lengths.longest);
+  call.require(!pastKey || pastKey->shape == pastValue->shape,
+               "the pasts of keys and values differ in length");
+  const Angles angles = settings.rotates ? anglesOf(call, fresh, lengths) : Angles();
+
+  AttentionView view = viewOf(call, fresh, lengths);
+  if (settings.normalizes) {
+    const float* queryWeight = normWeight(call, QueryNormWeight, fresh.query);
+    const float* keyWeight = normWeight(call, KeyNormWeight, fresh.key);
+    fresh.query = normalized(call, fresh.query, queryWeight, settings.normEpsilon);
+    fresh.key = normalized(call, fresh.key, keyWeight, settings.normEpsilon);
+  }
+
+  // Nothing is written before all checks, because the past may be overwritten.
+  const ElementType held = cacheType(fresh.key.type);
+  const int64_t heldWidth = settings.codes ? codeRowBytes(*settings.codes, width) : width;
+  const Shape shape{batches, groups, capacity, heldWidth};
+  const Present key = presentOf(call, 1, pastKey ? &*pastKey : nullptr, held, shape, notice);
+  const Present value = presentOf(call, 2, pastValue ? &*pastValue : nullptr, held, shape, notice);
+  const HeadRows keys = rowsOf(key.tensor), values = rowsOf(value.tensor);
+  const HeadRows oldKeys = pastKey ? rowsOf(*pastKey) : HeadRows();
+  const HeadRows oldValues = pastValue ? rowsOf(*pastValue) : HeadRows();
+  HeadRows rotatedQuery = fresh.query;
+  if (settings.rotates)
+    rotatedQuery = rowsOf(call.scratchTensor(query.type, {batches, heads, rows, width}));
+  HeadRows rotatedKey = fresh.key;
+  if (settings.rotates && settings.codes)
+    rotatedKey = rowsOf(call.scratchTensor(query.type, {batches, groups, fresh.key.rows, width}));
+
+  const auto rotate = [&](const HeadRows& from, int64_t batch, int64_t head, int64_t row,
+                          std::byte* to) {
+    rotateRow(from.row(batch, head, row), to, *storage, width,
+              angles.of(batch * rows + row, settings.interleaved));
+  };
+  const auto appendHead = [&](int64_t batch, int64_t head, bool isKey) {
+    const HeadRows& to = isKey ? keys : values;
+    const HeadRows& from = isKey ? fresh.key : fresh.value;
+    const int64_t first = lengths.held[static_cast<size_t>(batch)];
+    if (!(isKey ? key : value).isInPlace)
+      fillHead(isKey ? oldKeys : oldValues, to, batch, head, first, from.rows);
+    for (int64_t row = 0; row < from.rows; ++row) {
+      std::byte* slot = to.row(batch, head, first + row);
+      const bool rotates = isKey && settings.rotates;
+      if (settings.codes) {
+        const std::byte* numbers = from.row(batch, head, row);
+        if (rotates) {
+          rotate(from, batch, head, row, rotatedKey.row(batch, head, row));
+          numbers = rotatedKey.row(batch, head, row);
+        }
+        writeFixedScaleRow(numbers, *storage, isKey ? keyScales : valueScales, head,
+                           *settings.codes, slot);
+      } else if (rotates) {
+        rotate(from, batch, head, row, slot);
+      } else {
+        std::memcpy(slot, from.row(batch, head, row), static_cast<size_t>(from.rowBytes()));
+      }
+    }
+  };
+  const int64_t units = heads + 2 * groups;
+  const int64_t copied =
+      (key.isInPlace ? 0 : keys.count()) + (value.isInPlace ? 0 : values.count());
+  call.forEach(batches * units, batches * units * rows * width + copied, [&](int64_t unit) {
+    const int64_t batch = unit / units, part = unit % units;
+    if (part >= heads)
+      return appendHead(batch, (part - heads) / 2, (part - heads) % 2 == 0);
+    for (int64_t row = 0; row < rows && settings.rotates; ++row)
+      rotate(fresh.query, batch, part, row, rotatedQuery.row(batch, part, row));
+  });
+
+  const Tensor output = call.output(0, query.type, {batches, rows, heads * width});
+  view.query = rotatedQuery.data;
+  view.queryStorage = *storage;
+  view.queryStrides = rotatedQuery.strides;
+  view.key = keys.data;
+  view.value = values.data;
+  view.keyStrides = keys.strides;
+  view.valueStrides = values.strides;
+  view.cacheStorage = settings.codes ? FloatStorage::f32 : *storage;
+  view.codeForm = settings.codes.value_or(CodeForm::bytes);
+  view.output = output.data;
+  view.outputStorage = *storage;
+  view.outputStrides = rowsOfHeads(output, heads, 0, heads).strides;
+  attend(call, view, keyScales, valueScales, output);
+}
+
+/// Reads attributes that change the computation; a reason if one is not supported.
+std::string readSettings(const NodeDescription& node, Settings& settings) {
+  for (const auto& [name, value] : node.attributes) {
+    if (name == "num_heads" || name == "kv_num_heads" || name == "scale" || name == "softcap" ||
+        name == "local_window_size" || name == "causal" || name == "do_rotary" ||
+        name == "rotary_interleaved" || name == "smooth_softmax" || name == "qk_norm_epsilon" ||
+        name == "k_quant_type" || name == "v_quant_type" || name == "kv_cache_bit_width")
+      continue;
+    // sliding_window_cache and qk_output are among them.
+    if (!isNeutral(value))
+      return "attribute " + name;
+  }
+  const auto isOn = [&](const char* name) { return node.integer(name, 0) == 1; };
+  settings.heads = node.integer("num_heads", 0);
+  settings.groups = node.integer("kv_num_heads", 0);
+  constexpr int64_t most = int64_t{1} << 30;
+  if (settings.heads <= 0 || settings.groups <= 0 || settings.heads > most ||
+      settings.heads % settings.groups != 0)
+    return "num_heads";
+  settings.scale = node.number("scale", 0.0f);
+  settings.softcap = std::max(0.0f, node.number("softcap", 0.0f));
+  const int64_t window = node.integer("local_window_size", -1);
+  const int64_t causal = node.integer("causal", 1);
+  if ((causal != 0 && causal != 1) || (causal == 0 && window != -1))
+    return "attribute causal";
+  if (window == 0)
+    return "attribute local_window_size";
+  settings.window = std::max<int64_t>(0, window);
+  settings.causal = causal == 1;
+  settings.rotates = isOn("do_rotary");
+  settings.interleaved = isOn("rotary_interleaved");
+  settings.hasZeroSink = isOn("smooth_softmax");
+  settings.normEpsilon = node.number("qk_norm_epsilon", 1e-6f);
+  return "";
+}
+
+std::string readQuantization(const NodeDescription& node, Settings& settings) {
+  const std::string keys = upperCase(node.text("k_quant_type", "NONE"));
+  const std::string values = upperCase(node.text("v_quant_type", "NONE"));
+  for (const std::string& type : {keys, values})
+    if (type != "NONE" && type != "PER_TENSOR" && type != "PER_CHANNEL")
+      return "k_quant_type or v_quant_type " + type;
+  const int64_t bits = node.integer("kv_cache_bit_width", 0);
+  if ((keys == "NONE") != (values == "NONE"))
+    return "attribute k_quant_type";
+  if (keys == "NONE")
+    return bits != 0 || node.has(KeyScale) || node.has(ValueScale) ? "attribute kv_cache_bit_width"
+                                                                   : "";
+  if (bits != 8 && bits != 4)
+    return "attribute kv_cache_bit_width";
+  if (!node.has(KeyScale) || !node.has(ValueScale))
+    return "k_scale is missing";
+  settings.codes = bits == 8 ? CodeForm::bytes : CodeForm::nibbles;
+  settings.keyScalesPerColumn = keys == "PER_CHANNEL";
+  settings.valueScalesPerColumn = values == "PER_CHANNEL";
+  return "";
+}
+
+std::string readOperands(const NodeDescription& node, Settings& settings) {
+  const ElementType type = node.typeOf(Query);
+  if (type != floatType && type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16)
+    return std::string("query of ") + elementName(type);
+  for (size_t i = OperandCount; i < node.inputs.size(); ++i)
+    if (node.has(i))
+      return "operand " + std::to_string(i);
+  if (!node.has(SequenceLengths) || !node.has(TotalLength))
+    return "seqlens_k is missing";
+  for (const unsigned operand :
+       {Key, Value, CosineCache, SineCache, Bias, HeadSink, QueryNormWeight, KeyNormWeight})
+    if (node.has(operand) && node.typeOf(operand) != type)
+      return "type of operand " + std::to_string(operand);
+  const ElementType cache = !settings.codes ? type
+                            : *settings.codes == CodeForm::bytes
+                                ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8
+                                : ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+  for (const unsigned operand : {PastKey, PastValue})
+    if (node.has(operand) && node.typeOf(operand) != cache)
+      return "type of operand " + std::to_string(operand);
+  if (node.has(QueryNormWeight) != node.has(KeyNormWeight))
+    return "a norm weight for the query without one for the key";
+  settings.normalizes = node.has(QueryNormWeight);
+  if (settings.rotates && (!node.has(CosineCache) || !node.has(SineCache)))
+    return "do_rotary without cos_cache";
+  if (node.wants(3))
+    return "result output_qk";
+  return "";
+}
+
+} // namespace
+
+Offer groupQueryAttention(const NodeDescription& node) {
+  Settings settings;
+  for (const auto read : {readSettings, readQuantization, readOperands})
+    if (std::string reason = read(node, settings); !reason.empty())
+      return Offer::refused(std::move(reason));
+  return {std::make_unique<GroupQueryAttention>(settings), ""};
+}
+
+} // namespace kvopt::onnxruntime

@@ -1,0 +1,47 @@
+// Recognizing one buffer as past and present, and copying valid rows otherwise.
+#include "engines/onnxruntime/present.h"
+
+#include <cstring>
+
+namespace kvopt::onnxruntime {
+
+void CopyNotice::say(const Call& call, bool isWholeBuffer) const {
+  if (isSaid.exchange(true))
+    return;
+  if (isWholeBuffer)
+    call.log(ORT_LOGGING_LEVEL_WARNING,
+             "past and present are different buffers, so each step copies the valid rows; bind one "
+             "buffer as both to append in place");
+  else
+    call.log(ORT_LOGGING_LEVEL_INFO,
+             "the past has no room for the new rows, so each step copies it; pass a past with the "
+             "capacity of all steps and bind it as the present to append in place");
+}
+
+Present presentOf(Call& call, unsigned result, const Tensor* past, ElementType type,
+                  const Shape& shape, const CopyNotice& notice) {
+  Present present{call.output(result, type, shape)};
+  if (!past || past->count() == 0)
+    return present;
+  const bool isSame = present.tensor.data == past->data;
+  // With a single head, rows have the same places for every capacity.
+  const bool hasSamePlaces = past->shape == shape || shape[0] * shape[1] == 1;
+  if (isSame && !hasSamePlaces)
+    call.fail("past " + textOf(past->shape) + " and present " + textOf(shape) +
+              " share one buffer but differ in capacity: bind the whole buffer as both");
+  present.isInPlace = isSame;
+  if (!isSame && call.wants(result))
+    notice.say(call, past->shape == shape);
+  return present;
+}
+
+void fillHead(const HeadRows& past, const HeadRows& present, int64_t batch, int64_t head,
+              int64_t valid, int64_t fresh) {
+  const auto bytes = [&](int64_t rows) { return static_cast<size_t>(rows * present.rowBytes()); };
+  if (valid > 0)
+    std::memcpy(present.row(batch, head, 0), past.row(batch, head, 0), bytes(valid));
+  if (const int64_t rest = present.rows - valid - fresh; rest > 0)
+    std::memset(present.row(batch, head, valid + fresh), 0, bytes(rest));
+}
+
+} // namespace kvopt::onnxruntime

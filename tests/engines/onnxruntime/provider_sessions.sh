@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Decoders with the provider and with ONNX Runtime's own kernels: generated ones and, where there are corpora, models of
+# the GenAI builder.
+#   tests/engines/onnxruntime/provider_sessions.sh PROGRAM LIBRARY KVOPT
+# Exits with 77 where ONNX Runtime cannot be installed.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ONNXRUNTIME_LIBRARY=$(bash "$here/../../../bench/baselines/install.sh") || exit 77
+export ONNXRUNTIME_LIBRARY
+KVOPT_ONNXRUNTIME_LIBRARY=$(realpath "$2")
+export KVOPT_ONNXRUNTIME_LIBRARY
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+generate() {
+  "$kvopt" gen "${@:2}" -o "$work/$1.onnx" --vocab 160 >/dev/null
+}
+kvopt=$3
+generate float32 llama --spelling gqa
+generate float16 llama --spelling gqa --dtype float16
+generate window window --spelling gqa --window 8
+generate int8 llama --spelling gqa --cache-codes int8
+generate int8_columns llama --spelling gqa --cache-codes int8 --column-scales
+generate int4_columns llama --spelling gqa --cache-codes int4 --column-scales
+models=("$work"/*.onnx)
+for corpus in "${KVOPT_CORPUS:-}" "${KVOPT_CORPUS:-}2"; do
+  # Without models in which no layer is claimed.
+  for model in "$corpus"/*-genai-*/model.onnx; do
+    [[ ! -e $model || $model = */mistral_sw-genai-fp32-cpu/* || $model = */qwen2-genai-fp16-cpu/* ]] || models+=("$model")
+  done
+done
+"$1" "${models[@]}"
