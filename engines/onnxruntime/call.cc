@@ -52,11 +52,19 @@ void Call::fail(const std::string& message) const {
   throw Ort::Exception("kvopt: " + site_.node + ": " + message, ORT_INVALID_ARGUMENT);
 }
 
-Tensor Call::input(unsigned operand) const {
+/// Null for an omitted operand.
+const OrtValue* Call::valueOf(unsigned operand) const {
   const int place = placeOf(site_.places.inputs, operand);
   const OrtValue* value = nullptr;
   if (place >= 0)
     check(Ort::GetApi().KernelContext_GetInput(context, static_cast<size_t>(place), &value));
+  return value;
+}
+
+bool Call::has(unsigned operand) const { return valueOf(operand) != nullptr; }
+
+Tensor Call::input(unsigned operand) const {
+  const OrtValue* value = valueOf(operand);
   if (!value)
     fail("operand " + std::to_string(operand) + " is missing");
   return tensorOf(value);

@@ -38,7 +38,7 @@ public:
       fail(message);
   }
 
-  bool has(unsigned operand) const { return placeOf(site_.places.inputs, operand) >= 0; }
+  bool has(unsigned operand) const;
   bool wants(unsigned result) const { return placeOf(site_.places.outputs, result) >= 0; }
 
   /// A given operand. It may be written only if it is known to be an output too.
@@ -84,6 +84,7 @@ private:
   static int placeOf(const std::vector<int>& places, unsigned index) {
     return index < places.size() ? places[index] : OperandPlaces::absent;
   }
+  const OrtValue* valueOf(unsigned operand) const;
   void run(int64_t count, void (*body)(void*, size_t), void* data);
 
   OrtKernelContext* context;

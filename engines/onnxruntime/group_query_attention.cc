@@ -555,7 +555,9 @@ std::string readSettings(const NodeDescription& node, Settings& settings) {
     return "attribute causal";
   if (window == 0)
     return "attribute local_window_size";
-  settings.window = std::max<int64_t>(0, window);
+  // Until 1.23, ONNX Runtime did not count a row's own key.
+  constexpr uint32_t firstWithOwnKey = 24;
+  settings.window = window < 0 ? 0 : window + (engineVersion() < firstWithOwnKey ? 1 : 0);
   settings.causal = causal == 1;
   settings.rotates = isOn("do_rotary");
   settings.interleaved = isOn("rotary_interleaved");

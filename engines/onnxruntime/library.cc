@@ -1,4 +1,5 @@
-// The functions that the library exports: a factory of execution providers, and its version.
+// The functions that the library exports: execution providers, custom operators, its version.
+#include "engines/onnxruntime/custom_operators.h"
 #include "engines/onnxruntime/provider.h"
 
 namespace kvopt::onnxruntime {
@@ -75,6 +76,13 @@ CreateEpFactories(const char*, const OrtApiBase* base, const OrtLogger*, OrtEpFa
 __attribute__((visibility("default"))) OrtStatus* ReleaseEpFactory(OrtEpFactory* factory) {
   delete static_cast<Factory*>(factory);
   return nullptr;
+}
+
+__attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
+                                                                    const OrtApiBase* base) {
+  if (!connect(base, firstOperatorVersion))
+    return engineTooOld(base, "the library of custom operators", firstOperatorVersion);
+  return guarded([&] { addCustomOperators(options); });
 }
 
 } // extern "C"

@@ -1,6 +1,8 @@
 // The table of operators that this library computes.
+#include "engines/onnxruntime/cache_attention.h"
 #include "engines/onnxruntime/group_query_attention.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace kvopt::onnxruntime {
@@ -24,11 +26,19 @@ const KnownOperator* known(const NodeDescription& node) {
   return nullptr;
 }
 
+bool isCacheAttention(const NodeDescription& node) {
+  return node.domain == kvoptDomain &&
+         std::any_of(cacheForms.begin(), cacheForms.end(),
+                     [&](const CacheForm& form) { return node.op == form.op; });
+}
+
 } // namespace
 
-bool isKnown(const NodeDescription& node) { return known(node) != nullptr; }
+bool isKnown(const NodeDescription& node) { return known(node) || isCacheAttention(node); }
 
 Offer operationOf(const NodeDescription& node) {
+  if (isCacheAttention(node))
+    return cacheAttention(node);
   const KnownOperator* entry = known(node);
   return entry ? entry->offer(node) : Offer::refused("another operator");
 }

@@ -133,8 +133,9 @@ private:
       fusion.ort_version_supported = apiVersion();
       Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, &one, 1, &fusion));
     }
-    if (!tally.isEmpty())
-      logLine(logger, ORT_LOGGING_LEVEL_INFO, tally.line());
+    // A graph with calls of functions is asked about again after they were inlined.
+    if (!tally.isEmpty() && tally.line() != lastLine)
+      logLine(logger, ORT_LOGGING_LEVEL_INFO, lastLine = tally.line());
   }
 
   void compile(const OrtGraph** graphs, const OrtNode** fused, size_t count,
@@ -157,6 +158,7 @@ private:
 
   ProviderOptions options;
   const OrtLogger* logger;
+  std::string lastLine;
   bool hasCompiled = false;
 };
 

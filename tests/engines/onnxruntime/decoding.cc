@@ -43,7 +43,8 @@ Decoding::Decoding(Ort::Session& ofSession, Binding howBound, int64_t batchRows,
     constexpr int64_t symbolicWidth = 16;
     if (cache.shape.back() < 0)
       cache.shape.back() = symbolicWidth;
-    if (!isState)
+    areRowsFixed = areRowsFixed || (!isState && cache.shape[2] > 0);
+    if (!isState && cache.shape[2] <= 0)
       cache.shape[2] = binding == Binding::growing ? 0 : cacheRows;
     int64_t bytes = widthOf(cache.type);
     for (const int64_t extent : cache.shape)
@@ -52,6 +53,10 @@ Decoding::Decoding(Ort::Session& ofSession, Binding howBound, int64_t batchRows,
       buffer.resize(static_cast<size_t>(std::max<int64_t>(bytes, 1)));
     caches.push_back(std::move(cache));
   }
+}
+
+bool Decoding::isInPlace() const {
+  return std::find(inputs.begin(), inputs.end(), "past_length") != inputs.end();
 }
 
 bool Decoding::hasStates() const {
@@ -94,6 +99,11 @@ std::vector<float> Decoding::take(const Step& step) {
   bindNumbers("input_ids", tokens, step.count);
   bindNumbers("attention_mask", seen, total);
   bindNumbers("position_ids", positions, step.count);
+  int64_t pastLength[] = {taken};
+  const int64_t one[] = {1};
+  if (isInPlace())
+    bound.BindInput("past_length", kept.emplace_back(Ort::Value::CreateTensor<int64_t>(
+                                       memory, pastLength, 1, one, 1)));
   bound.BindOutput("logits", memory);
   for (Cache& cache : caches) {
     const unsigned from = binding == Binding::twoBuffers ? steps % 2 : 0;

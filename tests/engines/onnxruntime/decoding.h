@@ -33,6 +33,10 @@ public:
 
   /// Whether the model has states of a fixed size next to its caches.
   bool hasStates() const;
+  /// Whether caches have the number of rows that the model declares, such as the slots of a ring.
+  bool hasFixedRows() const { return areRowsFixed; }
+  /// Whether caches have a capacity and their length is an input, as in files that kvopt wrote.
+  bool isInPlace() const;
 
 private:
   struct Cache {
@@ -56,6 +60,7 @@ private:
   std::vector<int64_t> mask; ///< of all tokens so far, [B,count]
   int64_t taken = 0;         ///< tokens so far
   unsigned steps = 0;
+  bool areRowsFixed = false;
 };
 
 } // namespace kvopt

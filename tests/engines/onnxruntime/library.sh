@@ -14,7 +14,7 @@ exported=$(nm -D --defined-only "$1" | awk '{ print $3 }')
 for name in $exported; do
   grep -qx "$name" <<<"$allowed" || fail "$name is exported"
 done
-for name in CreateEpFactories ReleaseEpFactory kvopt_onnxruntime_version; do
+for name in CreateEpFactories ReleaseEpFactory RegisterCustomOps kvopt_onnxruntime_version; do
   grep -qx "$name" <<<"$exported" || fail "$name is not exported"
 done
 

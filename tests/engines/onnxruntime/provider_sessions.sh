@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Decoders with the provider and with ONNX Runtime's own kernels: generated ones and, where there are corpora, models of
-# the GenAI builder.
+# Decoders with the library and without: generated ones and, where there are corpora, models of the GenAI builder with the
+# provider and with ONNX Runtime's own kernels; files that kvopt wrote with the provider, with the custom operators, and
+# with their function bodies.
 #   tests/engines/onnxruntime/provider_sessions.sh PROGRAM LIBRARY KVOPT
 # Exits with 77 where ONNX Runtime cannot be installed.
 set -euo pipefail
@@ -30,3 +31,19 @@ for corpus in "${KVOPT_CORPUS:-}" "${KVOPT_CORPUS:-}2"; do
   done
 done
 "$1" "${models[@]}"
+
+rewrite() {
+  "$kvopt" gen "${@:3}" -o "$work/export.model" --vocab 160 >/dev/null
+  # shellcheck disable=SC2086 # options are words
+  "$kvopt" rewrite "$work/export.model" -o "$work/written/$1.onnx" --to kvopt $2 --verify off -q >/dev/null
+}
+mkdir "$work/written"
+rewrite buffer "" llama
+rewrite buffer_float16 "" llama --dtype float16
+rewrite buffer_int8 "--rows int8" llama
+rewrite buffer_int4 "--rows int4" llama
+rewrite ring "--cache ring" window --window 16
+rewrite ring_int8 "--cache ring --rows int8" window --window 16
+rewrite latent --latent mla
+"$1" --written "$work"/written/*.onnx
+"$1" --custom-operators "$work"/written/*.onnx
