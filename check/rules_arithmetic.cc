@@ -493,7 +493,7 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
     return {result};
   result->kind = Kind::Integer;
   for (double value : a->known) {
-    if (!(std::abs(value) < 1e18))
+    if (type != ir::ElementType::Bool && !(std::abs(value) < 1e18))
       return call.fail("it converts a number beyond all integers");
     result->integers.push_back(type == ir::ElementType::Bool ? value != 0
                                                              : static_cast<int64_t>(value));
