@@ -1,6 +1,7 @@
 // Sections and temporary names that signal handlers read.
 #include "support/termination.h"
 
+#include "support/child_process.h"
 #include "support/format.h"
 
 #include <array>
@@ -46,6 +47,7 @@ std::array<Slot, 1024> slots;
 
 /// Requires that this caller has set the ending bit.
 void endNow(int number) {
+  endRunningCommand(); // It may read and write temporary files.
   removeTemporaryFiles();
   struct sigaction action {};
   action.sa_handler = SIG_DFL;

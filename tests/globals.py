@@ -18,6 +18,7 @@ ALLOWED = {
     r"nextRange": SIGNALS,
     r"progress": SIGNALS,
     r"slots": SIGNALS,
+    r"runningGroup": SIGNALS,
     r"isJson": SIGNALS,
     r"jsonCommand": SIGNALS,
     r"endsByClosedPipe": "what stdout means to a process is known where it starts",
