@@ -239,6 +239,7 @@ void addCommands(CLI::App& app, CommandContext& context) {
   addRunCommand(app, context);
   addBenchCommand(app, context);
   addDiffCommand(app, context);
+  addReduceCommand(app, context);
   addGenCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);

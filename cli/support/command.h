@@ -94,6 +94,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);
 void addBenchCommand(CLI::App& app, CommandContext& context);
 void addDiffCommand(CLI::App& app, CommandContext& context);
+void addReduceCommand(CLI::App& app, CommandContext& context);
 void addGenCommand(CLI::App& app, CommandContext& context);
 void addOptCommand(CLI::App& app, CommandContext& context);
 void addListCommand(CLI::App& app, CommandContext& context);

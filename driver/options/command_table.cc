@@ -13,6 +13,7 @@ constexpr const char* rewriteUsage[] = {"MODEL -o FILE [OPTIONS]", "MODEL --dry-
 constexpr const char* verifyUsage[] = {"MODEL MODEL [OPTIONS]", "MODEL --reference PATH [OPTIONS]",
                                        "MODEL... --references [OPTIONS]"};
 constexpr const char* diffUsage[] = {"BEFORE AFTER [OPTIONS]"};
+constexpr const char* reduceUsage[] = {"MODEL --while 'COMMAND {}' -o FILE [OPTIONS]"};
 constexpr const char* genUsage[] = {"KIND -o FILE [OPTIONS]"};
 constexpr const char* listUsage[] = {"WHAT [OPTIONS]"};
 constexpr const char* completionUsage[] = {"SHELL"};
@@ -75,6 +76,13 @@ constexpr CommandExample diffExamples[] = {
     {"kvopt diff decoder.onnx fused.onnx", "Operators, inputs, outputs, attention blocks"},
     {"kvopt diff decoder.onnx fused.onnx --layer 1 --format svg > block.svg",
      "A picture of one block"},
+};
+constexpr CommandExample reduceExamples[] = {
+    {"kvopt reduce decoder.onnx --while 'kvopt explain {} | grep -q causal' -o small.onnx",
+     "The part of a model that gives the same answer"},
+    {"kvopt reduce decoder.onnx --while 'kvopt explain {} --to paged | grep -q bias-unsupported' "
+     "-o report.onnx --anonymize",
+     "A model that shows why it is refused, for a report"},
 };
 constexpr CommandExample genExamples[] = {
     {"kvopt gen llama -o decoder.onnx", "A small decoder as exporters write it"},
@@ -146,6 +154,12 @@ constexpr CommandInfo table[] = {
      "Compares operators, inputs, outputs and every attention block of two models. With --format "
      "svg, it draws the first block that changed, or that of --layer.",
      diffExamples},
+    {"reduce", reduceUsage, "Remove parts of a model while a command gives the same exit code",
+     "Removes outputs, weights, nodes, attributes, functions and extents as long as the exit code "
+     "of a command stays what it is for the whole model. The command runs in /bin/sh once for each "
+     "candidate, without input, and its output is not shown. The output is the smallest model so "
+     "far, also after Ctrl-C.",
+     reduceExamples},
     {"gen", genUsage, "Write a decoder of any size with random weights",
      "Writes a synthetic decoder in the spelling of an exporter, for tests and measurements. Equal "
      "options and seeds give equal files.",

@@ -16,6 +16,7 @@ constexpr CommandSet verify = setOf(Command::Verify);
 constexpr CommandSet run = setOf(Command::Run);
 constexpr CommandSet bench = setOf(Command::Bench);
 constexpr CommandSet diff = setOf(Command::Diff);
+constexpr CommandSet reduce = setOf(Command::Reduce);
 constexpr CommandSet gen = setOf(Command::Gen);
 constexpr CommandSet opt = setOf(Command::Opt);
 constexpr CommandSet list = setOf(Command::List);
@@ -34,7 +35,7 @@ constexpr const char* enginesAndPresets =
 
 /// The words of `kvopt help`. A test compares them with the commands.
 constexpr const char* commandWords = "inspect|explain|rewrite|add-cache|make-dynamic|verify|run|"
-                                     "bench|diff|gen|opt|list|completion|help";
+                                     "bench|diff|reduce|gen|opt|list|completion|help";
 
 constexpr uint64_t lengths = uint64_t{1} << 32;
 constexpr uint64_t counts = uint64_t{1} << 20;
@@ -44,7 +45,7 @@ using enum OptionType;
 
 constexpr OptionInfo argumentsOptions[] = {
     OptionInfo{inspect, "models", Models, "FILE", "", "ONNX files."},
-    OptionInfo{explain | rewriting | run, "model", Model, "FILE", "", "ONNX file."},
+    OptionInfo{explain | rewriting | run | reduce, "model", Model, "FILE", "", "ONNX file."},
     OptionInfo{opt, "model", Model, "FILE", "", "ONNX file (.onnx) or its textual form."},
     OptionInfo{verify, "models", Models, "FILE", "",
                "One ONNX file, two, or more with --references."},
@@ -76,7 +77,7 @@ constexpr OptionInfo filesOptions[] = {
                "Folder to write inputs and outputs of every step to."},
     OptionInfo{bench, "--plot", Output, "FILE", "",
                "SVG file to draw latency against context into, with the bandwidth bound."},
-    OptionInfo{gen, "-o,--output", Output, "FILE", "", "ONNX file to write."},
+    OptionInfo{reduce | gen, "-o,--output", Output, "FILE", "", "ONNX file to write."},
     OptionInfo{gen, "--external-data", Word, "auto|always|never", "auto",
                "Weights in a file next to the model; auto: above 256 MiB."},
     OptionInfo{gen, "--sparse", Flag, "", "",
@@ -250,6 +251,19 @@ constexpr OptionInfo cachesOptions[] = {
     OptionInfo{run, "--save-cache", Output, "FILE", "", "File to write the caches to in the end."},
 };
 
+constexpr OptionInfo reductionOptions[] = {
+    OptionInfo{reduce, "--while", Text, "COMMAND", "",
+               "Command line for /bin/sh. It runs for every candidate, with the path of the "
+               "candidate for {}. A candidate is kept if the exit code is that for the whole "
+               "model."},
+    OptionInfo{reduce, "--timeout", Whole, "SECONDS", "60",
+               "Time that the command may take. Candidates that exceed it are rejected.", 1,
+               counts},
+    OptionInfo{reduce, "--anonymize", Flag, "", "",
+               "Remove names, doc strings, metadata and the values of weights, too, where the exit "
+               "code stays."},
+};
+
 constexpr OptionInfo measurementOptions[] = {
     OptionInfo{run | verify, "-t,--threads", Whole, "N", "",
                "Threads. Without it: one per physical core.", 1, 1024},
@@ -364,6 +378,7 @@ constexpr OptionSection sections[] = {
     {"Sampling", samplingOptions},
     {"Speculative decoding", draftOptions},
     {"Caches", cachesOptions},
+    {"Reduction", reductionOptions},
     {"Measurement", measurementOptions},
     {"Size of the decoder", sizeOptions},
     {"Spelling of the decoder", spellingOptions},

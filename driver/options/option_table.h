@@ -22,13 +22,14 @@ enum class Command : uint8_t {
   Run,
   Bench,
   Diff,
+  Reduce,
   Gen,
   Opt,
   List,
   Completion,
   Help,
 };
-inline constexpr unsigned commandCount = 14;
+inline constexpr unsigned commandCount = 15;
 
 /// Name of a command on the command line: `add-cache`.
 const char* wordOf(Command command);

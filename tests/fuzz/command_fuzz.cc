@@ -106,7 +106,7 @@ private:
 };
 
 /// Words that stay in the folder and take little time: no paths, no numbers of several digits, no
-/// benchmarks, no colors.
+/// benchmarks, no colors, no commands for a shell.
 std::vector<std::string> wordsOf(const std::string& text) {
   std::vector<std::string> words{"kvopt"};
   std::istringstream lines(text);
@@ -118,7 +118,8 @@ std::vector<std::string> wordsOf(const std::string& text) {
           std::isdigit(static_cast<unsigned char>(word[i - 2])) != 0)
         return {};
     if (word.find('/') != std::string::npos || word.find("..") != std::string::npos ||
-        word == "bench" || word.find("always") != std::string::npos)
+        word == "bench" || word == "reduce" || word.find("--while") != std::string::npos ||
+        word.find("always") != std::string::npos)
       return {};
     words.push_back(std::move(word));
   }

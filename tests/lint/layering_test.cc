@@ -119,7 +119,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "runtime/equivalence"},
       {"driver", "driver/options", "driver/forms", "driver/engines", "driver/synthetic",
        "driver/inspect", "driver/diff", "driver/explain", "driver/verify", "driver/generate",
-       "driver/rewrite"},
+       "driver/rewrite", "driver/reduce"},
       {"cli/support", "cli/report", "cli/bench", "cli"},
       {"api"},
       {"engines/onnxruntime"},

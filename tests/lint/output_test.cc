@@ -57,6 +57,7 @@ TEST(Inputs, AreOpenedWhereTheyAreRegistered) {
       "driver/options/token_file.cc",   // texts and tokens
       "cli/report/machine.cc",          // what Linux says of the machine
       "driver/verify/references.cc",    // model.json, registered by `verify --references`
+      "driver/reduce/candidates.cc",    // models in a private folder
       "driver/rewrite/genai_folder.cc", // an export's other files, registered by checkOutputPaths
   };
   size_t found = 0;

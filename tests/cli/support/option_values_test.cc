@@ -24,10 +24,10 @@ std::vector<const OptionInfo*> optionsWithValues(Command command, std::set<Optio
   return options;
 }
 
-constexpr Command commands[] = {Command::Inspect,  Command::Explain,     Command::Rewrite,
-                                Command::AddCache, Command::MakeDynamic, Command::Verify,
-                                Command::Run,      Command::Bench,       Command::Diff,
-                                Command::Gen,      Command::Opt,         Command::List};
+constexpr Command commands[] = {
+    Command::Inspect, Command::Explain, Command::Rewrite, Command::AddCache, Command::MakeDynamic,
+    Command::Verify,  Command::Run,     Command::Bench,   Command::Diff,     Command::Gen,
+    Command::Opt,     Command::List,    Command::Reduce};
 
 TEST(OptionValues, NumbersAreReadWholeAndInRange) {
   size_t tried = 0;
