@@ -129,7 +129,8 @@ ColumnForms::Made ColumnForms::of(const Value& value, unsigned tail) {
 /// Null if the columns are not computed from others.
 ColumnForms::Made ColumnForms::compute(const Value& value, unsigned tail, const Extents& extents) {
   const Node* node = value.producer();
-  if (!node || value.constant() || !node->op().isOnnx() || &node->graph() != &value.graph())
+  if (!node || &value == stop || value.constant() || !node->op().isOnnx() ||
+      &node->graph() != &value.graph())
     return nullptr;
   Made made;
   if (const auto movement = movementOf(value))
@@ -336,6 +337,10 @@ ColumnForms::Made ColumnForms::joined(const Node& node, unsigned axis, unsigned 
   };
   llvm::SmallVector<Part, 4> parts;
   for (const Use& use : node.operands()) {
+    const TensorType* type = use.value() ? &use.value()->type() : nullptr;
+    if (type && type->hasRank() && type->rank() == node.result().type().rank() &&
+        type->dim(type->rank() - tail + axis).value() == 0)
+      continue; // without columns
     const auto part = use.value() ? tailOf(*use.value(), tail) : std::nullopt;
     const Made columns = part ? of(*use.value(), tail) : nullptr;
     if (!columns || use.value()->type().rank() != node.result().type().rank())

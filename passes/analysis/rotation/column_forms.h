@@ -32,6 +32,9 @@ class ColumnForms {
 public:
   using Columns = std::vector<ColumnForm>;
 
+  /// `leaf`, if it is not null, counts as a value that is not computed from others.
+  explicit ColumnForms(const ir::Value* leaf = nullptr) : stop(leaf) {}
+
   /// The columns of `tail` axes; null if their number is unknown or too large.
   std::shared_ptr<const Columns> of(const ir::Value& value, unsigned tail = 1);
 
@@ -55,6 +58,7 @@ private:
 
   ColumnForm function(const std::string& name, const ColumnForm& argument);
 
+  const ir::Value* stop;
   std::map<std::pair<const ir::Value*, unsigned>, Made> known;
   std::map<std::pair<const ir::Value*, int64_t>, unsigned> columnAtoms;
   std::map<std::pair<std::string, ColumnForm>, unsigned> functionAtoms;

@@ -13,8 +13,6 @@ using namespace ir;
 
 namespace {
 
-using Columns = ColumnForms::Columns;
-
 /// A product without one of its atoms: the factor of that atom.
 struct RotationTerm {
   int64_t column = 0; ///< column of x
@@ -27,45 +25,37 @@ public:
       : rows(rotatedRows), areTokensFirst(tokensFirst) {}
 
   std::optional<PairedRotation> run() {
-    const auto columns = forms.of(rows);
+    ColumnForms all;
+    const auto columns = all.of(rows);
     if (!columns || columns->size() % 2 != 0)
       return std::nullopt;
-    const std::vector<const Value*> candidates(forms.values().begin(), forms.values().end());
-    std::optional<PairedRotation> found;
-    for (const Value* candidate : candidates) {
-      auto rotation = rotationOf(*candidate, *columns);
-      if (!rotation)
-        continue;
-      // The first one is computed from no other one.
-      if (!found)
-        found = std::move(rotation);
-    }
-    return found;
+    for (const Value* candidate : all.values())
+      if (auto rotation = rotationOf(*candidate))
+        return rotation;
+    return std::nullopt;
   }
 
 private:
   /// The rotation of the columns of `x`.
-  std::optional<PairedRotation> rotationOf(const Value& x, const Columns& columns) {
+  std::optional<PairedRotation> rotationOf(const Value& x) {
     if (&x == &rows || !hasShapeOfRows(x))
       return std::nullopt;
+    ColumnForms forms(&x);
+    const auto columns = forms.of(rows);
     const auto own = forms.of(x);
-    std::map<unsigned, int64_t> columnOfAtom;
-    for (size_t i = 0; own && i < own->size(); ++i) {
-      const ColumnForm& form = (*own)[i];
-      if (form.products.size() == 1 && form.products.front().atoms.size() == 1 &&
-          form.products.front().sign == 1)
-        columnOfAtom[form.products.front().atoms.front()] = static_cast<int64_t>(i);
-    }
-    if (columnOfAtom.size() != columns.size())
+    if (!columns || !own || own->size() != columns->size())
       return std::nullopt;
+    std::map<unsigned, int64_t> columnOfAtom;
+    for (size_t i = 0; i < own->size(); ++i)
+      columnOfAtom[(*own)[i].products.front().atoms.front()] = static_cast<int64_t>(i);
     std::vector<std::vector<RotationTerm>> terms;
-    for (const ColumnForm& form : columns) {
+    for (const ColumnForm& form : *columns) {
       auto read = termsOf(form, columnOfAtom);
       if (!read)
         return std::nullopt;
       terms.push_back(std::move(*read));
     }
-    return pairsOf(x, terms);
+    return pairsOf(x, terms, forms);
   }
 
   static std::optional<std::vector<RotationTerm>>
@@ -91,8 +81,8 @@ private:
     return terms;
   }
 
-  std::optional<PairedRotation> pairsOf(const Value& x,
-                                        llvm::ArrayRef<std::vector<RotationTerm>> terms) {
+  std::optional<PairedRotation>
+  pairsOf(const Value& x, llvm::ArrayRef<std::vector<RotationTerm>> terms, ColumnForms& forms) {
     const auto width = static_cast<int64_t>(terms.size());
     int64_t rotated = 0;
     while (rotated < width && terms[static_cast<size_t>(rotated)].size() == 2)
@@ -113,8 +103,8 @@ private:
       std::vector<ColumnForm> sines;
       if (!readFactors(rotation, terms, cosines, sines))
         continue;
-      const auto cosine = findColumns(cosines);
-      const auto sine = findColumns(sines);
+      const auto cosine = findColumns(cosines, forms);
+      const auto sine = findColumns(sines, forms);
       if (!cosine || !sine)
         return std::nullopt;
       rotation.cosines = *cosine;
@@ -163,7 +153,7 @@ private:
   }
 
   /// A value that has these columns at equal distances and is the same for all heads.
-  std::optional<ColumnRange> findColumns(llvm::ArrayRef<ColumnForm> wanted) {
+  std::optional<ColumnRange> findColumns(llvm::ArrayRef<ColumnForm> wanted, ColumnForms& forms) {
     for (const Value* value : forms.values()) {
       if (!isSameForHeads(*value))
         continue;
@@ -210,7 +200,6 @@ private:
 
   Value& rows;
   bool areTokensFirst;
-  ColumnForms forms;
 };
 
 } // namespace
