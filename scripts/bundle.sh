@@ -2,28 +2,45 @@
 # Installs a build with every library that it needs but the C library:
 #   bash scripts/bundle.sh FOLDER [BUILD]     BUILD: build/release
 # The folder can be moved to another place and to any Linux of this architecture with a C library as new as this machine's.
+# The libraries are in lib/kvopt, where a linker does not find them by accident. Those of C++ in lib/kvopt/runtime serve the
+# program only: a process that loads libkvopt.so may have a newer one, and loads only one.
+# The static library and the headers that need LLVM are left out. Needs patchelf.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
 build=${2:-build/release}
+command -v patchelf >/dev/null || { echo "patchelf is not installed: apt-get install patchelf" >&2 && exit 1; }
 
 cmake --install "$build" --prefix "$folder" --strip >/dev/null
 lib=$folder/lib
-# The C library and its loader belong to the machine.
-is_the_machines() {
-  [[ $1 =~ ^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread)\.so ]]
-}
+rm -r "$lib/libkvopt.a" "$folder/include/kvopt/extend"
+mkdir -p "$lib/kvopt/runtime"
+carried=()
 carry() {
-  local name path
-  ldd "$1" | while read -r name arrow path _; do
-    if [ "$arrow" = "=>" ] && ! is_the_machines "$name" && [ ! -e "$lib/$name" ]; then
-      cp -L "$path" "$lib/$name"
+  local name arrow path to
+  while read -r name arrow path _; do
+    # The C library and its loader belong to the machine.
+    [[ $arrow == "=>" && ! $name =~ ^(libc|libm|libdl|librt|libpthread)\.so ]] || continue
+    to=$lib/kvopt
+    [[ ! $name =~ ^lib(stdc\+\+|gcc_s)\.so ]] || to=$lib/kvopt/runtime
+    if [ ! -e "$to/$name" ]; then
+      cp -L "$path" "$to/$name"
+      # Where Debian merged /lib into /usr/lib, packages know either name.
+      carried+=("*/$(uname -m)-linux-gnu/*$(basename "$(readlink -f "$path")")")
     fi
-  done
+  done < <(ldd "$1")
 }
-for file in "$folder"/bin/kvopt "$lib"/libkvopt.so.0; do
-  carry "$file"
-done
+carry "$folder/bin/kvopt"
+carry "$lib/libkvopt.so.0"
 # RPATH, in contrast to RUNPATH, also serves what the libraries need in turn.
-patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$folder/bin/kvopt"
-patchelf --force-rpath --set-rpath '$ORIGIN' "$(readlink -f "$lib/libkvopt.so.0")"
+patchelf --force-rpath --set-rpath '$ORIGIN/../lib/kvopt/runtime:$ORIGIN/../lib/kvopt' "$folder/bin/kvopt"
+patchelf --force-rpath --set-rpath '$ORIGIN/kvopt' "$(readlink -f "$lib/libkvopt.so.0")"
+
+licenses=$folder/share/doc/kvopt
+mkdir -p "$licenses"
+cp LICENSE "$licenses/LICENSE"
+llvm=$(sed -n 's,^LLVM_DIR:PATH=.*/llvm-\([0-9]*\)/.*,llvm-\1-dev,p' "$build/CMakeCache.txt")
+inside=("$llvm" libonnx-dev libcli11-dev nlohmann-json3-dev libxxhash-dev)
+for package in $(dpkg-query -S "${carried[@]}" | sed 's/:.*//' | sort -u) "${inside[@]}"; do
+  cp -L "/usr/share/doc/$package/copyright" "$licenses/LICENSE.$package"
+done

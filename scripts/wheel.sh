@@ -14,11 +14,10 @@ cp -rL python "$work/python"
 package=$work/python/kvopt
 mkdir -p "$package/lib" "$package/bin"
 cp "$work/bundle/bin/kvopt" "$package/bin/"
-for library in "$work"/bundle/lib/*.so*; do
-  # A wheel has no links: each library has the name that it is looked up by.
-  name=$(patchelf --print-soname "$library")
-  [ "$name" != "$(basename "$library")" ] || cp -L "$library" "$package/lib/"
-done
+# A wheel has no links: the library has the name that it is looked up by.
+cp -L "$work/bundle/lib/libkvopt.so.0" "$package/lib/"
+cp -r "$work/bundle/lib/kvopt" "$package/lib/kvopt"
+cp -r "$work/bundle/share/doc/kvopt" "$package/licenses"
 glibc=$(ldd --version | sed -n '1s/.* //p' | tr . _)
 KVOPT_VERSION=$(sed -n 's/^project(kvopt VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt) \
   KVOPT_WHEEL_PLATFORM=manylinux_${glibc}_$(uname -m) \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build into a temporary folder, and builds and runs programs outside the tree against it.
-#   tests/install/consumers.sh BUILD WAY     WAY: find_package, pkg_config, extend or subdirectory
+#   tests/install/consumers.sh BUILD WAY     WAY: find_package, pkg_config, extend, subdirectory or archive
+# Exits with 77 where patchelf is missing, which the archive needs. docs/install.md has the archive on another release.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -56,6 +57,26 @@ EOF
   [[ $steps == *libkvopt.so* && $steps != *_tests* && $steps != *example_* ]]
   [ ! -e "$work/build/cmake_install.cmake" ] || ! grep -q libkvopt "$work/build/cmake_install.cmake"
   echo "configured; the program needs $(grep -c . <<<"$steps") build steps"
+  ;;
+archive)
+  command -v patchelf >/dev/null || { echo "skipped: patchelf is not installed"; exit 77; }
+  tar xzf "$(bash "$source/scripts/archive.sh" "$work" "$build")" -C "$work"
+  mv "$work"/kvopt-*/ "$work/moved"
+  cmake -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/configure.log"
+  cmake --build "$work/build" >"$work/build.log"
+  rm -r "$work/prefix"
+  run "$work/build/consumer"
+  # The archive's own libraries, but not its C++ runtime, which is the program's.
+  loaded=$(ldd "$work/build/consumer" | grep -F "$work/moved")
+  [[ $loaded == *libprotobuf* && $loaded != *libstdc++* ]]
+  ldd "$work/moved/bin/kvopt" | grep -qF "$work/moved/bin/../lib/kvopt/runtime/libstdc++"
+  "$work/moved/bin/kvopt" diff "$model" "$work/written.onnx" --format svg | grep -q '<svg'
+  sed 's/kvopt 0.1/kvopt 0.1 COMPONENTS extend/' <"$source/tests/install/CMakeLists.txt" >"$work/project/CMakeLists.txt"
+  if cmake -S "$work/project" -B "$work/extended" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/configure.log" 2>&1; then
+    echo "the archive has a component that needs the build's LLVM" >&2
+    exit 1
+  fi
+  grep -q "extend" "$work/configure.log"
   ;;
 *)
   echo "unknown way: $way" >&2
