@@ -1,24 +1,30 @@
 #!/usr/bin/env bash
-# Unpacks packages of Debian's testing release, with all that they need, into a folder and prints its path. Nothing is installed:
+# Unpacks packages of one of Debian's releases, with all that they need, into a folder and prints its path. Nothing is installed:
 # apt works on a state of its own, and the machine's packages and sources stay as they are.
-#   root=$(bash scripts/debian_packages.sh FOLDER [--alone] PACKAGE…)
+#   root=$(bash scripts/debian_packages.sh FOLDER [--release NAME] [--alone] PACKAGE…)     NAME: forky
 # --alone leaves out what the packages need, for example for headers. Without apt or Debian's archive the script says
 # "packages skipped: …" on stderr and exits with 77.
 set -euo pipefail
 folder=$1
 shift
+request=$*
+release=forky
 alone=
-if [ "${1:-}" = --alone ]; then
-  alone=1
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+  --release) release=$2 && shift ;;
+  --alone) alone=1 ;;
+  *) echo "unknown option: $1" >&2 && exit 2 ;;
+  esac
   shift
-fi
+done
 
 skip() {
   echo "packages skipped: $*" >&2
   exit 77
 }
 
-command -v apt-get >/dev/null || skip "apt-get is not installed"
+archive=$(bash "$(dirname "${BASH_SOURCE[0]}")/debian_archive.sh") || exit 77
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$keys" ] || skip "$keys does not exist"
 mkdir -p "$folder"
@@ -26,7 +32,7 @@ folder=$(cd "$folder" && pwd)
 # Tests that run side by side unpack once.
 exec 9>"$folder/.lock"
 flock 9
-if [ "$(cat "$folder/.packages" 2>/dev/null)" = "$*" ]; then
+if [ "$(cat "$folder/.packages" 2>/dev/null)" = "$request" ]; then
   echo "$folder/root"
   exit
 fi
@@ -34,10 +40,7 @@ fi
 state=$folder/apt
 rm -rf "$state" "$folder/root"
 mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$folder/root"
-# The archive that this machine's own packages come from.
-archive=$(cd "$state" && apt-get download --print-uris base-files 2>/dev/null | sed -n "s,^'\(.*\)/pool/.*,\1,p")
-[ -n "$archive" ] || skip "apt-get does not know where Debian's archive is: run apt-get update"
-echo "deb [signed-by=$keys] $archive forky main" >"$state/sources"
+echo "deb [signed-by=$keys] $archive $release main" >"$state/sources"
 : >"$state/status"
 architecture=$(dpkg --print-architecture)
 apt() {
@@ -57,5 +60,5 @@ for package in "$state"/cache/archives/*.deb; do
   dpkg-deb --extract "$package" "$folder/root"
 done
 rm -rf "$state"
-echo "$*" >"$folder/.packages"
+echo "$request" >"$folder/.packages"
 echo "$folder/root"

@@ -11,6 +11,7 @@ import sys
 # Title and path, in the order of docs/README.md; a list is a group.
 NAVIGATION = [
     ("kvopt", "README.md"),
+    ("Install kvopt", "docs/install.md"),
     ("Drive a rewritten model", "docs/drive.md"),
     ("Use kvopt from Python, C++ or C", "docs/library.md"),
     ("Which models", "docs/models.md"),

@@ -10,6 +10,9 @@ may be a part, or else written. Comments of the page say more:
   <!-- not run: WHY -->       the next block is not run
   <!-- may skip -->           the next block may end with 77: an engine cannot be fetched
   <!-- needs: COMMAND -->     the next block is skipped where COMMAND fails
+  <!-- in: RELEASE PACKAGE,… PATH… -->
+                             the next block runs in a fresh Debian of this release, as root, with these packages and copies
+                             of these paths (tests/install/in_debian.sh); it is skipped where none can be made
 
 Ends with 77 if a block was skipped.
 """
@@ -21,8 +24,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LINKS = ("CMakeLists.txt", "README.md", "bench", "docs", "examples", "models", "python", "scripts", "tests")
-COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|may skip|needs)(?:: (.*?))? -->$")
+LINKS = ("CMakeLists.txt", "LICENSE", "README.md", "bench", "docs", "examples", "models", "python", "scripts", "tests")
+COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|may skip|needs|in)(?:: (.*?))? -->$")
 
 
 def parts(text):
@@ -76,8 +79,14 @@ class Page:
                                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
             self.skipped += 1
             return print(f"SKIPPED ({marks['needs']} fails):\n{text}", flush=True)
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=self.folder, env=self.environment,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        command, given = ["bash", "-euo", "pipefail", "-c", text], None
+        if "in" in marks:
+            release, packages, *paths = marks["in"].split()
+            command = ["bash", str(ROOT / "tests/install/in_debian.sh"), release, packages, ".", *paths]
+            given = text
+            marks = {**marks, "may skip": None}
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, input=given, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
         print(f"{text}→ exit code {done.returncode}", flush=True)
         if "may skip" in marks and done.returncode == 77:
             self.skipped += 1
