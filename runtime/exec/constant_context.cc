@@ -8,6 +8,7 @@ namespace kvopt::runtime {
 using namespace ir;
 
 llvm::Expected<ConstantMemory::Block> ConstantMemory::take(int64_t bytes) {
+  const std::lock_guard<std::mutex> lock(allocating);
   if (bytes > limit || used() > limit - bytes)
     return ioError("constants of {} bytes exceed the limit of {}", bytes, limit);
   llvm::Expected<std::shared_ptr<Buffer>> buffer =

@@ -6,10 +6,11 @@
 #include "runtime/threads/thread_pool.h"
 
 #include <atomic>
+#include <mutex>
 
 namespace kvopt::runtime {
 
-/// Memory for computed constants, up to a limit. Only one thread may allocate; any thread may free.
+/// Memory for computed constants, up to a limit. Any thread may allocate and free.
 class ConstantMemory : public std::enable_shared_from_this<ConstantMemory> {
 public:
   ConstantMemory(std::shared_ptr<Allocator> memorySource, int64_t mostBytes)
@@ -29,6 +30,7 @@ public:
 private:
   const std::shared_ptr<Allocator> source;
   const int64_t limit;
+  std::mutex allocating;
   std::atomic<int64_t> inUse{0};
 };
 

@@ -1,7 +1,9 @@
 // ConstantWeights: constant matrices in the format that matrix products read.
 #pragma once
 
+#include "runtime/exec/kept_strips.h"
 #include "runtime/linear/block_product.h"
+#include "runtime/linear/code_strips.h"
 #include "runtime/memory/tensor_view.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -21,8 +23,12 @@ struct ConstantWeights {
   simd::FloatStorage storage = simd::FloatStorage::f32;
   const void* data = nullptr;
   bool transposed = false;
+  /// For one matrix of f32: its strips, for products with many rows.
+  std::shared_ptr<const KeptStrips> strips;
   /// Weights of small integers: the matrix W of the product, [columns,inner].
   std::optional<linear::BlockWeights> blocks;
+  /// Weights of 8-bit codes without scales.
+  std::optional<linear::CodeStrips> codes;
   /// Owners of the memory.
   llvm::SmallVector<std::shared_ptr<const void>, 3> owners;
 };

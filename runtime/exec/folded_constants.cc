@@ -72,9 +72,14 @@ void Folder::chooseWeights() {
     // Products with the same weight read the same format.
     const unsigned slot = step.operands[operand];
     const bool isTransposed = step.node->intAttr("transB", 0) != 0;
+    // The kernel reorders such an operand.
+    if (step.node->intAttr("transBatchB", 0) != 0)
+      continue;
     std::shared_ptr<const ConstantWeights>& weights = known[{slot, isTransposed}];
-    if (!weights)
-      weights = weightsOf(forms[slot], *step.node, memory, pool);
+    if (!weights && !step.kernel->packWeights)
+      weights = weightsOf(formOf(slot), *step.node, memory, pool);
+    else if (!weights && valueOf(slot).constant())
+      weights = step.kernel->packWeights(valueOf(slot), memory, pool);
     folded.weights[index] = weights;
   }
 }

@@ -8,12 +8,15 @@
 #include "llvm/Support/Error.h"
 
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace kvopt::runtime {
 
+class ConstantMemory;
+class ThreadPool;
 struct ConstantWeights;
 struct Tensor;
 
@@ -100,6 +103,11 @@ struct Kernel {
   bool acceptsStrides = false;
   /// Operand that the kernel reads through KernelContext::weights, if any.
   std::optional<unsigned> weightOperand;
+  /// Converts a constant weight operand once, before the first run. A null result means that the
+  /// kernel reads the operand. If the function is null, the kernel reads the forms of weightsOf
+  /// (weight_forms.h).
+  std::shared_ptr<const ConstantWeights> (*packWeights)(const ir::Value&, ConstantMemory&,
+                                                        ThreadPool&) = nullptr;
 };
 
 /// All kernels. Filled once, then only read.

@@ -327,6 +327,9 @@ std::shared_ptr<const ConstantWeights> weightsOf(const WeightForm& form, const N
   std::shared_ptr<ConstantWeights> weights;
   if (form.kind == Kind::Floats) {
     weights = floatWeights(form);
+    if (weights && weights->storage == simd::FloatStorage::f32 &&
+        countOf(llvm::ArrayRef<int64_t>(form.shape).drop_back(2)) == 1)
+      weights->strips = std::make_shared<const KeptStrips>(memory.shared_from_this());
   } else {
     // Blocks form one matrix, in which every row of W is a row in memory.
     if (countOf(llvm::ArrayRef<int64_t>(form.shape).drop_back(2)) != 1)

@@ -34,7 +34,8 @@ struct WeightForm {
 };
 
 /// Weights for operand `operand` of `product`, a MatMul, Gemm or FusedMatMul; null if products
-/// cannot read this form, or if memory is short. Floating-point weights are read in place. Codes
+/// cannot read this form, or if memory is short. Floating-point weights are read in place, and one
+/// matrix of f32 can be kept in strips, too. Codes
 /// are packed into `memory`, with float32 scales, one per column of the product's W or per block of
 /// a multiple of 16 rows.
 std::shared_ptr<const ConstantWeights> weightsOf(const WeightForm& form, const ir::Node& product,

@@ -21,6 +21,7 @@
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/kernels/support/integer_product.h"
 #include "runtime/memory/narrow_codes.h"
+#include "runtime/simd/quantize_range.h"
 
 #include <algorithm>
 #include <cmath>
@@ -217,11 +218,7 @@ llvm::Error dynamicQuantizeLinear(KernelContext& context) {
     return context.error("the operand must be of floats");
   const float* values = x.as<float>();
   const int64_t count = x.elementCount();
-  float low = 0, high = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    low = std::min(low, values[i]);
-    high = std::max(high, values[i]);
-  }
+  const auto [low, high] = simd::rangeOf(values, static_cast<size_t>(count));
   // An empty range keeps its zeros.
   const float scale = high == low ? 1.0f : (high - low) / 255.0f;
   const auto zero = saturated<uint8_t>(std::nearbyint(static_cast<double>(-low / scale)));
@@ -229,9 +226,7 @@ llvm::Error dynamicQuantizeLinear(KernelContext& context) {
     auto y = context.output(0, ElementType::UInt8, x.shape);
     if (!y)
       return y.takeError();
-    for (int64_t i = 0; i < count; ++i)
-      y->as<uint8_t>()[i] = saturated<uint8_t>(
-          std::nearbyint(static_cast<double>(values[i] / scale)) + static_cast<double>(zero));
+    simd::quantizeRange(values, static_cast<size_t>(count), scale, zero, 0, y->as<uint8_t>());
   }
   if (context.wants(1)) {
     auto result = context.output(1, ElementType::Float, {});
@@ -260,8 +255,7 @@ llvm::Expected<CodeOperand> codesOf(const KernelContext& context, unsigned opera
                (zero->elementCount() != 1 && (zero->rank() != 1 || zero->shape[0] != positions))))
     return context.error(fmt::format("the zero point of operand {} does not fit it", operand));
   CodeOperand result;
-  result.codes = reinterpret_cast<const uint8_t*>(codes.data);
-  result.isSigned = codes.element == ElementType::Int8;
+  setCodes(context, operand, result);
   if (zero) {
     result.zeros = reinterpret_cast<const uint8_t*>(zero->data);
     result.hasManyZeros = zero->elementCount() != 1;
@@ -311,7 +305,8 @@ llvm::Error matMulInteger(KernelContext& context) {
   loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
     for (int64_t matrix = 0; matrix < count && !error; ++matrix, y += m * n) {
       product.a.codes = left->codes + (at[0] + matrix * by[0]) * m * k;
-      product.b.codes = right->codes + (at[1] + matrix * by[1]) * k * n;
+      if (!right->strips)
+        product.b.codes = right->codes + (at[1] + matrix * by[1]) * k * n;
       product.out = y;
       error = multiplyIntegers(context, product, scratch);
     }
@@ -325,7 +320,9 @@ void register_quantization(KernelRegistry& registry) {
   registry.add("DequantizeLinear", 10, dequantizeLinear);
   registry.add("QuantizeLinear", 10, quantizeLinear);
   registry.add("DynamicQuantizeLinear", 11, dynamicQuantizeLinear);
-  registry.add("MatMulInteger", 10, matMulInteger);
+  Kernel& product = registry.add("MatMulInteger", 10, matMulInteger);
+  product.weightOperand = 1;
+  product.packWeights = packCodes;
 }
 
 } // namespace kvopt::kernels

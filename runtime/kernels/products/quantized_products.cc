@@ -15,6 +15,7 @@
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/kernels/support/integer_product.h"
+#include "runtime/simd/quantize_range.h"
 
 #include <algorithm>
 #include <cmath>
@@ -51,8 +52,7 @@ llvm::Expected<Codes> codesOf(KernelContext& context, unsigned operand, unsigned
         fmt::format("element type {} is not supported", onnxName(tensor.element).str()));
   Codes codes;
   codes.shape = tensor.shape;
-  codes.operand.codes = reinterpret_cast<const uint8_t*>(tensor.data);
-  codes.operand.isSigned = tensor.element == ElementType::Int8;
+  setCodes(context, operand, codes.operand);
   const TensorView* zero = context.input(zeroOperand);
   if (!zero)
     return codes;
@@ -132,7 +132,8 @@ llvm::Error forEachRowOfSums(KernelContext& context, const Codes& a, const Codes
   loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
     for (int64_t matrix = 0; matrix < count && !error; ++matrix, firstRow += m) {
       product.a.codes = a.operand.codes + (at[0] + matrix * by[0]) * m * k;
-      product.b.codes = b.operand.codes + (at[1] + matrix * by[1]) * k * n;
+      if (!b.operand.strips)
+        product.b.codes = b.operand.codes + (at[1] + matrix * by[1]) * k * n;
       error = multiplyIntegers(context, product, scratch);
       if (!error)
         context.parallelFor(m, [&](int64_t i) { write(firstRow + i, product.out + i * n); });
@@ -219,19 +220,13 @@ llvm::Expected<Codes> quantized(KernelContext& context, const TensorView& x, flo
   auto bytes = context.scratch(static_cast<size_t>(count) + 1);
   if (!bytes)
     return bytes.takeError();
-  float low = 0, high = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    low = std::min(low, values[i]);
-    high = std::max(high, values[i]);
-  }
+  const auto [low, high] = simd::rangeOf(values, static_cast<size_t>(count));
   scale = high == low ? 1.0f : (high - low) / 255.0f;
   const float middle = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
   const float zero = std::isnan(middle) ? 0.0f : middle; // NaN for infinite numbers
   auto* codes = reinterpret_cast<uint8_t*>(bytes->data());
-  for (int64_t i = 0; i < count; ++i) {
-    const float code = std::clamp(std::nearbyint(values[i] / scale) + zero, 0.0f, 255.0f);
-    codes[i] = static_cast<uint8_t>(std::isnan(code) ? zero : code);
-  }
+  simd::quantizeRange(values, static_cast<size_t>(count), scale, static_cast<uint8_t>(zero),
+                      static_cast<uint8_t>(zero), codes);
   codes[count] = static_cast<uint8_t>(zero);
   Codes result;
   result.shape = x.shape;
@@ -313,9 +308,14 @@ llvm::Error qLinearMatMul(KernelContext& context) {
 } // namespace
 
 void register_quantized_products(KernelRegistry& registry) {
-  registry.add("com.microsoft::MatMulIntegerToFloat", 1, matMulIntegerToFloat);
-  registry.add("com.microsoft::DynamicQuantizeMatMul", 1, dynamicQuantizeMatMul);
-  registry.add("QLinearMatMul", 10, qLinearMatMul);
+  const auto add = [&](OpName op, int64_t since, KernelFunction run, unsigned weights) {
+    Kernel& kernel = registry.add(op, since, run);
+    kernel.weightOperand = weights;
+    kernel.packWeights = packCodes;
+  };
+  add("com.microsoft::MatMulIntegerToFloat", 1, matMulIntegerToFloat, 1);
+  add("com.microsoft::DynamicQuantizeMatMul", 1, dynamicQuantizeMatMul, 1);
+  add("QLinearMatMul", 10, qLinearMatMul, 3);
 }
 
 } // namespace kvopt::kernels

@@ -1,12 +1,9 @@
-// Calls of oneDNN; no other file calls it.
+// Calls of oneDNN for convolutions.
 #include "runtime/kernels/support/convolution.h"
 
-#include <oneapi/dnnl/dnnl.hpp>
+#include "runtime/kernels/support/onednn.h"
 
 #include <unordered_map>
-
-// Declared by the OpenMP runtime that oneDNN is built with; clang does not find its header.
-extern "C" void omp_set_num_threads(int threads);
 
 namespace kvopt::kernels {
 
@@ -28,18 +25,12 @@ struct Convolution::Prepared {
 
 namespace {
 
-/// The number of threads is a setting of each calling thread. The library's own threads are never
-/// used, because the executor's pool owns all threads.
-void useCallingThread() { omp_set_num_threads(1); }
-
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 dnnl::reorder reorderOf(const dnnl::engine& engine, const dnnl::memory::desc& from,
                         const dnnl::memory::desc& to) {
   return dnnl::reorder(dnnl::reorder::primitive_desc(engine, from, engine, to));
 }
-
-void* address(const void* data) { return const_cast<void*>(data); } // NOLINT
 
 } // namespace
 

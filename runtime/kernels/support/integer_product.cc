@@ -3,6 +3,7 @@
 
 #include "runtime/kernels/support/blas.h"
 #include "runtime/kernels/support/float_operand.h"
+#include "runtime/kernels/support/integer_strips.h"
 #include "runtime/linear/float_product.h"
 
 #include <algorithm>
@@ -122,6 +123,8 @@ llvm::Error multiplyIntegers(KernelContext& context, const IntegerProduct& produ
     return llvm::Error::success();
   if (std::max({p.rows, p.inner, p.columns}) > INT_MAX)
     return context.error("extents beyond 32 bits");
+  if (p.b.strips)
+    return multiplyCodeStrips(context, p, scratch);
   const int64_t strips = (p.columns + stripColumns - 1) / stripColumns;
   const int64_t workers = std::min<int64_t>(strips, context.threads());
   if (!scratch.a) {

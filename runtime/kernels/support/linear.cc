@@ -6,7 +6,9 @@
 #include "runtime/kernels/support/blas.h"
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
+#include "runtime/kernels/support/strip_product.h"
 #include "runtime/linear/float_product.h"
+#include "runtime/linear/pack_strips.h"
 #include "runtime/simd/elementwise.h"
 
 #include <algorithm>
@@ -24,12 +26,6 @@ namespace {
 int64_t ceilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t bytesPerElement(FloatStorage storage) { return storage == FloatStorage::f32 ? 4 : 2; }
-
-/// A part of a result.
-struct Region {
-  int64_t rowBegin = 0, rowEnd = 0;
-  int64_t columnBegin = 0, columnEnd = 0;
-};
 
 /// Operands of one product of a batch.
 LinearProduct matrixOf(const LinearProduct& whole, const MatrixBatch& batch, int64_t index) {
@@ -240,38 +236,74 @@ void multiplyRegion(const LinearProduct& p, const Region& region, float* tile) {
   }
 }
 
-llvm::Error multiplyManyRows(KernelContext& context, const LinearProduct& whole,
-                             const MatrixBatch& batch) {
-  if (std::max({whole.rows, whole.inner, whole.columns}) > INT_MAX)
-    return context.error("extents beyond 32 bits");
-  const int64_t width = tileColumns(whole);
+/// Computes the regions of all products with `compute`, which is called with a product, a region,
+/// and working memory of `scratchBytes` bytes, and returns whether it succeeded.
+template <class Compute>
+llvm::Error multiplyRegions(KernelContext& context, const LinearProduct& whole,
+                            const MatrixBatch& batch, int64_t height, int64_t width,
+                            int64_t scratchBytes, Compute compute) {
   const int64_t across = ceilDivide(whole.columns, width);
-  const int64_t perMatrix = across * ceilDivide(whole.rows, tileRows);
+  const int64_t perMatrix = across * ceilDivide(whole.rows, height);
   const int64_t units = batch.count() * perMatrix;
   const int64_t workers = std::min<int64_t>(units, context.threads());
-  const bool isExpanded = whole.blocks || whole.storage != FloatStorage::f32;
-  const int64_t tileFloats = isExpanded ? tileInner * mostTileColumns : 0;
-  float* tiles = nullptr;
-  if (isExpanded) {
-    auto scratch = floatScratch(context, workers * tileFloats);
-    if (!scratch)
-      return scratch.takeError();
-    tiles = *scratch;
-  }
+  auto scratch = context.scratch(static_cast<size_t>(workers * scratchBytes));
+  if (!scratch)
+    return scratch.takeError();
   std::atomic<int64_t> next{0};
+  std::atomic<bool> isComputed{true};
   context.parallelFor(workers, [&](int64_t worker) {
     for (int64_t unit = next.fetch_add(1); unit < units; unit = next.fetch_add(1)) {
       const LinearProduct p = matrixOf(whole, batch, unit / perMatrix);
       Region region;
-      region.rowBegin = unit % perMatrix / across * tileRows;
-      region.rowEnd = std::min(region.rowBegin + tileRows, p.rows);
+      region.rowBegin = unit % perMatrix / across * height;
+      region.rowEnd = std::min(region.rowBegin + height, p.rows);
       region.columnBegin = unit % across * width;
       region.columnEnd = std::min(region.columnBegin + width, p.columns);
-      multiplyRegion(p, region, isExpanded ? tiles + worker * tileFloats : nullptr);
+      if (!compute(p, region, scratch->data() + worker * scratchBytes))
+        isComputed = false;
       scaleAndAdd(p, region);
     }
   });
-  return llvm::Error::success();
+  return isComputed ? llvm::Error::success() : context.error("oneDNN cannot compute the product");
+}
+
+/// All strips of W, which the first product packs; null if memory is short.
+const float* keptStrips(KernelContext& context, const LinearProduct& p) {
+  return p.strips->get(stripFloats(p.inner, p.columns), [&](float* strips) {
+    constexpr int64_t each = 8 * stripColumns;
+    context.parallelFor(ceilDivide(p.columns, each), [&](int64_t part) {
+      const int64_t begin = part * each;
+      packStripsOf(p, begin, std::min(begin + each, p.columns),
+                   strips + stripFloats(p.inner, begin));
+    });
+  });
+}
+
+llvm::Error multiplyManyRows(KernelContext& context, const LinearProduct& whole,
+                             const MatrixBatch& batch) {
+  if (std::max({whole.rows, whole.inner, whole.columns}) > INT_MAX)
+    return context.error("extents beyond 32 bits");
+  LinearProduct p = whole;
+  if (auto strips = StripProduct::create(p, batch.count(), context.threads())) {
+    if (p.transposeA)
+      if (llvm::Error error = transposeActivations(context, p, batch.leftMatrices()))
+        return error;
+    if (p.strips && batch.count() == 1)
+      strips->useStrips(keptStrips(context, matrixOf(p, batch, 0)));
+    return multiplyRegions(context, p, batch, strips->regionRows(), strips->regionColumns(),
+                           strips->scratchBytes(),
+                           [&](const LinearProduct& part, const Region& region, std::byte* memory) {
+                             return strips->compute(part, region, memory);
+                           });
+  }
+  const bool isExpanded = p.blocks || p.storage != FloatStorage::f32;
+  const int64_t tileBytes = isExpanded ? tileInner * mostTileColumns * int64_t{sizeof(float)} : 0;
+  return multiplyRegions(context, p, batch, tileRows, tileColumns(p), tileBytes,
+                         [&](const LinearProduct& part, const Region& region, std::byte* memory) {
+                           multiplyRegion(part, region,
+                                          isExpanded ? reinterpret_cast<float*>(memory) : nullptr);
+                           return true;
+                         });
 }
 
 } // namespace
@@ -285,6 +317,7 @@ void setWeights(const KernelContext& context, unsigned operand, bool transposed,
     product.storage = constant->storage;
     product.weights = constant->data;
     product.transposeWeights = transposed != constant->transposed;
+    product.strips = constant->strips.get();
   } else {
     product.storage = *storageOf(context.in(operand).element);
     product.weights = context.in(operand).data;

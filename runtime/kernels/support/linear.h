@@ -1,13 +1,15 @@
 // Matrix products of activations with weights, for all operators that have such products.
 //
 //   rows <= 16     one pass over the weights as stored (float_product.h, block_product.h)
-//   rows > 16      OpenBLAS; weights that are not f32 are expanded tile by tile
+//   rows > 16      oneDNN where it reads packed strips (strip_product.h), otherwise OpenBLAS;
+//                  weights are expanded to f32 strip by strip
 //
 // Work is divided along rows and columns of the result, and along the inner extent only where sums
 // are divided in any case, so that no result depends on the number of threads. For up to 16 rows,
 // the bits of a row do not depend on the other rows. Sums are computed in f32.
 #pragma once
 
+#include "runtime/exec/kept_strips.h"
 #include "runtime/exec/kernel.h"
 #include "runtime/linear/block_product.h"
 #include "runtime/memory/element_storage.h"
@@ -28,6 +30,7 @@ struct LinearProduct {
   const void* weights = nullptr;
   bool transposeWeights = false;                ///< W is stored [columns,inner]
   const linear::BlockWeights* blocks = nullptr; ///< W unless it is floating-point
+  const runtime::KeptStrips* strips = nullptr;  ///< for constant W, may be null
   float* out = nullptr;
   float alpha = 1.0f;
   const float* addend = nullptr;
@@ -67,10 +70,10 @@ void setWeights(const runtime::KernelContext& context, unsigned operand, bool tr
                 LinearProduct& product);
 
 /// Computes all products of `batch` on the context's threads. Scratch memory is at most the
-/// activations' size and, for more than 16 rows, 512 KiB per thread; for one row, sums of blocks of
-/// 256 inner values for at most 2048 columns per thread. `blocks` requires a single product. An
-/// error of the node if extents do not fit into 32 bits for more than 16 rows, or if memory is
-/// short.
+/// activations' size and, for more than 16 rows, 2 MiB or 64 columns of W in f32 per thread; for
+/// one row, sums of blocks of 256 inner values for at most 2048 columns per thread. `blocks`
+/// requires a single product. An error of the node if extents do not fit into 32 bits for more than
+/// 16 rows, or if memory is short.
 llvm::Error multiplyMatrices(runtime::KernelContext& context, const LinearProduct& product,
                              const MatrixBatch& batch = {});
 
