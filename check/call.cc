@@ -206,16 +206,15 @@ Ref realScalar(Call& call, double value) {
 void unify(Call& call, llvm::MutableArrayRef<Ref> tensors) {
   const bool isReal = llvm::any_of(tensors, [](const Ref& tensor) { return tensor->isReal(); });
   const bool isMixed = llvm::any_of(tensors, [&](const Ref& tensor) {
-    return tensor->kind != tensors.front()->kind ||
-           tensor->isWeight != tensors.front()->isWeight;
+    return tensor->kind != tensors.front()->kind || tensor->isWeight != tensors.front()->isWeight;
   });
   if (!isReal && !isMixed)
     return;
   const bool isHollow = llvm::any_of(tensors, [](const Ref& tensor) { return tensor->isHollow; });
   for (Ref& tensor : tensors)
-    tensor = isHollow ? hollowTensor(tensor->shape,
-                                     tensor->isSpecial || Constants::hasSpecial(*tensor))
-                      : call.real(tensor);
+    tensor = isHollow
+                 ? hollowTensor(tensor->shape, tensor->isSpecial || Constants::hasSpecial(*tensor))
+                 : call.real(tensor);
 }
 
 uint64_t nameHash(llvm::StringRef name) {

@@ -88,8 +88,8 @@ RuleTable allRules();
 /// An axis as a number in [0, rank); nullopt if it is out of range.
 std::optional<unsigned> axisOf(int64_t axis, int64_t rank);
 
-/// Contents of a constant. Weights are floating-point tensors of at least two axes and 512 elements.
-/// null if they are unavailable or too large.
+/// Contents of a constant. Weights are floating-point tensors of at least two axes and 512
+/// elements. null if they are unavailable or too large.
 Ref tensorOf(const ir::TensorData& data);
 bool isWeightData(const ir::TensorData& data);
 
@@ -106,7 +106,8 @@ Ref softmaxOf(Call& call, const Ref& scores, unsigned axis);
 Ref unknownOf(Call& call, llvm::StringRef name, const Ref& operand);
 /// A known number as a real scalar.
 Ref realScalar(Call& call, double value);
-/// x / sqrt(mean(x^2) + epsilon) over the axes from `axis` on; minus the mean first if `isCentered`.
+/// x / sqrt(mean(x^2) + epsilon) over the axes from `axis` on; minus the mean first if
+/// `isCentered`.
 Ref normalized(Call& call, const Ref& input, unsigned axis, bool isCentered, double epsilon);
 /// Joins tensors along an axis; null if shapes differ elsewhere.
 Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis);

@@ -242,8 +242,8 @@ private:
   void compareOutput(const Output& output, Obligation& obligation) {
     bool isDifferent = false, isDecided = false;
     Obligation difference;
-    for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Compared,
-                              Frontier::Inputs}) {
+    for (Frontier frontier :
+         {Frontier::Shared, Frontier::Activations, Frontier::Compared, Frontier::Inputs}) {
       Obligation attempt = obligation;
       const Answer answer =
           regions.compare({output.before, output.after, output.pair}, frontier, attempt);

@@ -2,8 +2,8 @@
 //
 //   CheckReport report = checkModels({before, manifest}, {after, manifestOfAfter});
 //
-// Values of both models that are computed in the same way have the same class (classes.h). Where the
-// models differ, the smallest subgraphs between values of equal classes are evaluated in exact
+// Values of both models that are computed in the same way have the same class (classes.h). Where
+// the models differ, the smallest subgraphs between values of equal classes are evaluated in exact
 // arithmetic (field.h) over a small scope (scope.h) and compared.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace kvopt::check {
 
 /// Checks each output of the second model, and each cache that its manifest describes, against the
-/// first model. `seed` selects the fields. Equality is proved over the real numbers: rounding is not
-/// looked at.
+/// first model. `seed` selects the fields. Equality is proved over the real numbers: rounding is
+/// not looked at.
 CheckReport checkModels(DrivenModel before, DrivenModel after, unsigned seed = 0);
 
 } // namespace kvopt::check

@@ -68,8 +68,8 @@ ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& dat
     for (uint64_t part : {place->file.device, place->file.inode, place->offset, place->length})
       hash.number(part);
   } else if (auto bytes = data.bytes()) {
-    hash.hash.update(llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes->data()),
-                                             bytes->size()));
+    hash.hash.update(
+        llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()));
   } else {
     llvm::consumeError(bytes.takeError());
     hash.text("only this one");
@@ -80,7 +80,7 @@ ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& dat
 }
 
 bool isCommutative(const ir::Node& node) {
-  static constexpr const char* names[] = {"Add", "Mul", "And", "Or",  "Xor",
+  static constexpr const char* names[] = {"Add",   "Mul", "And", "Or", "Xor",
                                           "Equal", "Max", "Min", "Sum"};
   return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
 }

@@ -69,9 +69,8 @@ Exact Constants::recognized(double value) {
     if (!(power > 1e-6 && power < 1e6))
       continue;
     const Ratio ratio = nearRatio(power, power < 1 ? 4096 : 64);
-    const double error = std::abs(static_cast<double>(ratio.numerator) /
-                                      static_cast<double>(ratio.denominator) -
-                                  power);
+    const double error = std::abs(
+        static_cast<double>(ratio.numerator) / static_cast<double>(ratio.denominator) - power);
     if (ratio.numerator == 0 || ratio.numerator > 4096 || error > root * 2e-7 * power)
       continue;
     if (root == 1 ? ratio.denominator > 512 : !hasRoots(ratio.numerator * ratio.denominator))

@@ -20,8 +20,8 @@ public:
     std::function<Ref(const ir::Value&)> given;
     /// Contents of a constant, or null for those in the model; may be empty.
     std::function<Ref(const ir::Value&)> constant;
-    /// Called with each evaluated result of the main graph or its subgraphs; returns the contents to
-    /// go on with. May be empty.
+    /// Called with each evaluated result of the main graph or its subgraphs; returns the contents
+    /// to go on with. May be empty.
     std::function<Ref(const ir::Value&, Ref)> evaluated;
     /// Result of a node that has no rule; may be empty or return null.
     std::function<Ref(const ir::Value&)> unruled;

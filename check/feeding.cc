@@ -135,6 +135,9 @@ void Feeding::bindSymbols() {
       } else if (known && known->feed == InputFeed::Positions && known->rank == 2) {
         bind(*input, 0, Size::Batch);
         bind(*input, 1, Size::Tokens);
+      } else if (input->name() == "inputs_embeds") {
+        bind(*input, 0, Size::Batch);
+        bind(*input, 1, Size::Tokens);
       } else if (input->name() == "attention_mask") {
         bind(*input, 0, Size::Batch);
         bind(*input, 1, Size::Total);
@@ -301,14 +304,14 @@ Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmeti
   const ir::CacheUpdate update = cache.update();
   const bool hasRows = update != ir::CacheUpdate::State && update != ir::CacheUpdate::Static &&
                        update != ir::CacheUpdate::ReadOnly;
-  if (hasRows && cache.sequenceAxis >= 0 &&
-      cache.sequenceAxis < static_cast<int64_t>(shape.size()))
+  if (hasRows && cache.sequenceAxis >= 0 && cache.sequenceAxis < static_cast<int64_t>(shape.size()))
     shape[static_cast<size_t>(cache.sequenceAxis)] = step.past;
   if (elementCount(shape) < 0) {
     reason = "the cache '" + cache.past + "' is too large";
     return nullptr;
   }
-  return arbitraryTensor(math.field, nameHash(cache.past) + static_cast<uint64_t>(step.past), shape);
+  return arbitraryTensor(math.field, nameHash(cache.past) + static_cast<uint64_t>(step.past),
+                         shape);
 }
 
 Ref Feeding::placed(const ir::Manifest& manifest, const ir::ManifestCache& cache, const Ref& rows,
@@ -384,13 +387,12 @@ Ref Feeding::asSecond(const Pair& pair, const Ref& tensor) const {
       const int64_t first = i < part.first.size() ? part.first[i] : 0;
       int64_t extent = result->shape[i] - first;
       if (!isDropped) {
-        const size_t mine = cache.permutation.empty()
-                                ? own
-                                : static_cast<size_t>(llvm::find(cache.permutation,
-                                                                 static_cast<int64_t>(own)) -
-                                                      cache.permutation.begin());
-        if (mine < cache.shape.size() &&
-            std::holds_alternative<int64_t>(cache.shape[mine]) &&
+        const size_t mine =
+            cache.permutation.empty()
+                ? own
+                : static_cast<size_t>(llvm::find(cache.permutation, static_cast<int64_t>(own)) -
+                                      cache.permutation.begin());
+        if (mine < cache.shape.size() && std::holds_alternative<int64_t>(cache.shape[mine]) &&
             static_cast<int64_t>(mine) != cache.sequenceAxis)
           extent = std::get<int64_t>(cache.shape[mine]);
         ++own;

@@ -65,7 +65,8 @@ public:
   };
   const std::vector<Pair>& pairs() const { return cachePairs; }
   /// Rows that a present of the original holds, in the order of axes of the second model's cache.
-  std::optional<CachedRows> beforeRows(const Pair& pair, const Ref& present, const Step& step) const;
+  std::optional<CachedRows> beforeRows(const Pair& pair, const Ref& present,
+                                       const Step& step) const;
   std::optional<CachedRows> afterRows(const Pair& pair, const Ref& present, const Step& step) const;
 
   const DrivenModel& before() const { return original; }

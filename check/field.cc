@@ -20,8 +20,7 @@ uint32_t productOf(uint64_t a, uint64_t b, uint32_t modulus) {
 Status statusOfSum(Status a, Status b) {
   const Status more = std::max(a, b);
   const Status less = std::min(a, b);
-  if (more == Status::Unspecified &&
-      (less == Status::MinusInfinity || less == Status::Fill))
+  if (more == Status::Unspecified && (less == Status::MinusInfinity || less == Status::Fill))
     return less; // the unspecified number is finite
   if (more >= Status::Unspecified || less == Status::Number)
     return more;
@@ -78,9 +77,9 @@ Exact Field::integer(int64_t value) const {
 
 Exact Field::fraction(uint64_t numerator, uint64_t denominator, unsigned root) const {
   auto residue = [&](uint32_t modulus) {
-    uint32_t x = productOf(numerator % modulus,
-                           power(static_cast<uint32_t>(denominator % modulus), modulus - 2, modulus),
-                           modulus);
+    uint32_t x = productOf(
+        numerator % modulus,
+        power(static_cast<uint32_t>(denominator % modulus), modulus - 2, modulus), modulus);
     for (unsigned left = root; left > 1 && x; left /= 2)
       x = power(x, (uint64_t(modulus) + 1) / 4, modulus);
     return x;
@@ -102,7 +101,8 @@ Exact Field::dyadic(int64_t mantissa, int exponent) const {
 
 Exact Field::arbitrary(uint64_t bits) const {
   bits = mixBits(key ^ bits);
-  return {static_cast<uint32_t>(mixBits(bits ^ 1) % p), static_cast<uint32_t>(mixBits(bits ^ 2) % q)};
+  return {static_cast<uint32_t>(mixBits(bits ^ 1) % p),
+          static_cast<uint32_t>(mixBits(bits ^ 2) % q)};
 }
 
 Exact Field::add(const Exact& a, const Exact& b) const {
@@ -120,12 +120,12 @@ Exact Field::negate(const Exact& a) const {
 Exact Field::multiply(const Exact& a, const Exact& b, int signOfB) const {
   const Status more = std::max(a.status, b.status);
   if (a.isZero() || b.isZero()) {
-    const bool isInvalid = more == Status::MinusInfinity || more == Status::PlusInfinity ||
-                           more == Status::NotANumber;
+    const bool isInvalid =
+        more == Status::MinusInfinity || more == Status::PlusInfinity || more == Status::NotANumber;
     return {0, 0, isInvalid ? Status::NotANumber : Status::Number, true};
   }
-  Status status = more >= Status::Unspecified || more == Status::Number ? more
-                                                                        : Status::Unspecified;
+  Status status =
+      more >= Status::Unspecified || more == Status::Number ? more : Status::Unspecified;
   if (signOfB != 0 && b.isNumber() && a.status != Status::Number && a.status < Status::Unspecified)
     status = signOfB > 0 ? a.status : negated(a.status);
   return {productOf(a.p, b.p, p), productOf(a.q, b.q, q), status, a.hasExponent && b.hasExponent};

@@ -35,17 +35,16 @@ struct Exact {
   bool isEqual(const Exact& other) const {
     if (status != other.status || status == Status::Undecided)
       return false;
-    return !isNumber() ||
-           (p == other.p && (!hasExponent || !other.hasExponent || q == other.q));
+    return !isNumber() || (p == other.p && (!hasExponent || !other.hasExponent || q == other.q));
   }
 };
 
 /// Mixes the bits of a number (the finalizer of splitmix64, twice).
 uint64_t mixBits(uint64_t bits);
 
-/// Two prime fields, modulo p and modulo q = (p - 1) / 2. exp(x) is w^x for a w of order q modulo p,
-/// so exp(a + b) = exp(a) exp(b). 2, 3, 5, 7, 11 and 13 have square roots in both fields, and
-/// x -> x^((p + 1) / 4) is a root that is multiplicative on squares.
+/// Two prime fields, modulo p and modulo q = (p - 1) / 2. exp(x) is w^x for a w of order q modulo
+/// p, so exp(a + b) = exp(a) exp(b). 2, 3, 5, 7, 11 and 13 have square roots in both fields, and x
+/// -> x^((p + 1) / 4) is a root that is multiplicative on squares.
 class Field {
 public:
   static constexpr unsigned seeds = 3;

@@ -16,8 +16,8 @@ bool isWeight(const ir::Value& value) {
 Ref hollowed(const Ref& tensor) {
   if (!tensor || !tensor->isReal() || tensor->isHollow)
     return tensor;
-  const bool isSpecial = llvm::any_of(
-      tensor->reals, [](const Exact& element) { return !element.isNumber(); });
+  const bool isSpecial =
+      llvm::any_of(tensor->reals, [](const Exact& element) { return !element.isNumber(); });
   return hollowTensor(tensor->shape, isSpecial, tensor->type);
 }
 
@@ -103,14 +103,14 @@ void Regions::indexInputs() {
         break;
       const Ref a = feeding.beforeInput(*twin, step, math);
       const Ref b = feeding.afterInput(*input, step, math);
-      isSame = a && b && a->shape == b->shape && a->kind == b->kind &&
-               a->integers == b->integers && a->known == b->known &&
+      isSame = a && b && a->shape == b->shape && a->kind == b->kind && a->integers == b->integers &&
+               a->known == b->known &&
                std::equal(a->reals.begin(), a->reals.end(), b->reals.begin(), b->reals.end(),
                           [](const Exact& x, const Exact& y) { return x.isEqual(y); });
     }
     if (!isSame)
-      classesAfter.setInput(*input, classOf("input of the second model", {},
-                                            {nameHash(input->name())}));
+      classesAfter.setInput(*input,
+                            classOf("input of the second model", {}, {nameHash(input->name())}));
   }
 }
 
@@ -164,8 +164,8 @@ Ref Regions::fresh(size_t step, const ValueClass& value, const Ref& pattern) {
   const auto count = static_cast<uint64_t>(result->count());
   result->reals.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    const bool keeps = !pattern->isHollow &&
-                       (!pattern->reals[i].isNumber() || pattern->reals[i].isZero());
+    const bool keeps =
+        !pattern->isHollow && (!pattern->reals[i].isNumber() || pattern->reals[i].isZero());
     result->reals.push_back(keeps ? pattern->reals[i] : math.field.arbitrary(name + i));
   }
   return result;
@@ -200,9 +200,7 @@ Ref Regions::leaf(size_t step, const ValueClass& value, const ir::Value& represe
     return feeding.beforeInput(input, steps[step], math);
   };
   hooks.given = [&](const ir::Value& operand) -> Ref {
-    return &operand == &representative
-               ? nullptr
-               : leaf(step, classesBefore.of(operand), operand);
+    return &operand == &representative ? nullptr : leaf(step, classesBefore.of(operand), operand);
   };
   Evaluation evaluation(feeding.before().model, rules, math, hooks);
   const Ref exact = evaluation.evaluate(representative);
@@ -265,10 +263,9 @@ Regions::Answer Regions::compare(const Question& question, Frontier frontier,
       obligation.counterexample = steps[i];
       return Answer::Different;
     }
-    const Answer one =
-        question.pair
-            ? compareRows(question, steps[i], a, b, obligation)
-            : compareElements(question, steps[i], a, b, obligation, lastPatterns[i]);
+    const Answer one = question.pair
+                           ? compareRows(question, steps[i], a, b, obligation)
+                           : compareElements(question, steps[i], a, b, obligation, lastPatterns[i]);
     if (one == Answer::Different) {
       obligation.counterexample = steps[i];
       return one;
@@ -289,8 +286,8 @@ Regions::Answer Regions::compareRows(const Question& question, const Step& step,
   auto a = feeding.beforeRows(*question.pair, before, step);
   auto b = feeding.afterRows(*question.pair, after, step);
   if (!a || !b) {
-    obligation.reason = "a cache has too few rows: " + shapeText(before) + " and " +
-                        shapeText(after);
+    obligation.reason =
+        "a cache has too few rows: " + shapeText(before) + " and " + shapeText(after);
     return Answer::Different;
   }
   Ref unused;
@@ -299,8 +296,8 @@ Regions::Answer Regions::compareRows(const Question& question, const Step& step,
     const int64_t first = std::max(a->first, b->first);
     const int64_t lastA = a->first + a->rows->shape[axis], lastB = b->first + b->rows->shape[axis];
     if (lastA != lastB || lastA != step.total()) {
-      obligation.reason = "caches end at rows " + std::to_string(lastA) + " and " +
-                          std::to_string(lastB);
+      obligation.reason =
+          "caches end at rows " + std::to_string(lastA) + " and " + std::to_string(lastB);
       return Answer::Different;
     }
     a->rows = rowsOf(a->rows, axis, first - a->first, lastA - a->first);
@@ -317,8 +314,8 @@ Regions::Answer Regions::compareElements(const Question& question, const Step& s
   }
   if (before->isInteger() && after->isInteger()) {
     obligation.elements += before->integers.size();
-    auto differs = std::mismatch(before->integers.begin(), before->integers.end(),
-                                 after->integers.begin());
+    auto differs =
+        std::mismatch(before->integers.begin(), before->integers.end(), after->integers.begin());
     if (differs.first == before->integers.end())
       return Answer::Equal;
     obligation.reason = "integers differ";
@@ -328,8 +325,7 @@ Regions::Answer Regions::compareElements(const Question& question, const Step& s
   }
   before = math.constants.real(before);
   after = math.constants.real(after);
-  const bool allowsHidden =
-      feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
+  const bool allowsHidden = feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
   bool isUndecided = false, isPlain = true;
   auto kept = std::make_shared<Tensor>(*before);
   size_t at = 0;

@@ -37,9 +37,8 @@ Verdict CheckReport::verdict() const {
 }
 
 size_t CheckReport::count(Verdict verdict) const {
-  return static_cast<size_t>(llvm::count_if(obligations, [&](const Obligation& obligation) {
-    return obligation.verdict == verdict;
-  }));
+  return static_cast<size_t>(llvm::count_if(
+      obligations, [&](const Obligation& obligation) { return obligation.verdict == verdict; }));
 }
 
 } // namespace kvopt::check

@@ -64,10 +64,10 @@ int64_t wrapped(uint64_t value) { return static_cast<int64_t>(value); }
 Results add(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (areKnown(call))
-    return need(call, combined(
-                          a, b,
-                          [](int64_t x, int64_t y) { return wrapped(uint64_t(x) + uint64_t(y)); },
-                          [](double x, double y) { return x + y; }));
+    return need(call,
+                combined(
+                    a, b, [](int64_t x, int64_t y) { return wrapped(uint64_t(x) + uint64_t(y)); },
+                    [](double x, double y) { return x + y; }));
   return need(call, addReals(call, a, b));
 }
 
@@ -85,20 +85,20 @@ Ref negative(Call& call, const Ref& a) {
 Results subtract(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (areKnown(call))
-    return need(call, combined(
-                          a, b,
-                          [](int64_t x, int64_t y) { return wrapped(uint64_t(x) - uint64_t(y)); },
-                          [](double x, double y) { return x - y; }));
+    return need(call,
+                combined(
+                    a, b, [](int64_t x, int64_t y) { return wrapped(uint64_t(x) - uint64_t(y)); },
+                    [](double x, double y) { return x - y; }));
   return need(call, addReals(call, a, negative(call, b)));
 }
 
 Results multiply(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (areKnown(call))
-    return need(call, combined(
-                          a, b,
-                          [](int64_t x, int64_t y) { return wrapped(uint64_t(x) * uint64_t(y)); },
-                          [](double x, double y) { return x * y; }));
+    return need(call,
+                combined(
+                    a, b, [](int64_t x, int64_t y) { return wrapped(uint64_t(x) * uint64_t(y)); },
+                    [](double x, double y) { return x * y; }));
   return need(call, multiplyReals(call, a, b));
 }
 
@@ -112,10 +112,11 @@ Results divide(Call& call) {
   if (areKnown(call)) {
     if (b->isInteger() && llvm::is_contained(b->integers, 0))
       return call.fail("it divides by zero");
-    return need(call, combined(
-                          a, b,
-                          [](int64_t x, int64_t y) { return y == -1 ? wrapped(0 - uint64_t(x)) : x / y; },
-                          [](double x, double y) { return x / y; }));
+    return need(call,
+                combined(
+                    a, b,
+                    [](int64_t x, int64_t y) { return y == -1 ? wrapped(0 - uint64_t(x)) : x / y; },
+                    [](double x, double y) { return x / y; }));
   }
   if (b->kind == Kind::Known && !b->isWeight && !a->isHollow) {
     // The sign of a known divisor keeps infinities.
@@ -127,7 +128,9 @@ Results divide(Call& call) {
     return {mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
       const double value = signs->known[at++];
       return call.field().multiply(x[0], call.field().invert(x[1]),
-                                   value > 0 ? 1 : value < 0 ? -1 : 0);
+                                   value > 0   ? 1
+                                   : value < 0 ? -1
+                                               : 0);
     })};
   }
   return need(call, multiplyReals(call, a, inverse(call, b)));
@@ -407,6 +410,29 @@ Results equal(Call& call) {
   return {integerTensor(*shape, std::move(result), ir::ElementType::Bool)};
 }
 
+/// The order of reals is an unknown predicate, "less", of both. Places differ in its value, so that
+/// both cases occur.
+Results ordered(Call& call, llvm::StringRef name) {
+  const Ref a = call.real(0), b = call.real(1);
+  auto shape = broadcastShape(a->shape, b->shape);
+  if (!shape)
+    return call.fail("its operands do not fit");
+  const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
+  const bool isSwapped = name == "Greater" || name == "LessOrEqual";
+  const bool isNegated = name == "GreaterOrEqual" || name == "LessOrEqual";
+  const uint64_t less = nameHash("Less");
+  std::vector<int64_t> result;
+  for (size_t i = 0; i < left->reals.size(); ++i) {
+    const Exact& x = isSwapped ? right->reals[i] : left->reals[i];
+    const Exact& y = isSwapped ? left->reals[i] : right->reals[i];
+    const Exact truth = call.field().unknown(less, {x, y});
+    if (truth.status != Status::Number)
+      return call.unsupported("the order of an element that is not a number is unknown");
+    result.push_back((truth.p & 1) != uint32_t(isNegated));
+  }
+  return {integerTensor(*shape, std::move(result), ir::ElementType::Bool)};
+}
+
 Results compare(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   const llvm::StringRef name = call.node.op().type();
@@ -416,7 +442,7 @@ Results compare(Call& call) {
                  : call.fail("its operands do not fit");
   }
   if (!areKnown(call))
-    return call.unsupported("the order of reals is unknown");
+    return ordered(call, name);
   if (name == "Less")
     return need(call, combined(
                           a, b, [](int64_t x, int64_t y) { return int64_t(x < y); },
@@ -444,10 +470,13 @@ Results logic(Call& call) {
   }
   const bool isTruth = a->isBool();
   if (name == "And" || name == "BitwiseAnd")
-    return need(call, combined(a, b, [](int64_t x, int64_t y) { return x & y; }, nullptr, isTruth));
+    return need(call, combined(
+                          a, b, [](int64_t x, int64_t y) { return x & y; }, nullptr, isTruth));
   if (name == "Or" || name == "BitwiseOr")
-    return need(call, combined(a, b, [](int64_t x, int64_t y) { return x | y; }, nullptr, isTruth));
-  return need(call, combined(a, b, [](int64_t x, int64_t y) { return x ^ y; }, nullptr, isTruth));
+    return need(call, combined(
+                          a, b, [](int64_t x, int64_t y) { return x | y; }, nullptr, isTruth));
+  return need(call, combined(
+                        a, b, [](int64_t x, int64_t y) { return x ^ y; }, nullptr, isTruth));
 }
 
 Results negation(Call& call) {
@@ -535,10 +564,29 @@ void addArithmeticRules(RuleTable& rules) {
     rules[name] = compare;
   for (const char* name : {"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
     rules[name] = logic;
-  for (const char* name :
-       {"Sqrt", "Sin", "Cos", "Tanh", "Erf", "Log", "Abs", "Floor", "Ceil", "Round", "Sign", "Relu",
-        "Sigmoid", "Gelu", "Softplus", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish",
-        "com.microsoft::Gelu", "com.microsoft::FastGelu", "com.microsoft::QuickGelu"})
+  for (const char* name : {"Sqrt",
+                           "Sin",
+                           "Cos",
+                           "Tanh",
+                           "Erf",
+                           "Log",
+                           "Abs",
+                           "Floor",
+                           "Ceil",
+                           "Round",
+                           "Sign",
+                           "Relu",
+                           "Sigmoid",
+                           "Gelu",
+                           "Softplus",
+                           "Elu",
+                           "HardSigmoid",
+                           "HardSwish",
+                           "LeakyRelu",
+                           "Mish",
+                           "com.microsoft::Gelu",
+                           "com.microsoft::FastGelu",
+                           "com.microsoft::QuickGelu"})
     rules[name] = unary;
 }
 

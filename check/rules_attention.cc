@@ -38,8 +38,8 @@ Ref repeatedHeads(const Ref& heads, int64_t times) {
 /// Attention over heads.
 struct Attended {
   Ref query, key, value; ///< [B,H,S,D], [B,G,T,D], [B,G,T,E]
-  Ref mask;              ///< broadcasts to [B,H,S,T]; true where a key is visible, or added; or null
-  double scale = 0;      ///< 0 is 1 / sqrt(D)
+  Ref mask;         ///< broadcasts to [B,H,S,T]; true where a key is visible, or added; or null
+  double scale = 0; ///< 0 is 1 / sqrt(D)
   double softcap = 0;
   /// Whether the operator itself shows a key to a query; empty if it shows all.
   std::function<bool(int64_t batch, int64_t query, int64_t key)> shows;
@@ -121,7 +121,8 @@ Ref attendedRows(Call& call, const Attended& job) {
   return matrixProduct(call, weights, value);
 }
 
-/// x [B,H,S,D] with its first `width` columns rotated in pairs; cosines and sines are [B,S,width/2].
+/// x [B,H,S,D] with its first `width` columns rotated in pairs; cosines and sines are
+/// [B,S,width/2].
 Ref rotated(Call& call, const Ref& x, const Ref& cosine, const Ref& sine, bool isInterleaved,
             int64_t width) {
   const Ref c = call.real(cosine), s = call.real(sine);
@@ -316,7 +317,8 @@ Results groupQueryAttention(Call& call) {
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t length = lengths->integers[size_t(b % lengths->count())] + 1;
     past.push_back(rows == total ? 0 : length - rows);
-    if (past.back() < 0 || past.back() + rows > std::max(call.in(3) ? call.in(3)->shape[2] : 0, total))
+    if (past.back() < 0 ||
+        past.back() + rows > std::max(call.in(3) ? call.in(3)->shape[2] : 0, total))
       return call.fail("a length is beyond its cache");
   }
   if (call.integer("do_rotary", 0) != 0) {

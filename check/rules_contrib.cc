@@ -1,4 +1,5 @@
-// Rules of ONNX Runtime's quantized products: the weights that their codes stand for are unknown numbers.
+// Rules of ONNX Runtime's quantized products: the weights that their codes stand for are unknown
+// numbers.
 #include "check/call.h"
 
 #include <cstring>

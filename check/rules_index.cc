@@ -217,7 +217,8 @@ Results gatherNd(Call& call) {
   if (!points)
     return call.fail("an index is out of range");
   Extents shape(call.in(1)->shape.begin(), call.in(1)->shape.end() - 1);
-  for (size_t i = static_cast<size_t>(batch + call.in(1)->shape.back()); i < data->shape.size(); ++i)
+  for (size_t i = static_cast<size_t>(batch + call.in(1)->shape.back()); i < data->shape.size();
+       ++i)
     shape.push_back(data->shape[i]);
   int64_t next = 0;
   return {rearranged(data, std::move(shape), [&](llvm::ArrayRef<int64_t>) {
@@ -245,8 +246,10 @@ Results scattered(Call& call, const Ref& data, const Ref& updates,
 Results scatterNd(Call& call) {
   const Ref data = call.in(0);
   auto points = pointsOf(data->shape, call.in(1), 0);
-  if (!points || call.text("reduction", "none") != "none")
-    return call.unsupported("an index is out of range, or it reduces");
+  if (call.text("reduction", "none") != "none")
+    return call.unsupported("it reduces");
+  if (!points)
+    return call.fail("an index is out of range");
   if (static_cast<int64_t>(points->first.size()) * points->each != call.in(2)->count())
     return call.fail("the updates have another shape");
   return scattered(call, data, call.in(2), [&](std::vector<int64_t>& sources) {
@@ -262,8 +265,10 @@ Results scatterElements(Call& call) {
   const Ref places = call.in(1);
   auto axis = axisOf(call.integer("axis", 0), data->rank());
   auto indices = axis ? indicesOf(places, data->shape[*axis]) : std::nullopt;
-  if (!indices || call.text("reduction", "none") != "none" || places->rank() != data->rank())
-    return call.unsupported("an index is out of range, or it reduces");
+  if (call.text("reduction", "none") != "none")
+    return call.unsupported("it reduces");
+  if (!indices || places->rank() != data->rank())
+    return call.fail("an index is out of range");
   return scattered(call, data, call.in(2), [&](std::vector<int64_t>& sources) {
     const Extents strides = stridesOf(data->shape);
     int64_t next = 0;
@@ -324,8 +329,8 @@ Results cumSum(Call& call) {
   forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {
     const auto i = static_cast<size_t>(at);
     const auto before = static_cast<size_t>(at - stride);
-    const int64_t own = isExclusive ? (place[*axis] ? data->integers[before] : 0)
-                                    : data->integers[i];
+    const int64_t own =
+        isExclusive ? (place[*axis] ? data->integers[before] : 0) : data->integers[i];
     result->integers[i] = own + (place[*axis] ? result->integers[before] : 0);
     ++at;
   });

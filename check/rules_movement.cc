@@ -62,8 +62,8 @@ Results reshape(Call& call) {
   auto wanted = call.integers("shape", 1);
   if (!data || !wanted)
     return call.unsupported("its shape is unknown");
-  const int64_t count = std::accumulate(data->shape.begin(), data->shape.end(), int64_t(1),
-                                        std::multiplies<>());
+  const int64_t count =
+      std::accumulate(data->shape.begin(), data->shape.end(), int64_t(1), std::multiplies<>());
   Extents shape;
   int64_t rest = -1;
   int64_t product = 1;
@@ -229,8 +229,8 @@ Results slice(Call& call) {
   for (size_t i = 0; i < ranges.size(); ++i)
     ranges[i].count = data->shape[i];
   for (size_t i = 0; i < starts->size(); ++i) {
-    auto axis = axisOf(axes && i < axes->size() ? (*axes)[i] : static_cast<int64_t>(i),
-                       data->rank());
+    auto axis =
+        axisOf(axes && i < axes->size() ? (*axes)[i] : static_cast<int64_t>(i), data->rank());
     const int64_t step = steps && i < steps->size() ? (*steps)[i] : 1;
     if (!axis || step == 0)
       return call.fail("an axis is out of range");
@@ -313,8 +313,8 @@ Results pad(Call& call) {
   Extents shape = data->shape;
   const size_t padded = pads->size() / 2;
   for (size_t i = 0; i < padded; ++i) {
-    auto axis = axisOf(axes && i < axes->size() ? (*axes)[i] : static_cast<int64_t>(i),
-                       data->rank());
+    auto axis =
+        axisOf(axes && i < axes->size() ? (*axes)[i] : static_cast<int64_t>(i), data->rank());
     if (!axis)
       return call.fail("an axis is out of range");
     before[*axis] = (*pads)[i];

@@ -49,8 +49,7 @@ Ref knownProduct(const Ref& a, const Ref& b, const Extents& shape) {
 }
 
 bool isPlain(const Ref& tensor) {
-  return llvm::all_of(tensor->reals,
-                      [](const Exact& x) { return x.isNumber() && x.hasExponent; });
+  return llvm::all_of(tensor->reals, [](const Exact& x) { return x.isNumber() && x.hasExponent; });
 }
 
 } // namespace
@@ -76,7 +75,8 @@ Ref matrixProduct(Call& call, const Ref& first, const Ref& second) {
     return nullptr;
   if (a->isHollow || b->isHollow)
     return fewerAxes(hollowTensor(shape, a->isSpecial || b->isSpecial ||
-                                             Constants::hasSpecial(*a) || Constants::hasSpecial(*b)),
+                                             Constants::hasSpecial(*a) ||
+                                             Constants::hasSpecial(*b)),
                      isVectorA, isVectorB);
   Extents shapeA = *outer, shapeB = *outer;
   shapeA.append({rows, inner});

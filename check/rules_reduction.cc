@@ -11,10 +11,10 @@ namespace {
 
 /// Axes that a reduction combines, and where each element goes.
 struct Reduction {
-  Extents shape;                ///< of the result
-  Extents kept;                 ///< of the result, with reduced axes as 1
-  std::vector<size_t> targets;  ///< for each element, its element of the result
-  int64_t combined = 1;         ///< number of elements in each
+  Extents shape;               ///< of the result
+  Extents kept;                ///< of the result, with reduced axes as 1
+  std::vector<size_t> targets; ///< for each element, its element of the result
+  int64_t combined = 1;        ///< number of elements in each
 };
 
 std::optional<Reduction> reductionOf(const Ref& data, llvm::ArrayRef<int64_t> axes, bool keeps) {
@@ -240,10 +240,9 @@ Ref normalized(Call& call, const Ref& input, unsigned axis, bool isCentered, dou
   };
   if (isCentered) {
     Ref average = mean(data);
-    data = addReals(call, data, mapReals(call, {average}, average->shape,
-                                         [&](llvm::ArrayRef<Exact> x) {
-                                           return call.field().negate(x[0]);
-                                         }));
+    data = addReals(call, data,
+                    mapReals(call, {average}, average->shape,
+                             [&](llvm::ArrayRef<Exact> x) { return call.field().negate(x[0]); }));
   }
   Ref variance = mean(multiplyReals(call, data, data));
   Ref root = unknownOf(call, "Sqrt", addReals(call, variance, realScalar(call, epsilon)));

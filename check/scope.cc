@@ -81,8 +81,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
     add(2, past, tokens);
   for (auto [past, tokens] : {std::pair<int64_t, int64_t>{0, 3}, {3, 1}, {2, 3}})
     add(3, past, tokens);
-  for (auto [past, tokens] :
-       {std::pair<int64_t, int64_t>{0, 3}, {0, 4}, {3, 1}, {4, 2}, {4, 1}})
+  for (auto [past, tokens] : {std::pair<int64_t, int64_t>{0, 3}, {0, 4}, {3, 1}, {4, 2}, {4, 1}})
     for (bool padsRight : {false, true})
       for (int64_t padding : {1, 2}) {
         add(2, past, tokens, padding, padsRight);
@@ -125,9 +124,9 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
       if ((manifest->stepLimit && step.tokens > *manifest->stepLimit) ||
           (manifest->capacityValue && step.total() > *manifest->capacityValue))
         isExcluded = true;
-      const bool isForbidden = step.padding > 0 && (!manifest->unpadded.empty() ||
-                                                    (manifest->padsRight &&
-                                                     (!step.padsRight || step.past > 0)));
+      const bool isForbidden =
+          step.padding > 0 && (!manifest->unpadded.empty() ||
+                               (manifest->padsRight && (!step.padsRight || step.past > 0)));
       limitsPadding |= isForbidden;
       isExcluded |= isForbidden;
     }
@@ -138,9 +137,8 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
     leftOut.push_back("steps of several tokens after a past in batches that the manifest excludes");
   if (limitsPadding)
     leftOut.push_back("padding that the manifest excludes");
-  llvm::stable_sort(kept, [](const Step& a, const Step& b) {
-    return a.batch * a.total() < b.batch * b.total();
-  });
+  llvm::stable_sort(
+      kept, [](const Step& a, const Step& b) { return a.batch * a.total() < b.batch * b.total(); });
   return kept;
 }
 

@@ -131,8 +131,7 @@ Ref rowsOf(const Ref& from, unsigned axis, int64_t first, int64_t last) {
   shape[axis] = last - first;
   const Extents strides = stridesOf(from->shape);
   return rearranged(from, std::move(shape), [&](llvm::ArrayRef<int64_t> place) {
-    return std::inner_product(place.begin(), place.end(), strides.begin(),
-                              first * strides[axis]);
+    return std::inner_product(place.begin(), place.end(), strides.begin(), first * strides[axis]);
   });
 }
 

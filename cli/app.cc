@@ -236,6 +236,7 @@ void addCommands(CLI::App& app, CommandContext& context) {
   addAddCacheCommand(app, context);
   addMakeDynamicCommand(app, context);
   addVerifyCommand(app, context);
+  addCheckCommand(app, context);
   addRunCommand(app, context);
   addBenchCommand(app, context);
   addDiffCommand(app, context);

@@ -91,6 +91,7 @@ void addRewriteCommand(CLI::App& app, CommandContext& context);
 void addAddCacheCommand(CLI::App& app, CommandContext& context);
 void addMakeDynamicCommand(CLI::App& app, CommandContext& context);
 void addVerifyCommand(CLI::App& app, CommandContext& context);
+void addCheckCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);
 void addBenchCommand(CLI::App& app, CommandContext& context);
 void addDiffCommand(CLI::App& app, CommandContext& context);

@@ -10,6 +10,7 @@ namespace {
 constexpr const char* modelsUsage[] = {"MODEL... [OPTIONS]"};
 constexpr const char* modelUsage[] = {"MODEL [OPTIONS]"};
 constexpr const char* rewriteUsage[] = {"MODEL -o FILE [OPTIONS]", "MODEL --dry-run [OPTIONS]"};
+constexpr const char* checkUsage[] = {"BEFORE AFTER [OPTIONS]"};
 constexpr const char* verifyUsage[] = {"MODEL MODEL [OPTIONS]", "MODEL --reference PATH [OPTIONS]",
                                        "MODEL... --references [OPTIONS]"};
 constexpr const char* diffUsage[] = {"BEFORE AFTER [OPTIONS]"};
@@ -56,6 +57,11 @@ constexpr CommandExample verifyExamples[] = {
     {"kvopt verify decoder.onnx fused.onnx --prompt 100 --batch 2 --pad left",
      "One run of your own"},
     {"kvopt verify fused.onnx --reference steps", "Replay what 'kvopt run --dump' recorded"},
+};
+constexpr CommandExample checkExamples[] = {
+    {"kvopt check decoder.onnx fused.onnx", "All outputs and caches"},
+    {"kvopt check decoder.onnx fused.onnx --certificate fused.cert.json",
+     "The same, with a certificate"},
 };
 constexpr CommandExample runExamples[] = {
     {"kvopt run models/kjv/model.onnx --text \"In the beginning \" --stats",
@@ -141,6 +147,12 @@ constexpr CommandInfo table[] = {
      "chunks, decode steps, padded batches. With --reference, it replays recorded steps. The exit "
      "code is 0 where the models are equal within the tolerance, and 1 where they differ.",
      verifyExamples},
+    {"check", checkUsage, "Prove that two models compute the same, without running them",
+     "Values that both models compute in the same way are equal. Where the models differ, the "
+     "smallest parts that differ are evaluated in exact arithmetic over a small scope of batches, "
+     "lengths and padding. Weights that both models share are not read. The exit code is 0 where "
+     "all outputs are equal, and 1 where one differs or is not decided.",
+     checkExamples},
     {"run", modelUsage, "Generate tokens and print them",
      "Generates greedily, or by seeded sampling. The last token that is printed is not in the "
      "caches yet: to continue from saved caches, start the next prompt with it.",

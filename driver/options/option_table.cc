@@ -13,6 +13,7 @@ constexpr CommandSet rewrite = setOf(Command::Rewrite);
 constexpr CommandSet addCache = setOf(Command::AddCache);
 constexpr CommandSet makeDynamic = setOf(Command::MakeDynamic);
 constexpr CommandSet verify = setOf(Command::Verify);
+constexpr CommandSet check = setOf(Command::Check);
 constexpr CommandSet run = setOf(Command::Run);
 constexpr CommandSet bench = setOf(Command::Bench);
 constexpr CommandSet diff = setOf(Command::Diff);
@@ -34,8 +35,9 @@ constexpr const char* enginesAndPresets =
     "int8-ring|int4-ring|blocks|int8-blocks|blocks-plain|pyramid|tiles";
 
 /// The words of `kvopt help`. A test compares them with the commands.
-constexpr const char* commandWords = "inspect|explain|rewrite|add-cache|make-dynamic|verify|run|"
-                                     "bench|diff|reduce|gen|opt|list|completion|help";
+constexpr const char* commandWords =
+    "inspect|explain|rewrite|add-cache|make-dynamic|verify|check|run|"
+    "bench|diff|reduce|gen|opt|list|completion|help";
 
 constexpr uint64_t lengths = uint64_t{1} << 32;
 constexpr uint64_t counts = uint64_t{1} << 20;
@@ -50,8 +52,8 @@ constexpr OptionInfo argumentsOptions[] = {
     OptionInfo{verify, "models", Models, "FILE", "",
                "One ONNX file, two, or more with --references."},
     OptionInfo{bench, "models", Models, "FILE", "", "ONNX files. Ratios are to the first."},
-    OptionInfo{diff, "before", Model, "FILE", "", "ONNX file."},
-    OptionInfo{diff, "after", Model, "FILE", "", "ONNX file."},
+    OptionInfo{diff | check, "before", Model, "FILE", "", "ONNX file."},
+    OptionInfo{diff | check, "after", Model, "FILE", "", "ONNX file."},
     OptionInfo{gen, "kind", Word,
                "llama|mha|mqa|window|mla|mla-latent|encoder-decoder|hybrid|packed-qkv", "",
                "Kind of decoder."},
@@ -67,6 +69,12 @@ constexpr OptionInfo filesOptions[] = {
     OptionInfo{rewriting, "-o,--output", Output, "FILE", "", "File to write."},
     OptionInfo{rewriting, "--manifest", Output, "FILE", "",
                "Where the manifest goes. Without it: next to the model."},
+    OptionInfo{check, "--manifest", Input, "FILE", "",
+               "Manifest of the second model. Without it: the one in its metadata, or else one "
+               "that is derived from its graph."},
+    OptionInfo{check, "--certificate", Output, "FILE", "", "File to write the certificate to."},
+    OptionInfo{check, "--against", Input, "FILE", "",
+               "Certificate to verify: the check must find all that it claims."},
     OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
                "For --to ort: where ONNX Runtime GenAI's configuration goes."},
     OptionInfo{rewriting, "--external-data", Word, "keep|copy|inline", "keep",
@@ -193,6 +201,7 @@ constexpr OptionInfo comparisonOptions[] = {
     OptionInfo{verify, "--rtol", Real, "X", "",
                "Relative tolerance. Without it, for data sets: 1e-3, or 2e-2 for 16-bit floats."},
     OptionInfo{verify, "--seed", Whole, "N", "1", "Seed of the random tokens.", 0, UINT64_MAX},
+    OptionInfo{check, "--seed", Whole, "N", "0", "Selects the fields of the arithmetic.", 0, 2},
 };
 
 constexpr OptionInfo ownRunOptions[] = {

@@ -19,6 +19,7 @@ enum class Command : uint8_t {
   AddCache,
   MakeDynamic,
   Verify,
+  Check,
   Run,
   Bench,
   Diff,

@@ -68,6 +68,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"runtime/", "kvopt::runtime"},
       {"support/", "kvopt"},
       {"ir/", "kvopt::ir"},
+      {"check/", "kvopt::check"},
       {"driver/", "kvopt::driver"},
       {"cli/", "kvopt::cli"},
       {"api/", "kvopt::api"},

@@ -1,0 +1,189 @@
+#include "driver/check/check_files.h"
+
+#include "driver/check/check_json.h"
+#include "driver/recover.h"
+#include "support/diagnostic.h"
+#include "support/mapped_file.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SHA256.h"
+
+namespace kvopt::driver {
+using check::Obligation;
+using check::Verdict;
+
+namespace {
+
+/// Largest manifest or certificate that is read, in bytes.
+constexpr size_t mostTextBytes = size_t(64) << 20;
+
+std::string hexDigest(llvm::ArrayRef<uint8_t> bytes) {
+  llvm::SHA256 hash;
+  hash.update(bytes);
+  return llvm::toHex(hash.final(), true);
+}
+
+std::string hexDigest(llvm::StringRef text) {
+  return hexDigest(llvm::ArrayRef<uint8_t>(text.bytes_begin(), text.size()));
+}
+
+llvm::Expected<std::string> fileDigest(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.takeError();
+  const auto bytes = (*file)->bytes();
+  return hexDigest(
+      llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+}
+
+llvm::Expected<std::string> readText(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.takeError();
+  const auto bytes = (*file)->bytes();
+  if (bytes.size() > mostTextBytes)
+    return invalid("the file is too large").file(path);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+llvm::Expected<ir::Manifest> manifestFor(const CheckRequest& request, const ir::Model& model,
+                                         const Toolkit& toolkit) {
+  if (request.manifest.empty())
+    return drivingManifest(model, toolkit);
+  auto text = readText(request.manifest);
+  if (!text)
+    return text.takeError();
+  auto manifest = ir::parseManifest(*text);
+  if (!manifest)
+    return withFile(manifest.takeError(), request.manifest);
+  return manifest;
+}
+
+} // namespace
+
+llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit) {
+  FileCheck result;
+  result.before.path = request.before;
+  result.after.path = request.after;
+  for (CheckedFile* file : {&result.before, &result.after}) {
+    auto digest = fileDigest(file->path);
+    if (!digest)
+      return withFile(digest.takeError(), file->path);
+    file->digest = std::move(*digest);
+  }
+  auto before = openModel(request.before, toolkit);
+  if (!before)
+    return before.takeError();
+  auto after = openModel(request.after, toolkit);
+  if (!after)
+    return after.takeError();
+  auto manifestBefore = drivingManifest(**before, toolkit);
+  if (!manifestBefore)
+    return withFile(manifestBefore.takeError(), request.before);
+  auto manifestAfter = manifestFor(request, **after, toolkit);
+  if (!manifestAfter)
+    return withFile(manifestAfter.takeError(), request.after);
+  result.before.manifestDigest = hexDigest(llvm::StringRef(manifestBefore->json()));
+  result.after.manifestDigest = hexDigest(llvm::StringRef(manifestAfter->json()));
+  result.report =
+      check::checkModels({**before, *manifestBefore}, {**after, *manifestAfter}, request.seed);
+  return result;
+}
+
+std::string certificateText(const FileCheck& result) {
+  return certificateJson(result).dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
+                                           const CheckRequest& request, const Toolkit& toolkit) {
+  auto text = readText(certificate);
+  if (!text)
+    return withFile(text.takeError(), certificate);
+  const OrderedJson claimed = OrderedJson::parse(*text, nullptr, false);
+  auto textAt = [&](const char* part, const char* key) -> std::string {
+    if (!claimed.is_object() || !claimed.contains(part) || !claimed[part].is_object())
+      return "";
+    const OrderedJson& object = claimed[part];
+    return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+  };
+  if (!claimed.is_object() || claimed.value("schema", OrderedJson()) != "kvopt/certificate/1")
+    return invalid("it is not a certificate of the schema kvopt/certificate/1").file(certificate);
+  CheckRequest again = request;
+  if (claimed.contains("fields") && claimed["fields"].is_object() &&
+      claimed["fields"].contains("seed") && claimed["fields"]["seed"].is_number_unsigned())
+    again.seed = claimed["fields"]["seed"].get<unsigned>() % check::Field::seeds;
+  auto result = checkFiles(again, toolkit);
+  if (!result)
+    return result;
+  for (auto [part, file] : {std::pair<const char*, const CheckedFile*>{"before", &result->before},
+                            {"after", &result->after}}) {
+    if (textAt(part, "sha256") != file->digest)
+      return invalid("the certificate is about another file than '{}'", file->path)
+          .file(certificate);
+    if (textAt(part, "manifest_sha256") != file->manifestDigest)
+      return invalid("the certificate is about another manifest of '{}'", file->path)
+          .file(certificate);
+  }
+  // All that the certificate claims follows from the files alone: it must be what the check finds.
+  OrderedJson found = certificateJson(*result);
+  OrderedJson stated = claimed;
+  for (OrderedJson* document : {&found, &stated})
+    for (const char* part : {"before", "after"})
+      (*document)[part].erase("file");
+  if (found != stated)
+    return invalid("the certificate claims something else than the check of its files shows: {} "
+                   "instead of {}",
+                   claimed.contains("verdict") && claimed["verdict"].is_string()
+                       ? claimed["verdict"].get<std::string>()
+                       : "no verdict",
+                   check::verdictWord(result->report.verdict()))
+        .file(certificate);
+  return result;
+}
+
+SafeText checkSummary(const FileCheck& result, bool isDetailed) {
+  const check::CheckReport& report = result.report;
+  const Verdict verdict = report.verdict();
+  SafeText text =
+      formatText("{}: {}\n", check::verdictWord(verdict),
+                 verdict == Verdict::Proved ? "both models compute the same, by construction"
+                 : verdict == Verdict::ProvedReduced ? "both models compute the same, at all sizes"
+                 : verdict == Verdict::Tested    ? "both models compute the same in the whole scope"
+                 : verdict == Verdict::Different ? "the models differ"
+                                                 : "not every output is decided");
+  text += formatText(
+      "  nodes    {} of {} nodes are the same in both models; {} regions compared "
+      "in {} steps\n",
+      report.nodesAligned, report.nodesAfter,
+      llvm::count_if(report.obligations, [](const Obligation& part) { return !part.isOutput; }),
+      report.scope.size());
+  text +=
+      formatText("  verdicts proved {}, proved-reduced {}, tested {}, different {}, skipped {}\n",
+                 report.count(Verdict::Proved), report.count(Verdict::ProvedReduced),
+                 report.count(Verdict::Tested), report.count(Verdict::Different),
+                 report.count(Verdict::Skipped));
+  for (const Obligation& part : report.obligations) {
+    const bool isProved = part.verdict == Verdict::Proved || part.verdict == Verdict::ProvedReduced;
+    if (isProved && !isDetailed)
+      continue;
+    text += formatText("  {:<8} '{}': {}", part.isOutput ? "output" : "region", part.after,
+                       check::verdictWord(part.verdict));
+    if (part.verdict == Verdict::Different)
+      text += formatText(" at {} ({})", part.node, part.counterexample.text());
+    if (!part.place.empty())
+      text += formatText(", element {}: {} instead of {}", part.place, part.afterElement,
+                         part.beforeElement);
+    if (!part.reason.empty())
+      text += formatText("; {}", part.reason);
+    text += formatText("\n");
+  }
+  for (const std::string& assumption : report.assumptions)
+    text += formatText("  assumes  {}\n", assumption);
+  for (const std::string& gap : report.notChecked)
+    text += formatText("  not checked: {}\n", gap);
+  text += formatText("  Equality is over the real numbers: rounding is not looked at.\n");
+  return text;
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,55 @@
+// Checking of two model files without running them, and certificates of the result.
+#pragma once
+
+#include "check/checker.h"
+#include "driver/toolkit.h"
+#include "support/safe_text.h"
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace kvopt::driver {
+
+/// A model file, and its description.
+struct CheckedFile {
+  std::string path;
+  /// SHA-256 of the file, in hexadecimal. It does not cover external data.
+  std::string digest;
+  /// SHA-256 of the manifest that was used, as JSON.
+  std::string manifestDigest;
+};
+
+/// Result of a check, and what it was about.
+struct FileCheck {
+  CheckedFile before;
+  CheckedFile after;
+  check::CheckReport report;
+};
+
+struct CheckRequest {
+  std::string before;
+  std::string after;
+  /// File with the manifest of `after`; empty for the one in its metadata or, without one, for a
+  /// description that is derived from its graph.
+  std::string manifest;
+  /// Selects the fields of the arithmetic; from 0 to check::Field::seeds - 1.
+  unsigned seed = 0;
+};
+
+/// Opens both models and checks them.
+llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit);
+
+/// The document kvopt/certificate/1 of the documentation, with an indentation of two spaces.
+std::string certificateText(const FileCheck& result);
+
+/// Checks the models again with the fields of a certificate, and compares the result with it. Fails
+/// if the certificate is about other files, or if it claims more than the check shows.
+llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
+                                           const CheckRequest& request, const Toolkit& toolkit);
+
+/// Lines of the result: the verdict, then regions that are not proved, differences, and
+/// assumptions. With `isDetailed`, all regions.
+SafeText checkSummary(const FileCheck& result, bool isDetailed);
+
+} // namespace kvopt::driver

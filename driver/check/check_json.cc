@@ -1,0 +1,81 @@
+#include "driver/check/check_json.h"
+
+namespace kvopt::driver {
+using check::Obligation;
+using check::Verdict;
+
+namespace {
+
+OrderedJson fileJson(const CheckedFile& file) {
+  return {{"file", file.path}, {"sha256", file.digest}, {"manifest_sha256", file.manifestDigest}};
+}
+
+OrderedJson stepJson(const check::Step& step) {
+  OrderedJson json = {{"batch", step.batch}, {"past", step.past}, {"new", step.tokens}};
+  if (step.padding) {
+    json["hidden"] = step.padding;
+    json["side"] = step.padsRight ? "right" : "left";
+  }
+  json["free_rows"] = step.spare;
+  return json;
+}
+
+OrderedJson obligationJson(const Obligation& obligation) {
+  OrderedJson json = {{"before", obligation.before},
+                      {"after", obligation.after},
+                      {"node", obligation.node},
+                      {"verdict", check::verdictWord(obligation.verdict)}};
+  if (!obligation.reason.empty())
+    json["reason"] = obligation.reason;
+  if (obligation.steps) {
+    json["steps"] = obligation.steps;
+    json["elements"] = obligation.elements;
+    json["hidden_elements"] = obligation.hidden;
+    json["nodes_before"] = obligation.nodesBefore;
+    json["nodes_after"] = obligation.nodesAfter;
+  }
+  if (obligation.verdict == Verdict::Different)
+    json["counterexample"] = {{"step", stepJson(obligation.counterexample)},
+                              {"place", obligation.place},
+                              {"before", obligation.beforeElement},
+                              {"after", obligation.afterElement}};
+  return json;
+}
+
+OrderedJson resultJson(const FileCheck& result, const char* schema) {
+  const check::CheckReport& report = result.report;
+  OrderedJson json = {
+      {"schema", schema},
+      {"verdict", check::verdictWord(report.verdict())},
+      {"before", fileJson(result.before)},
+      {"after", fileJson(result.after)},
+      {"nodes",
+       {{"before", report.nodesBefore},
+        {"after", report.nodesAfter},
+        {"aligned", report.nodesAligned}}},
+      {"fields", {{"p", report.modulusP}, {"q", report.modulusQ}, {"seed", report.seed}}}};
+  for (const char* part : {"outputs", "regions"}) {
+    OrderedJson list = OrderedJson::array();
+    for (const Obligation& obligation : report.obligations)
+      if (obligation.isOutput == (std::string_view(part) == "outputs"))
+        list.push_back(obligationJson(obligation));
+    json[part] = std::move(list);
+  }
+  OrderedJson scope = OrderedJson::array();
+  for (const check::Step& step : report.scope)
+    scope.push_back(stepJson(step));
+  json["scope"] = std::move(scope);
+  json["assumptions"] = report.assumptions;
+  json["not_checked"] = report.notChecked;
+  return json;
+}
+
+} // namespace
+
+OrderedJson checkJson(const FileCheck& result) { return resultJson(result, "kvopt/check/1"); }
+
+OrderedJson certificateJson(const FileCheck& result) {
+  return resultJson(result, "kvopt/certificate/1");
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,225 @@
+// Which pairs of models are proved equal, and which differences are found.
+#include "check/checker.h"
+
+#include "tests/ir/text/text_fixture.h"
+
+namespace kvopt::check {
+namespace {
+
+/// One attention layer with a growing cache, spelled out. `%` is replaced by the scale.
+constexpr const char* grown = R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[B, S, 8] inputs_embeds, float[B, 1, P, 8] past_key, float[B, 1, P, 8] past_value)
+  => (float[B, 1, S, 8] attended, float[B, 1, T, 8] present_key, float[B, 1, T, 8] present_value)
+<int64[1] one = {1}, float scale = {0.5}>
+{
+  rows = Unsqueeze (inputs_embeds, one)
+  present_key = Concat <axis = 2> (past_key, rows)
+  present_value = Concat <axis = 2> (past_value, rows)
+  turned = Transpose <perm = [0, 1, 3, 2]> (present_key)
+  product = MatMul (rows, turned)
+  scores = Mul (product, scale)
+  weights = Softmax <axis = -1> (scores)
+  attended = MatMul (weights, present_value)
+}
+)";
+
+/// The same with a stable softmax, and the scale on the query.
+constexpr const char* respelled = R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[B, S, 8] inputs_embeds, float[B, 1, P, 8] past_key, float[B, 1, P, 8] past_value)
+  => (float[B, 1, S, 8] attended, float[B, 1, T, 8] present_key, float[B, 1, T, 8] present_value)
+<int64[1] axis = {1}, float half = {0.5}, int64[1] last = {3}>
+{
+  new_rows = Unsqueeze (inputs_embeds, axis)
+  present_key = Concat <axis = 2> (past_key, new_rows)
+  present_value = Concat <axis = 2> (past_value, new_rows)
+  query = Mul (half, new_rows)
+  columns = Transpose <perm = [0, 1, 3, 2]> (present_key)
+  logits = MatMul (query, columns)
+  top = ReduceMax <axes = [3]> (logits)
+  below = Sub (logits, top)
+  powers = Exp (below)
+  total = ReduceSum (powers, last)
+  sums = MatMul (powers, present_value)
+  attended = Div (sums, total)
+}
+)";
+
+std::unique_ptr<ir::Model> read(const std::string& text) {
+  auto model = ir::readText(text, textRegistry());
+  if (!model) {
+    ADD_FAILURE() << takeDiagnostic(model.takeError()).str();
+    return nullptr;
+  }
+  return std::move(*model);
+}
+
+ir::Manifest growing() {
+  ir::Manifest manifest;
+  for (const char* role : {"key", "value"}) {
+    ir::ManifestCache cache;
+    cache.role = std::string(role) == "key" ? ir::CacheRole::Key : ir::CacheRole::Value;
+    cache.past = std::string("past_") + role;
+    cache.present = std::string("present_") + role;
+    cache.shape = {std::string("B"), int64_t(1), std::string("P"), int64_t(8)};
+    manifest.caches.push_back(cache);
+  }
+  return manifest;
+}
+
+CheckReport check(const std::string& before, const std::string& after) {
+  auto first = read(before), second = read(after);
+  if (!first || !second)
+    return {};
+  const ir::Manifest manifest = growing();
+  return checkModels({*first, manifest}, {*second, manifest});
+}
+
+std::string edited(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(Checker, TheSameModelIsProvedByConstruction) {
+  const CheckReport report = check(grown, grown);
+  EXPECT_EQ(report.verdict(), Verdict::Proved);
+  EXPECT_EQ(report.nodesAligned, report.nodesAfter);
+  EXPECT_EQ(report.obligations.size(), 3u);
+}
+
+TEST(Checker, AnotherSpellingIsProved) {
+  const CheckReport report = check(grown, respelled);
+  EXPECT_EQ(report.verdict(), Verdict::ProvedReduced);
+  for (const Obligation& obligation : report.obligations)
+    EXPECT_EQ(obligation.after == "attended", obligation.verdict == Verdict::ProvedReduced);
+}
+
+TEST(Checker, NamesAndOrderOfOperandsDoNotMatter) {
+  const std::string other = edited(edited(grown, "Mul (product, scale)", "Mul (scale, product)"),
+                                   "weights = Softmax <axis = -1> (scores)",
+                                   "copy = Identity (scores) weights = Softmax <axis = -1> (copy)");
+  EXPECT_EQ(check(grown, other).verdict(), Verdict::Proved);
+}
+
+struct Change {
+  const char* from;
+  const char* to;
+};
+
+TEST(Checker, FindsDifferencesInARespelledModel) {
+  for (const Change& change : {
+           Change{"float half = {0.5}", "float half = {0.51}"},
+           Change{"attended = Div (sums, total)", "attended = Mul (sums, total)"},
+           Change{"sums = MatMul (powers, present_value)", "sums = MatMul (powers, present_key)"},
+           Change{"below = Sub (logits, top)", "below = Add (logits, logits)"},
+           Change{"present_key = Concat <axis = 2> (past_key, new_rows)",
+                  "present_key = Concat <axis = 2> (new_rows, past_key)"},
+           Change{"present_value = Concat <axis = 2> (past_value, new_rows)",
+                  "present_value = Concat <axis = 2> (past_key, new_rows)"},
+           Change{"query = Mul (half, new_rows)",
+                  "twice = Add (new_rows, new_rows) query = Mul (half, twice)"},
+       }) {
+    const CheckReport report = check(grown, edited(respelled, change.from, change.to));
+    EXPECT_EQ(report.verdict(), Verdict::Different) << change.to;
+    bool hasExample = false;
+    for (const Obligation& obligation : report.obligations)
+      if (obligation.verdict == Verdict::Different)
+        hasExample |= !obligation.reason.empty() && !obligation.node.empty();
+    EXPECT_TRUE(hasExample) << change.to;
+  }
+}
+
+TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
+  // Only from the third batch row on.
+  const std::string thirdRow =
+      edited(edited(grown, "int64[1] one = {1}", "int64[1] one = {1}, int64[1] zero = {0}, "
+                                                 "int64 two = {2}, int64[1] ends = {9}, "
+                                                 "int64[1] third = {2}"),
+             "attended = MatMul (weights, present_value)",
+             R"(sum = MatMul (weights, present_value)
+  head = Slice (sum, zero, third, zero)
+  tail = Slice (sum, third, ends, zero)
+  double = Add (tail, tail)
+  attended = Concat <axis = 0> (head, double))");
+  EXPECT_EQ(check(grown, thirdRow).verdict(), Verdict::Different);
+}
+
+TEST(Checker, AnOutputThatIsGoneIsADifference) {
+  const std::string fewer = edited(
+      grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
+  EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
+}
+
+TEST(Checker, UnknownOperatorsAreFunctionsOfTheirOperands) {
+  const std::string custom =
+      edited(edited(grown, "opset_import: [\"\" : 17]", "opset_import: [\"\" : 17, \"own\" : 1]"),
+             "weights = Softmax", "mixed = own.Mix (scores) weights = Softmax");
+  EXPECT_EQ(check(custom, custom).verdict(), Verdict::Proved);
+  // The second model computes the same from its result.
+  const std::string later = edited(custom, "Softmax <axis = -1> (scores)",
+                                   "Softmax <axis = -1> (mixed)");
+  EXPECT_EQ(check(later, later).verdict(), Verdict::Proved);
+  EXPECT_NE(check(custom, later).verdict(), Verdict::Proved);
+  EXPECT_NE(check(custom, later).verdict(), Verdict::ProvedReduced);
+}
+
+TEST(Checker, ABufferHoldsTheRowsOfAGrowingCache) {
+  const std::string buffered = R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[B, S, 8] inputs_embeds, float[B, 1, C, 8] past_key, float[B, 1, C, 8] past_value,
+   int64 past_length)
+  => (float[B, 1, S, 8] attended, float[B, 1, C, 8] present_key, float[B, 1, C, 8] present_value)
+<int64[1] one = {1}, int64[1] two = {2}, int64[1] zero = {0}, int64[1] all = {-1},
+ float scale = {0.5}>
+{
+  rows = Unsqueeze (inputs_embeds, one)
+  start = Reshape (past_length, all)
+  shape = Shape (rows)
+  count = Gather (shape, two)
+  end = Add (start, count)
+  extents = Shape (past_key)
+  capacity = Gather (extents, two)
+  key_head = Slice (past_key, zero, start, two)
+  key_tail = Slice (past_key, end, capacity, two)
+  present_key = Concat <axis = 2> (key_head, rows, key_tail)
+  value_head = Slice (past_value, zero, start, two)
+  value_tail = Slice (past_value, end, capacity, two)
+  present_value = Concat <axis = 2> (value_head, rows, value_tail)
+  keys = Slice (present_key, zero, end, two)
+  values = Slice (present_value, zero, end, two)
+  turned = Transpose <perm = [0, 1, 3, 2]> (keys)
+  product = MatMul (rows, turned)
+  scores = Mul (product, scale)
+  weights = Softmax <axis = -1> (scores)
+  attended = MatMul (weights, values)
+}
+)";
+  auto first = read(grown);
+  const ir::Manifest before = growing();
+  auto verdictOf = [&](const std::string& text, ir::LengthFeed feed) {
+    auto second = read(text);
+    if (!first || !second)
+      return Verdict::Skipped;
+    ir::Manifest after = growing();
+    after.contract = ir::CacheUpdate::InPlace;
+    for (ir::ManifestCache& cache : after.caches) {
+      cache.storage = ir::BufferCache{};
+      cache.shape[2] = std::string("C");
+    }
+    after.lengths.push_back({"past_length", ir::ElementType::Int64, {}, feed});
+    return checkModels({*first, before}, {*second, after}).verdict();
+  };
+  EXPECT_EQ(verdictOf(buffered, ir::LengthFeed::PastLength), Verdict::ProvedReduced);
+  // A wrong role in the manifest, and rows that are read beyond the valid ones.
+  EXPECT_EQ(verdictOf(buffered, ir::LengthFeed::TotalLength), Verdict::Different);
+  EXPECT_EQ(verdictOf(edited(buffered, "values = Slice (present_value, zero, end, two)",
+                             "values = Slice (past_value, zero, end, two)"),
+                      ir::LengthFeed::PastLength),
+            Verdict::Different);
+  EXPECT_EQ(verdictOf(edited(buffered, "keys = Slice (present_key, zero, end, two)",
+                             "next = Add (end, one) keys = Slice (present_key, zero, next, two)"),
+                      ir::LengthFeed::PastLength),
+            Verdict::Different);
+}
+
+} // namespace
+} // namespace kvopt::check

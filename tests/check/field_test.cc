@@ -1,0 +1,124 @@
+// The laws of the arithmetic, and what each status does.
+#include "check/field.h"
+
+#include <gtest/gtest.h>
+
+namespace kvopt::check {
+namespace {
+
+bool isPrime(uint64_t number) {
+  for (uint64_t divisor = 2; divisor * divisor <= number; ++divisor)
+    if (number % divisor == 0)
+      return false;
+  return number > 1;
+}
+
+TEST(CheckField, TheModuliArePrimesOfTheRequiredForm) {
+  for (unsigned seed = 0; seed < Field::seeds; ++seed) {
+    const Field field(seed);
+    const uint32_t p = field.modulusP(), q = field.modulusQ();
+    EXPECT_TRUE(isPrime(p));
+    EXPECT_TRUE(isPrime(q));
+    EXPECT_EQ(p, 2 * uint64_t(q) + 1);
+    for (uint32_t modulus : {p, q}) {
+      EXPECT_EQ(modulus % 4, 3u);
+      for (uint32_t base : {2, 3, 5, 7, 11, 13})
+        EXPECT_EQ(field.power(base, (modulus - 1) / 2, modulus), 1u) << base;
+    }
+  }
+}
+
+TEST(CheckField, ExponentialOfASumIsTheProduct) {
+  const Field field(0);
+  const Exact a = field.arbitrary(1), b = field.arbitrary(2);
+  const Exact whole = field.exponential(field.add(a, b));
+  const Exact parts = field.multiply(field.exponential(a), field.exponential(b));
+  EXPECT_TRUE(whole.isEqual(parts));
+  EXPECT_FALSE(whole.isEqual(field.exponential(a)));
+  EXPECT_TRUE(field.exponential({}).isEqual(field.integer(1)));
+}
+
+TEST(CheckField, AnExponentialOfAnExponentialIsUndecided) {
+  const Field field(0);
+  const Exact once = field.exponential(field.arbitrary(1));
+  const Exact twice = field.exponential(once);
+  EXPECT_EQ(twice.status, Status::Undecided);
+  EXPECT_FALSE(twice.isEqual(twice));
+  EXPECT_EQ(field.exponential(field.withExponent(once)).status, Status::Number);
+}
+
+TEST(CheckField, QuotientsAndRootsAreExact) {
+  const Field field(1);
+  const Exact third = field.fraction(1, 3);
+  EXPECT_TRUE(field.multiply(third, field.integer(3)).isEqual(field.integer(1)));
+  EXPECT_TRUE(field.invert(field.integer(3)).isEqual(third));
+  const Exact root = field.fraction(1, 8, 2);
+  EXPECT_TRUE(field.multiply(root, root).isEqual(field.fraction(1, 8)));
+  const Exact fourth = field.fraction(1, 8, 4);
+  EXPECT_TRUE(field.multiply(fourth, fourth).isEqual(root));
+  EXPECT_TRUE(field.dyadic(3, -2).isEqual(field.fraction(3, 4)));
+  EXPECT_TRUE(field.negate(field.integer(5)).isEqual(field.integer(-5)));
+}
+
+TEST(CheckField, StatusesFollowTheRealNumbers) {
+  const Field field(0);
+  const Exact number = field.integer(7);
+  const Exact minus{0, 0, Status::MinusInfinity}, plus{0, 0, Status::PlusInfinity};
+  const Exact fill{0, 0, Status::Fill}, hidden{0, 0, Status::Unspecified};
+  EXPECT_EQ(field.add(number, minus).status, Status::MinusInfinity);
+  EXPECT_EQ(field.add(minus, plus).status, Status::NotANumber);
+  EXPECT_EQ(field.add(hidden, minus).status, Status::MinusInfinity);
+  EXPECT_EQ(field.add(number, hidden).status, Status::Unspecified);
+  EXPECT_EQ(field.add(fill, minus).status, Status::MinusInfinity);
+  EXPECT_TRUE(field.exponential(minus).isZero());
+  EXPECT_TRUE(field.exponential(fill).isZero());
+  // A hidden row has no weight; infinity times zero is not a number.
+  EXPECT_TRUE(field.multiply({}, hidden).isZero());
+  EXPECT_EQ(field.multiply({}, minus).status, Status::NotANumber);
+  EXPECT_EQ(field.multiply(minus, number, -1).status, Status::PlusInfinity);
+  EXPECT_EQ(field.invert({}).status, Status::NotANumber);
+  EXPECT_FALSE(minus.isEqual(fill));
+}
+
+TEST(CheckField, SumsHaveTheStatusOfTheirTerms) {
+  const Field field(0);
+  ExactSum scores(field);
+  scores.add(field.integer(2));
+  scores.add({0, 0, Status::MinusInfinity});
+  EXPECT_EQ(scores.sum(false).status, Status::MinusInfinity);
+  ExactSum products(field);
+  products.add(field.integer(2), field.integer(3));
+  products.add({}, {0, 0, Status::Unspecified});
+  EXPECT_TRUE(products.sum(true).isEqual(field.integer(6)));
+  products.add(field.integer(1), {0, 0, Status::Unspecified});
+  EXPECT_EQ(products.sum(true).status, Status::Unspecified);
+}
+
+TEST(CheckField, SumsOfManyProductsDoNotOverflow) {
+  const Field field(0);
+  const Exact largest{field.modulusP() - 1, field.modulusQ() - 1}; // -1
+  ExactSum sum(field);
+  for (int i = 0; i < 1000; ++i)
+    sum.add(largest, largest);
+  EXPECT_TRUE(sum.sum(true).isEqual(field.integer(1000)));
+}
+
+TEST(CheckField, AMaximumBeforeAnExponentialCancels) {
+  const Field field(0);
+  const Exact a = field.arbitrary(1), b = field.arbitrary(2);
+  ExactBound bound(field, 3), other(field, 3);
+  bound.add(a);
+  bound.add(b);
+  other.add(b);
+  other.add(a);
+  EXPECT_TRUE(bound.bound().isEqual(other.bound()));
+  auto weight = [&](const Exact& top) {
+    const Exact x = field.exponential(field.add(a, field.negate(top)));
+    const Exact y = field.exponential(field.add(b, field.negate(top)));
+    return field.multiply(x, field.invert(field.add(x, y)));
+  };
+  EXPECT_TRUE(weight(bound.bound()).isEqual(weight({})));
+}
+
+} // namespace
+} // namespace kvopt::check
