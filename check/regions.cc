@@ -134,26 +134,30 @@ Evaluation& Regions::hollowEvaluation(size_t step) {
         return contents;
       return hollowTensor(contents->shape, known->second[step] != nullptr, contents->type);
     };
-    hooks.unruled = [this, step](const ir::Value& value) -> Ref {
-      if (!value.type().hasRank() || !ir::isFloatingPoint(value.type().elementType()))
-        return nullptr;
-      Extents shape;
-      for (const ir::Dim& dim : value.type().shape()) {
-        auto extent = feeding.extentOf(dim, steps[step]);
-        if (!extent)
-          return nullptr;
-        shape.push_back(*extent);
-      }
-      math.assumptions.insert("the declared shapes of unknown operators' results are right");
-      return hollowTensor(shape, false, value.type().elementType());
-    };
+    hooks.unruled = [this, step](const ir::Value& value) { return declared(step, value); };
     state.hollow = std::make_unique<Evaluation>(feeding.before().model, rules, math, hooks);
   }
   return *state.hollow;
 }
 
+Ref Regions::declared(size_t step, const ir::Value& value) {
+  if (!value.type().hasRank() || !ir::isFloatingPoint(value.type().elementType()))
+    return nullptr;
+  Extents shape;
+  for (const ir::Dim& dim : value.type().shape()) {
+    auto extent = feeding.extentOf(dim, steps[step]);
+    if (!extent)
+      return nullptr;
+    shape.push_back(*extent);
+  }
+  math.assumptions.insert("results of operators without a rule are numbers, in the shapes that the "
+                          "first model declares");
+  return hollowTensor(shape, false, value.type().elementType());
+}
+
 Ref Regions::hollowOf(size_t step, const ir::Value& value) {
-  return hollowEvaluation(step).evaluate(value);
+  const Ref contents = hollowEvaluation(step).evaluate(value);
+  return contents ? contents : declared(step, value);
 }
 
 Ref Regions::fresh(size_t step, const ValueClass& value, const Ref& pattern) {

@@ -46,8 +46,16 @@ Results matMulNBits(Call& call) {
   return product ? Results{product} : call.fail("its operands do not fit");
 }
 
+Results biasGelu(Call& call) {
+  const Ref sum = addReals(call, call.real(0), call.real(1));
+  return sum ? Results{unknownOf(call, "Gelu", sum)} : call.fail("its operands do not fit");
+}
+
 } // namespace
 
-void addContribRules(RuleTable& rules) { rules["com.microsoft::MatMulNBits"] = matMulNBits; }
+void addContribRules(RuleTable& rules) {
+  rules["com.microsoft::MatMulNBits"] = matMulNBits;
+  rules["com.microsoft::BiasGelu"] = biasGelu;
+}
 
 } // namespace kvopt::check

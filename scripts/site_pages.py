@@ -18,6 +18,7 @@ NAVIGATION = [
     ("Which form", "docs/targets.md"),
     ("Memory and speed", "docs/speed.md"),
     ("What is proved", "docs/proof.md"),
+    ("Prove that two models are equal", "docs/check.md"),
     ("When kvopt refuses", "docs/refusals.md"),
     ("Reference", [
         ("Commands and options", "docs/cli.md"), ("Reasons", "docs/reasons.md"), ("Manifest", "docs/manifest.md"),

@@ -14,8 +14,8 @@ struct FilePlace {
   uint64_t length = 0; ///< in bytes
 };
 
-/// Place of external contents. nullopt for other constants, and if the file is unavailable. Reads no
-/// contents.
+/// Place of external contents. nullopt for other constants, and if the file is unavailable. Reads
+/// no contents.
 std::optional<FilePlace> filePlaceOf(const TensorData& tensor);
 
 } // namespace kvopt::ir
