@@ -18,6 +18,11 @@ namespace kvopt::runtime {
 using namespace ir;
 
 namespace {
+/// True if there is a length, and all are the same. LLVM 16 renamed its own function.
+bool areAllEqual(llvm::ArrayRef<int64_t> lengths) {
+  return !lengths.empty() &&
+         llvm::all_of(lengths, [&](int64_t length) { return length == lengths.front(); });
+}
 
 /// Axis of the exported model that corresponds to `axis`.
 unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
@@ -137,7 +142,7 @@ llvm::Error CacheState::cropRows(llvm::ArrayRef<int64_t> tokens) {
     if (tokens[row] < 0 || tokens[row] > rowLengths()[row])
       return usageError("cannot keep {} of {} tokens of batch row {}", tokens[row],
                         rowLengths()[row], row);
-  if (!hasLengthPerRow() && !llvm::is_splat(tokens))
+  if (!hasLengthPerRow() && !areAllEqual(tokens))
     return unsupported("batch rows cannot be of different lengths: {}", lengthObstacle)
         .hint("pad shorter rows on the left, and hide the padding with attention_mask");
   if (llvm::Error error = caches.crop(tokens))
@@ -364,7 +369,7 @@ llvm::Error CacheState::adopt(const CacheFileContents& contents) {
   if (contents.fingerprint != fingerprint())
     return invalid("the cache was saved from another model")
         .hint("it fits the very model it was saved from, not one that was rewritten since");
-  if (!hasLengthPerRow() && !llvm::is_splat(contents.lengths))
+  if (!hasLengthPerRow() && !areAllEqual(contents.lengths))
     return invalid("the cache has batch rows of different lengths: {}", lengthObstacle);
   return restore(contents);
 }
