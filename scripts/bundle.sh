@@ -32,7 +32,10 @@ carry() {
 }
 carry "$folder/bin/kvopt"
 carry "$lib/libkvopt.so.0"
-# RPATH, in contrast to RUNPATH, also serves what the libraries need in turn.
+# RPATH, in contrast to RUNPATH, also serves what the libraries need in turn. A linker reads only that of each library.
+for library in "$lib"/kvopt/*.so*; do
+  patchelf --force-rpath --set-rpath '$ORIGIN' "$library"
+done
 patchelf --force-rpath --set-rpath '$ORIGIN/../lib/kvopt/runtime:$ORIGIN/../lib/kvopt' "$folder/bin/kvopt"
 patchelf --force-rpath --set-rpath '$ORIGIN/kvopt' "$(readlink -f "$lib/libkvopt.so.0")"
 
