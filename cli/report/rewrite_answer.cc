@@ -163,14 +163,17 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
   return out;
 }
 
-/// Text such as ` (3.1 MiB, weights stay in decoder.onnx.data)`.
+/// Text such as ` (3.1 MiB, weights stay in decoder.onnx.data)`, or `weights in the hard link` for
+/// an output in another folder.
 std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
   std::error_code unknown;
   const uintmax_t bytes = std::filesystem::file_size(paths.model, unknown);
   std::string text = " (" + (unknown ? "" : byteText(static_cast<int64_t>(bytes)));
   const std::vector<std::string>& files = weights.files;
   if (!files.empty())
-    text += weights.placement == ExternalPlacement::Keep ? ", weights stay in " : ", weights in ";
+    text += weights.areLinks                               ? ", weights in the hard link "
+            : weights.placement == ExternalPlacement::Keep ? ", weights stay in "
+                                                           : ", weights in ";
   if (files.size() > 1)
     text += fmt::format("{} files", files.size());
   else if (!files.empty())
@@ -225,7 +228,7 @@ std::string nextCommand(const Manifest& manifest, const AnswerRequest& request) 
     return fmt::format("kvopt add-cache {} -o {}", request.model, request.paths.model);
   const bool isForPython =
       request.form.engine == Engine::Ort && request.form.cache == CacheKind::Buffer;
-  return isForPython ? fmt::format("python3 examples/ort_decode.py {} 1,2,3 8", request.paths.model)
+  return isForPython ? fmt::format("python3 -m kvopt.onnxruntime {} 1,2,3 8", request.paths.model)
                      : fmt::format("kvopt run {} --tokens 1,2,3 --steps 8", request.paths.model);
 }
 

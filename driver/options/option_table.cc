@@ -78,8 +78,8 @@ constexpr OptionInfo filesOptions[] = {
     OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
                "For --to ort: where ONNX Runtime GenAI's configuration goes."},
     OptionInfo{rewriting, "--external-data", Word, "keep|copy|inline", "keep",
-               "Weights in files next to the model: keep them there, copy them next to the "
-               "output, or inline them."},
+               "Weights in files next to the model: keep them there, with hard links to them next "
+               "to an output in another folder; copy them next to the output; or inline them."},
     OptionInfo{rewriting, "--dry-run", Flag, "", "", "Write nothing."},
     OptionInfo{run, "--dump", OutputFolder, "FOLDER", "",
                "Folder to write inputs and outputs of every step to."},

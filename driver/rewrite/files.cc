@@ -3,6 +3,7 @@
 
 #include "driver/rewrite/genai_config.h"
 #include "driver/rewrite/genai_folder.h"
+#include "driver/rewrite/linked_data.h"
 #include "driver/variants.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/model_files.h"
@@ -10,6 +11,7 @@
 #include "support/file_access.h"
 #include "support/format.h"
 #include "support/output_file.h"
+#include "support/progress.h"
 
 #include <filesystem>
 
@@ -29,13 +31,31 @@ llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::stri
   return file;
 }
 
-ExportOptions exportOptions(const RewrittenPaths& paths) {
+/// `progress` may be null.
+ExportOptions exportOptions(const RewrittenPaths& paths, Progress* progress = nullptr) {
   ExportOptions exported;
+  if (progress)
+    exported.onWritten = [progress](size_t bytes) {
+      progress->advance(static_cast<double>(bytes));
+    };
   exported.externalBytes = INT64_MAX; // new constants stay in the model's file
   exported.placement = paths.weights;
   if (exported.placement == ExternalPlacement::Copy)
     exported.externalFile = std::filesystem::path(paths.model).filename().string() + ".data";
   return exported;
+}
+
+/// Number of bytes of weights that are written, at most: those in the model's external files.
+double bytesToWrite(const Model& model, const Manifest& manifest, const RewrittenPaths& paths) {
+  double bytes = 0;
+  if (paths.weights == ExternalPlacement::Keep && manifest.variants.empty())
+    return bytes;
+  for (const std::string& file : externalFilesOf(model)) {
+    std::error_code unknown;
+    const uintmax_t size = std::filesystem::file_size(file, unknown);
+    bytes += unknown ? 0 : static_cast<double>(size);
+  }
+  return bytes;
 }
 
 /// Whether GenAI's configuration is written to the folder from which the model was read.
@@ -90,9 +110,9 @@ llvm::Error prepareGenaiFolder(const Model& model, const Manifest& manifest,
 
 /// Prepares the model and the variants that are created from it.
 llvm::Error prepareFamily(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
-                          OutputFiles& files) {
+                          OutputFiles& files, Progress& progress) {
   model.setMetadata(manifestKey, manifest.json());
-  ExportOptions exported = exportOptions(paths);
+  ExportOptions exported = exportOptions(paths, &progress);
   exported.externalBytes = ExportOptions().externalBytes;
   return prepareVariants(model, manifest, paths.model, std::move(exported), files);
 }
@@ -133,6 +153,11 @@ WeightFiles weightFilesFor(const Model& model, const RewrittenPaths& paths, bool
     weights.files.clear();
   if (paths.weights == ExternalPlacement::Copy && !dryRun)
     weights.files = {paths.model + ".data"};
+  if (paths.weights == ExternalPlacement::Keep && !dryRun)
+    if (std::vector<std::string> links = linkedFiles(model, paths.model); !links.empty()) {
+      weights.files = std::move(links);
+      weights.areLinks = true;
+    }
   return weights;
 }
 
@@ -170,25 +195,43 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model, Fi
       return error;
   if (llvm::Error error = access.checkOutputs())
     return error;
+  if (exported.placement != ExternalPlacement::Keep)
+    return checkExport(model, paths.model, exported, access);
+  // The links are made only to know whether they are possible.
+  auto links = LinkedData::create(model, paths.model);
+  if (!links)
+    return links.takeError();
   return checkExport(model, paths.model, exported, access);
 }
 
 llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
-                       WeightFiles& weights, FileAccess& access, const Model* firstStep) {
+                       WeightFiles& weights, FileAccess& access, const Model* firstStep,
+                       ProgressListener* listener) {
   if (llvm::Error error = checkOutputPaths(paths, model, access, &manifest))
     return error;
+  std::optional<LinkedData> links;
+  if (paths.weights == ExternalPlacement::Keep) {
+    auto made = LinkedData::create(model, paths.model);
+    if (!made)
+      return made.takeError();
+    links.emplace(std::move(*made));
+  }
+  Progress progress(listener, "writing " + paths.model);
+  progress.expect(bytesToWrite(model, manifest, paths));
   OutputFiles files(access);
   if (firstStep) {
     model.setMetadata(manifestKey, manifest.json());
     RewrittenPaths ofFirst = paths;
     ofFirst.model = firstStepPath(paths.model);
-    if (llvm::Error error = prepareExport(*firstStep, ofFirst.model, exportOptions(ofFirst), files))
+    if (llvm::Error error =
+            prepareExport(*firstStep, ofFirst.model, exportOptions(ofFirst, &progress), files))
       return error;
   }
   if (!manifest.variants.empty()) {
-    if (llvm::Error error = prepareFamily(model, manifest, paths, files))
+    if (llvm::Error error = prepareFamily(model, manifest, paths, files, progress))
       return error;
-  } else if (llvm::Error error = prepareExport(model, paths.model, exportOptions(paths), files)) {
+  } else if (llvm::Error error =
+                 prepareExport(model, paths.model, exportOptions(paths, &progress), files)) {
     return error;
   }
   if (llvm::Error error = prepareGenaiFolder(model, manifest, paths, files, access))
@@ -197,8 +240,11 @@ llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPa
   if (!file)
     return file.takeError();
   files.add(std::move(*file));
+  progress.complete();
   if (llvm::Error error = files.commit())
     return error;
+  if (links)
+    links->keep();
   noteVariantData(manifest, paths, weights);
   return llvm::Error::success();
 }

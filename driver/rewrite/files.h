@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace kvopt {
+class ProgressListener;
+} // namespace kvopt
+
 namespace kvopt::driver {
 
 /// Paths of a rewritten model.
@@ -43,6 +47,8 @@ struct WeightFiles {
   /// Placement of the external data; nullopt if there is none.
   std::optional<ir::ExternalPlacement> placement;
   std::vector<std::string> files;
+  /// For Keep: whether `files` are hard links next to the output (driver/rewrite/linked_data.h).
+  bool areLinks = false;
 };
 
 /// Location that the weights of `model` will have; `model` is as it was read. With `dryRun`, copies
@@ -62,9 +68,10 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const ir::Model& model
 /// Writes all files, or none if one of them cannot be written or `checkOutputPaths` fails.
 /// Variants, which `manifest` names, are created from the model; `weights` is completed with the
 /// file that holds their large constants. `firstStep` is the model of the manifest's first step;
-/// null if there is none.
+/// null if there is none. `progress` receives the number of bytes of weights that were written, and
+/// may be null.
 llvm::Error writeFiles(ir::Model& model, const ir::Manifest& manifest, const RewrittenPaths& paths,
                        WeightFiles& weights, FileAccess& access,
-                       const ir::Model* firstStep = nullptr);
+                       const ir::Model* firstStep = nullptr, ProgressListener* progress = nullptr);
 
 } // namespace kvopt::driver

@@ -50,7 +50,8 @@ const char* placementName(ExternalPlacement placement) {
 OrderedJson weightsJson(const WeightFiles& weights) {
   if (!weights.placement)
     return nullptr;
-  return {{"placement", placementName(*weights.placement)}, {"files", weights.files}};
+  return {{"placement", weights.areLinks ? "link" : placementName(*weights.placement)},
+          {"files", weights.files}};
 }
 
 } // namespace

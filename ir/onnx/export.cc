@@ -86,6 +86,8 @@ bool finds(const fs::path& to, const std::string& location, const std::string& f
 std::optional<std::string> locationBeneath(const ConfinedFolder& from, const std::string& location,
                                            const fs::path& to) {
   const std::string file = from.locate(location);
+  if (finds(to, location, file))
+    return location; // a hard link
   std::error_code error;
   for (const fs::path& path :
        {fs::canonical(orCurrent(from.path), error) / location, fs::canonical(file, error)}) {

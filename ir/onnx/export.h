@@ -41,7 +41,8 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
 ///
 /// Placement of contents that the source stores in other files:
 /// - Keep: they are not read. If `path` is in another folder, locations are adapted; the call fails
-///   for data outside that folder, because a location must be a path beneath it.
+///   for data outside that folder that has no hard link in it, because a location must be a path
+///   beneath the folder.
 /// - Copy: the kernel copies the contents that the model uses to `externalFile`, and preserves
 ///   holes.
 /// - Inline: fails before anything is read if the result exceeds 2 GiB.

@@ -71,6 +71,8 @@ llvm::Error ExternalData::write(OutputFile& file) const {
                                        });
     if (error)
       return error;
+    if (entry.isCopy && onWritten)
+      onWritten(static_cast<size_t>(*entry.tensor->byteSize()));
     written = entry.offset + *entry.tensor->byteSize();
   }
   return llvm::Error::success();

@@ -54,11 +54,39 @@ TEST_F(ExternalDataTest, StaysWhereItIs) {
   EXPECT_EQ(runProgram({"verify", model, folder.path("n.onnx")}).code, 0);
 }
 
-TEST_F(ExternalDataTest, ElsewhereItHasToBeCopiedOrInlined) {
+TEST_F(ExternalDataTest, ElsewhereItHasAHardLink) {
   const std::string output = folder.path("out/n.onnx");
+  ProgramResult linked = rewrite(output);
+  ASSERT_EQ(linked.code, 0) << linked.err;
+  EXPECT_THAT(linked.out, HasSubstr("weights in the hard link m.onnx.data)"));
+  EXPECT_EQ(filesIn("out"), (std::vector<std::string>{"m.onnx.data", "n.kv.json", "n.onnx"}));
+  EXPECT_TRUE(fs::equivalent(data, folder.path("out/m.onnx.data")));
+  EXPECT_EQ(runProgram({"verify", model, output}).code, 0);
+  nlohmann::json json = runJson(
+      {"rewrite", model, "-o", folder.path("out/j.onnx"), "--to", "onnx24", "--verify", "off"});
+  EXPECT_EQ(json["external_data"]["placement"], "link");
+  EXPECT_EQ(json["external_data"]["files"],
+            nlohmann::json::array({folder.path("out/m.onnx.data")}));
+}
+
+TEST_F(ExternalDataTest, NoLinkIsLeftWithoutAnOutput) {
+  EXPECT_EQ(runProgram({"rewrite", model, "-o", folder.path("out/n.onnx"), "--to", "ring"}).code,
+            1);
+  EXPECT_EQ(rewrite(folder.path("out/n.onnx"), {"--dry-run"}).code, 0);
+  EXPECT_TRUE(filesIn("out").empty());
+  fs::create_directory(folder.path("out/n.onnx"));
+  EXPECT_EQ(rewrite(folder.path("out/n.onnx")).code, 2);
+  EXPECT_EQ(filesIn("out").size(), 1u);
+}
+
+TEST_F(ExternalDataTest, WithoutALinkItHasToBeCopiedOrInlined) {
+  const std::string output = folder.path("out/n.onnx");
+  folder.write("out/m.onnx.data", "of another model");
   ProgramResult kept = rewrite(output);
   EXPECT_EQ(kept.code, 2);
   EXPECT_THAT(kept.err, HasSubstr("--external-data copy"));
+  EXPECT_EQ(folder.read("out/m.onnx.data"), "of another model");
+  fs::remove(folder.path("out/m.onnx.data"));
   EXPECT_TRUE(filesIn("out").empty());
 
   ProgramResult copied = rewrite(output, {"--external-data", "copy"});
