@@ -9,10 +9,12 @@
 #include "driver/forms/form_table.h"
 #include "driver/inspect/model_json.h"
 #include "driver/rewrite/files.h"
+#include "driver/rewrite/rewrite_forms.h"
 #include "driver/rewrite/rewrite_json.h"
 #include "driver/rewrite/rewrite_words.h"
+#include "driver/verify/data_sets.h"
 #include "driver/verify/report.h"
-#include "driver/verify/verify_words.h"
+#include "driver/verify/verify_request.h"
 #include "ir/onnx/export.h"
 #include "passes/pattern/reason_docs.h"
 #include "support/file_access.h"
@@ -133,24 +135,15 @@ llvm::Expected<std::unique_ptr<kvopt_result>> rewritten(const kvopt_model& model
   auto forms = formsOf(words, command, /*genai=*/false);
   if (!forms)
     return forms.takeError();
-  for (const Form& form : *forms) {
-    words.request.form = form;
-    auto opened = openModel(model.source, *model.toolkit);
-    if (!opened)
-      return opened.takeError();
-    auto made = rewrite(std::move(*opened), words.request, *model.toolkit);
-    if (!made)
-      return made.takeError();
-    if (std::holds_alternative<RefusedModel>(*made) && form != forms->back())
-      continue;
-    auto result = resultOf(std::move(*made), form);
-    if (!result)
-      return result.takeError();
-    (*result)->toolkit = model.toolkit;
-    (*result)->folder = folderOf(model.source);
-    return result;
-  }
-  return usageError("no form is possible");
+  auto first = rewriteInFirstForm(model.source, words.request, *forms, *model.toolkit);
+  if (!first)
+    return first.takeError();
+  auto result = resultOf(std::move(first->result), first->form);
+  if (!result)
+    return result.takeError();
+  (*result)->toolkit = model.toolkit;
+  (*result)->folder = folderOf(model.source);
+  return result;
 }
 
 kvopt_error* rewriteInto(const kvopt_model* model, Command command, const kvopt_option* options,
@@ -163,6 +156,52 @@ kvopt_error* rewriteInto(const kvopt_model* model, Command command, const kvopt_
                      *result = made->release();
                      return llvm::Error::success();
                    });
+}
+
+/// Compares a model with recorded data sets in ONNX's own format.
+llvm::Error verifiedAgainstDataSets(const kvopt_model& model, const VerifyWords& words, int* equal,
+                                    kvopt_bytes** json) {
+  if (model.source.bytes)
+    return unsupported("data sets are compared with the model of a file, not of bytes")
+        .hint("kvopt_model_open");
+  auto report = verifyDataSets(model.source.path, words.reference, {words.atol, words.rtol},
+                               words.threads, *model.toolkit);
+  if (!report)
+    return report.takeError();
+  give(dataSetJson(*report), json);
+  *equal = report->equal() ? 1 : 0;
+  return llvm::Error::success();
+}
+
+/// Compares a model with another one, or with the recording that the options name.
+llvm::Error verified(const kvopt_model& first, const kvopt_model* second,
+                     llvm::ArrayRef<OptionText> texts, int* equal, kvopt_bytes** json) {
+  VerifyWords words;
+  OptionReader reader(Command::Verify, texts);
+  addVerifyOptions(reader, words);
+  addVerifyFiles(reader, words);
+  if (llvm::Error error = reader.finish())
+    return error;
+  if (llvm::Error error = words.checkModels(second ? 2 : 1))
+    return error;
+  if (!second && runtime::holdsDataSets(words.reference))
+    return verifiedAgainstDataSets(first, words, equal, json);
+  auto one = first.runnable();
+  if (!one)
+    return one.takeError();
+  std::shared_ptr<const RunnableModel> other;
+  if (second) {
+    auto runnable = second->runnable();
+    if (!runnable)
+      return runnable.takeError();
+    other = *runnable;
+  }
+  auto report = verify((*one)->prepared, other ? &other->prepared : nullptr, words, *first.toolkit);
+  if (!report)
+    return withFile(report.takeError(), first.source.path);
+  give(verificationJson(*report), json);
+  *equal = report->equal() ? 1 : 0;
+  return llvm::Error::success();
 }
 
 } // namespace
@@ -294,7 +333,8 @@ kvopt_error* kvopt_result_save(kvopt_result* result, const char* path, const kvo
       return usageError("the weights of a model in variants are written once, not in each of them")
           .hint("--external-data keep or copy");
     WeightFiles weights = weightFilesFor(*result->model, paths, /*dryRun=*/false);
-    return writeFiles(*result->model, named, paths, weights, access, result->firstStep.get());
+    return writeFiles(*result->model, named, paths, weights, access, result->firstStep.get(),
+                      &progressListener());
   });
 }
 
@@ -305,31 +345,9 @@ kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
                           const kvopt_progress* progress, int* equal, kvopt_bytes** json) {
   return withModel(first, options, option_count, progress, json,
                    [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
-                     if (llvm::Error error = checkArgument(second, "second"))
-                       return error;
                      if (llvm::Error error = checkArgument(equal, "equal"))
                        return error;
-                     VerifyWords words;
-                     OptionReader reader(Command::Verify, texts);
-                     addVerifyOptions(reader, words);
-                     if (llvm::Error error = reader.finish())
-                       return error;
-                     auto one = first->runnable();
-                     if (!one)
-                       return one.takeError();
-                     auto other = second->runnable();
-                     if (!other)
-                       return other.takeError();
-                     auto plan = words.planFor((*one)->prepared, (*other)->prepared);
-                     if (!plan)
-                       return plan.takeError();
-                     auto report = verifyPrepared((*one)->prepared, (*other)->prepared, *plan,
-                                                  words.threads, *first->toolkit);
-                     if (!report)
-                       return withFile(report.takeError(), first->source.path);
-                     give(verificationJson(*report), json);
-                     *equal = report->equal() ? 1 : 0;
-                     return llvm::Error::success();
+                     return verified(*first, second, texts, equal, json);
                    });
 }
 

@@ -70,6 +70,15 @@ llvm::Expected<std::vector<NamedView>> namedViews(const char* const* names, cons
   return views;
 }
 
+llvm::Expected<std::vector<NamedView>> dlpackViews(const char* const* names,
+                                                   DLManagedTensor* const* tensors, size_t count) {
+  return namedViews(names, tensors, count, [&](size_t i) -> llvm::Expected<TensorView> {
+    if (llvm::Error error = checkArgument(tensors[i], "tensors[i]"))
+      return error;
+    return viewOf(*tensors[i]);
+  });
+}
+
 llvm::Error checkOutput(const kvopt_session* session, size_t index, const void* output) {
   if (llvm::Error error = checkArgument(session, "session"))
     return error;
@@ -182,12 +191,7 @@ kvopt_error* kvopt_session_step_dlpack(kvopt_session* session, const char* const
                                        DLManagedTensor* const* inputs, size_t input_count,
                                        int64_t new_tokens) {
   return withSession(session, [&](kvopt_session& driven) -> llvm::Error {
-    auto views =
-        namedViews(names, inputs, input_count, [&](size_t i) -> llvm::Expected<TensorView> {
-          if (llvm::Error error = checkArgument(inputs[i], "inputs[i]"))
-            return error;
-          return viewOf(*inputs[i]);
-        });
+    auto views = dlpackViews(names, inputs, input_count);
     if (!views)
       return views.takeError();
     if (new_tokens < 1)
@@ -316,6 +320,17 @@ kvopt_error* kvopt_session_seed(kvopt_session* session, const char* const* names
   return withCaches(session, [&](kvopt_session& driven) -> llvm::Error {
     auto views =
         namedViews(names, caches, cache_count, [&](size_t i) { return viewOf(caches[i]); });
+    if (!views)
+      return views.takeError();
+    return driven.session->seed(*views, tokens);
+  });
+}
+
+kvopt_error* kvopt_session_seed_dlpack(kvopt_session* session, const char* const* names,
+                                       DLManagedTensor* const* caches, size_t cache_count,
+                                       int64_t tokens) {
+  return withCaches(session, [&](kvopt_session& driven) -> llvm::Error {
+    auto views = dlpackViews(names, caches, cache_count);
     if (!views)
       return views.takeError();
     return driven.session->seed(*views, tokens);

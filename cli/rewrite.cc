@@ -1,10 +1,9 @@
 // kvopt rewrite, add-cache and make-dynamic: write a model in a form, with its manifest.
-#include "driver/rewrite/rewrite.h"
 #include "cli/report/rewrite_answer.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/forms/form_table.h"
-#include "driver/recover.h"
+#include "driver/rewrite/rewrite_forms.h"
 #include "driver/rewrite/rewrite_json.h"
 #include "driver/rewrite/rewrite_words.h"
 #include "driver/variants.h"
@@ -89,7 +88,7 @@ llvm::Expected<ExitCode> write(UnchangedModel unchanged, const RewriteOptions& o
   nameVariants(unchanged.manifest, options.paths.model);
   if (!options.dryRun)
     if (llvm::Error error = writeFiles(*unchanged.model, unchanged.manifest, options.paths, weights,
-                                       context.files()))
+                                       context.files(), nullptr, context.toolkit.progress))
       return error;
   if (context.common.json())
     printJson(
@@ -108,8 +107,9 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
         .hint("--external-data keep or copy");
   nameFiles(manifest, options.paths, rewritten.firstStep != nullptr);
   if (rewritten.mayBeWritten() && !options.dryRun)
-    if (llvm::Error error = writeFiles(*rewritten.model, manifest, options.paths, weights,
-                                       context.files(), rewritten.firstStep.get()))
+    if (llvm::Error error =
+            writeFiles(*rewritten.model, manifest, options.paths, weights, context.files(),
+                       rewritten.firstStep.get(), context.toolkit.progress))
       return error;
   if (context.common.json())
     printJson(
@@ -142,15 +142,6 @@ llvm::Expected<ExitCode> write(RewriteResult& result, const RewriteOptions& opti
   return write(std::get<RewrittenModel>(result), options, weights, context);
 }
 
-/// The reason that a form was refused, without the hint, because another form is tried.
-std::string whyRefused(const RefusedModel& refused) {
-  if (refused.sites.empty())
-    return refused.message;
-  pattern::MatchFailure failure = refused.sites.front().failure;
-  failure.hint.clear();
-  return failure.str();
-}
-
 llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& context) {
   auto forms = formsOf(options.words, options.command, !options.paths.genaiConfig.empty());
   if (!forms)
@@ -158,26 +149,21 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
   if (llvm::Error error = options.words.read())
     return error;
   options.isChosen = isFormChosen(options.words, options.command);
-  for (const Form& form : *forms) {
-    options.words.request.form = form;
-    if (auto target = targetFor(form, context.toolkit.targets); !target)
-      return target.takeError();
-    auto model = openModel(options.model, context.toolkit);
-    if (!model)
-      return model.takeError();
-    if (!options.dryRun)
-      if (llvm::Error error = checkOutputPaths(options.paths, **model, context.files()))
-        return error;
-    const WeightFiles weights = weightFilesFor(**model, options.paths, options.dryRun);
-    auto result = rewrite(std::move(*model), options.words.request, context.toolkit);
-    if (!result)
-      return result.takeError();
-    const auto* refused = std::get_if<RefusedModel>(&*result);
-    if (!refused || form == forms->back())
-      return write(*result, options, weights, context);
-    options.refused.push_back({form, whyRefused(*refused)});
-  }
-  llvm_unreachable("the last form returns");
+  WeightFiles weights;
+  auto first = rewriteInFirstForm(
+      options.model, options.words.request, *forms, context.toolkit,
+      [&](const Model& model) -> llvm::Error {
+        if (!options.dryRun)
+          if (llvm::Error error = checkOutputPaths(options.paths, model, context.files()))
+            return error;
+        weights = weightFilesFor(model, options.paths, options.dryRun);
+        return llvm::Error::success();
+      });
+  if (!first)
+    return first.takeError();
+  options.words.request.form = first->form;
+  options.refused = std::move(first->refused);
+  return write(first->result, options, weights, context);
 }
 
 /// Adds a command that writes a rewritten model.

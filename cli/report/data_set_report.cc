@@ -1,7 +1,6 @@
 // Reports of data sets.
 #include "cli/report/data_set_report.h"
 
-#include "driver/verify/report.h"
 #include "support/format.h"
 
 #include <algorithm>
@@ -9,13 +8,6 @@
 namespace kvopt::cli {
 using namespace driver;
 using namespace runtime;
-
-OrderedJson dataSetJson(const VerificationReport& report) {
-  OrderedJson json = verificationJson(report);
-  json["batch"] = nullptr;
-  json["tokens_equal"] = nullptr;
-  return json;
-}
 
 std::string dataSetSummary(const VerificationReport& report) {
   size_t outputs = 0;

@@ -2,6 +2,7 @@
 #include "driver/verify/data_sets.h"
 
 #include "driver/recover.h"
+#include "driver/verify/report.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -40,6 +41,13 @@ llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
     report.tolerance.relative = std::max(report.tolerance.relative, applied.relative);
   }
   return report;
+}
+
+OrderedJson dataSetJson(const VerificationReport& report) {
+  OrderedJson json = verificationJson(report);
+  json["batch"] = nullptr;
+  json["tokens_equal"] = nullptr;
+  return json;
 }
 
 } // namespace kvopt::driver

@@ -1,6 +1,8 @@
 // Conversion of options to a plan.
 #include "driver/verify/verify_words.h"
 
+#include "support/diagnostic.h"
+
 namespace kvopt::driver {
 using namespace runtime;
 
@@ -25,6 +27,23 @@ VerificationPlan VerifyWords::plan() const {
 Tolerance VerifyWords::tolerance(const PreparedModel& first, const PreparedModel& second) const {
   const Tolerance usual = toleranceBetween(first.model->graph(), second.manifest);
   return {atol.value_or(usual.absolute), rtol.value_or(atol ? 0.0 : usual.relative)};
+}
+
+llvm::Error VerifyWords::checkModels(size_t models) const {
+  if (models + (reference.empty() ? 0 : 1) != 2)
+    return usageError("verify takes two models, a model and --reference PATH, or models and "
+                      "--references");
+  if (!text.text.empty() && !text.numbers.empty())
+    return usageError("--text-file excludes --token-file");
+  if (reference.empty())
+    return llvm::Error::success();
+  // A recording is replayed as it is.
+  if (!text.path().empty())
+    return usageError("--reference excludes {}",
+                      text.text.empty() ? "--token-file" : "--text-file");
+  if (isOneRun() || depth || !inputs.empty())
+    return usageError("--reference excludes the options for runs");
+  return llvm::Error::success();
 }
 
 llvm::Expected<VerificationPlan> VerifyWords::planFor(const PreparedModel& first,

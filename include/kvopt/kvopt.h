@@ -7,8 +7,8 @@
  *
  * Memory. Where memory is exhausted, a call returns KVOPT_ERROR_OUT_OF_MEMORY. Calls that open,
  * analyze, rewrite, verify or save models hold 32 MiB of address space in reserve. If an allocation
- * fails, the call continues with the reserve up to a point where it can stop. A process that uses up
- * the reserve, too, before that point may crash. The static library has no reserve.
+ * fails, the call continues with the reserve up to a point where it can stop. A process that uses
+ * up the reserve, too, before that point may crash. The static library has no reserve.
  *
  * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`,
  * which accepts null. Objects do not depend on each other's lifetimes: a model may be freed while
@@ -65,8 +65,8 @@ typedef enum kvopt_error_kind {
 } kvopt_error_kind;
 
 KVOPT_API kvopt_error_kind kvopt_error_get_kind(const kvopt_error* error);
-/** Stable word for programs: the kind, as "usage" or "out_of_memory", or the reason code of a refusal,
- * as "no-window" (docs/reasons.md). */
+/** Stable word for programs: the kind, as "usage" or "out_of_memory", or the reason code of a
+ * refusal, as "no-window" (docs/reasons.md). */
 KVOPT_API const char* kvopt_error_code(const kvopt_error* error);
 /** One sentence, without the fields below. */
 KVOPT_API const char* kvopt_error_message(const kvopt_error* error);
@@ -196,9 +196,10 @@ KVOPT_API kvopt_error* kvopt_result_save(kvopt_result* result, const char* path,
 KVOPT_API void kvopt_result_free(kvopt_result* result);
 
 /** Runs two models step by step and compares them. `equal` is 1 if no step differs, and `json` is
- * the report, kvopt/verify/1. Options, as of `kvopt verify`: --prompt, --chunks, --steps, --batch,
- * --pad,
- * --depth, --atol, --rtol, --seed, --threads, --input. */
+ * the report, kvopt/verify/1. `second` is null if the option --reference names recorded steps, or
+ * data sets in ONNX's format, in place of a second model. Options, as of `kvopt verify`: --prompt,
+ * --chunks, --steps, --batch, --pad, --depth, --atol, --rtol, --seed, --threads, --input,
+ * --text-file, --token-file, --context, --reference. */
 KVOPT_API kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
                                     const kvopt_option* options, size_t option_count,
                                     const kvopt_progress* progress, int* equal, kvopt_bytes** json);
@@ -279,6 +280,10 @@ KVOPT_API kvopt_error* kvopt_session_reorder(kvopt_session* session, const int64
 KVOPT_API kvopt_error* kvopt_session_seed(kvopt_session* session, const char* const* names,
                                           const kvopt_tensor* caches, size_t cache_count,
                                           int64_t tokens);
+/** The same with DLPack tensors in the CPU's memory, which stay the caller's. */
+KVOPT_API kvopt_error* kvopt_session_seed_dlpack(kvopt_session* session, const char* const* names,
+                                                 struct DLManagedTensor* const* caches,
+                                                 size_t cache_count, int64_t tokens);
 /** Writes the valid rows of all caches to a file, which appears whole or not at all. */
 KVOPT_API kvopt_error* kvopt_session_save(const kvopt_session* session, const char* path);
 /** Continues from a saved file of the same model and batch size. */

@@ -234,6 +234,19 @@ inline Verification verify(const Model& first, const Model& second, const Option
   return {equal != 0, detail::take(json)};
 }
 
+/// The same with recorded steps, or data sets in ONNX's format, in place of a second model.
+inline Verification verifyRecording(const Model& model, const std::string& path,
+                                    Options options = {}, const Progress& progress = {}) {
+  options.push_back({"reference", path});
+  const auto texts = detail::view(options);
+  const detail::ProgressCall call(progress);
+  int equal = 0;
+  kvopt_bytes* json = nullptr;
+  call.check(
+      kvopt_verify(model.get(), nullptr, texts.data(), texts.size(), call.get(), &equal, &json));
+  return {equal != 0, detail::take(json)};
+}
+
 /// Differences between two models as JSON, kvopt/diff/1.
 inline std::string diff(const Model& first, const Model& second, const Options& options = {},
                         const Progress& progress = {}) {
@@ -276,14 +289,20 @@ public:
   }
   /// Appends `newTokens` tokens with inputs that the caller makes.
   void step(const std::vector<std::pair<std::string, kvopt_tensor>>& inputs, int64_t newTokens) {
-    std::vector<const char*> names;
-    std::vector<kvopt_tensor> tensors;
-    for (const auto& input : inputs) {
-      names.push_back(input.first.c_str());
-      tensors.push_back(input.second);
-    }
-    detail::check(
-        kvopt_session_step(get(), names.data(), tensors.data(), tensors.size(), newTokens));
+    withTensors(kvopt_session_step, inputs, newTokens);
+  }
+  /// The same with DLPack tensors, which stay the caller's.
+  void step(const std::vector<std::pair<std::string, DLManagedTensor*>>& inputs,
+            int64_t newTokens) {
+    withTensors(kvopt_session_step_dlpack, inputs, newTokens);
+  }
+  /// Replaces the contents of the caches by `tokens` tokens; see kvopt_session_seed.
+  void seed(const std::vector<std::pair<std::string, kvopt_tensor>>& caches, int64_t tokens) {
+    withTensors(kvopt_session_seed, caches, tokens);
+  }
+  /// The same with DLPack tensors, which stay the caller's.
+  void seed(const std::vector<std::pair<std::string, DLManagedTensor*>>& caches, int64_t tokens) {
+    withTensors(kvopt_session_seed_dlpack, caches, tokens);
   }
   /// The next token of a sequence: the most likely one, or one drawn as the options say.
   int64_t choose(int64_t row = 0, const Options& options = {}) const {
@@ -337,6 +356,18 @@ public:
 
 private:
   explicit Session(kvopt_session* session) : handle(session, kvopt_session_free) {}
+
+  template <class Function, class Tensor>
+  void withTensors(Function function, const std::vector<std::pair<std::string, Tensor>>& named,
+                   int64_t tokens) {
+    std::vector<const char*> names;
+    std::vector<Tensor> tensors;
+    for (const auto& tensor : named) {
+      names.push_back(tensor.first.c_str());
+      tensors.push_back(tensor.second);
+    }
+    detail::check(function(get(), names.data(), tensors.data(), tensors.size(), tokens));
+  }
 
   std::unique_ptr<kvopt_session, void (*)(kvopt_session*)> handle;
 };

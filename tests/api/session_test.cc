@@ -148,9 +148,18 @@ TEST(ApiSession, SeedsFromTheCachesOfAnother) {
   }
   ASSERT_EQ(textOf(kvopt_session_seed(seeded.get(), names.data(), caches.data(), names.size(), 2)),
             "");
+  const SessionHandle other = sessionOf(model.get());
+  const auto seedOther = [&](const std::vector<DLManagedTensor*>& given) {
+    return kvopt_session_seed_dlpack(other.get(), names.data(), given.data(), given.size(), 2);
+  };
+  EXPECT_EQ(codeOf(seedOther(std::vector<DLManagedTensor*>(rows.size(), nullptr))), "usage");
+  EXPECT_EQ(codeOf(kvopt_session_seed_dlpack(other.get(), nullptr, nullptr, 1, 2)), "usage");
+  EXPECT_EQ(kvopt_session_length(other.get()), 0);
+  ASSERT_EQ(textOf(seedOther(rows)), "");
   for (DLManagedTensor* tensor : rows)
     tensor->deleter(tensor);
   EXPECT_EQ(fed(seeded.get(), {3}), shippedTokens[0]);
+  EXPECT_EQ(fed(other.get(), {3}), shippedTokens[0]);
 }
 
 TEST(ApiSession, ErrorsLeaveItAsItWas) {

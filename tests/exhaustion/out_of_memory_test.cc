@@ -76,9 +76,11 @@ void exhaust(const std::function<kvopt_error*()>& call, const std::function<void
     untilFailure = n;
     kvopt_error* error = call();
     untilFailure = -1;
-    const std::string code = codeOf(error);
-    EXPECT_TRUE(code.empty() || code == "out_of_memory") << "allocation " << n << ": " << code;
-    failed += code.empty() ? 0 : 1;
+    failed += error ? 1 : 0;
+    if (error)
+      EXPECT_STREQ(kvopt_error_code(error), "out_of_memory")
+          << "allocation " << n << ": " << kvopt_error_text(error);
+    kvopt_error_free(error);
     check();
     if (testing::Test::HasFailure())
       return;
