@@ -146,6 +146,11 @@ void printTable(const SafeText& lines) {
   printOut(columns ? SafeText(cutLines(lines.str(), *columns)) : lines);
 }
 
+void printWrapped(const SafeText& lines) {
+  const std::optional<size_t> columns = terminalColumns(stdout);
+  printOut(columns ? SafeText::trusted(wrappedLines(lines.str(), *columns)) : lines);
+}
+
 bool flushOut() {
   if (std::fflush(stdout) != 0 && errno == EPIPE)
     endByClosedPipe();

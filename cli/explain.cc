@@ -26,8 +26,8 @@ llvm::Expected<ExitCode> runExplain(ExplainOptions& options, const CommandContex
   if (context.common.json())
     printJson(explanationJson(options.model, *explanation));
   else
-    printOut(explanationText(options.model, *explanation, Style(context.common),
-                             context.common.verbose));
+    printWrapped(explanationText(options.model, *explanation, Style(context.common),
+                                 context.common.verbose));
   return ExitCode::Done;
 }
 

@@ -165,14 +165,19 @@ void printText(const std::string& path, const InspectOptions& options,
     out += formatText("  {}\n", sentence);
   for (const std::string& assumption : recovered.context->assumptions)
     out += formatText("  assumes {}\n", assumption);
-  if (sites.empty())
-    return printOut(out + formatText("{}\n", recommend(path, recovered, toolkit).text()));
+  // The recommendation is a command to copy, so it is not wrapped.
+  const SafeText recommendation = formatText("{}\n", recommend(path, recovered, toolkit).text());
+  if (sites.empty()) {
+    printWrapped(out);
+    return printOut(recommendation);
+  }
   if (contextRotationsOf(recovered))
     out += formatText("  context shift: yes\n");
   else
     out += formatText("  context shift: no, {}\n", recovered.context->shiftFailure->str());
   out += formLines(recovered, toolkit);
-  printOut(out + formatText("{}\n", recommend(path, recovered, toolkit).text()));
+  printWrapped(out);
+  printOut(recommendation);
 }
 
 llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const CommandContext& context) {

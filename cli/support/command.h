@@ -79,6 +79,9 @@ void printOut(const SafeText& text);
 /// Prints lines of a table to stdout. On a terminal, lines are cut at its width; elsewhere they may
 /// have any width.
 void printTable(const SafeText& lines);
+/// Prints lines of text to stdout. On a terminal, long lines are wrapped at its width; elsewhere
+/// they are not, for programs that read them.
+void printWrapped(const SafeText& lines);
 /// Flushes stdout. False if this or earlier printing failed.
 bool flushOut();
 /// Prints text to stderr. Failures are ignored: they do not affect the command.

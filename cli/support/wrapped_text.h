@@ -18,6 +18,12 @@ std::string wrapped(std::string_view text, size_t columns, size_t indent, size_t
 /// `text` unchanged if it fits in the columns after `start`, otherwise wrapped.
 std::string wrappedIfLong(std::string_view text, size_t columns, size_t start);
 
+/// Every line of `text` that is longer than `columns` columns, broken at spaces, after a comma
+/// where that leaves most of the line. Continuations start below the line's last column of text
+/// within its first 24 columns, or two columns further than the line. Colors (escape sequences that
+/// end with 'm') have no width.
+std::string wrappedLines(std::string_view text, size_t columns);
+
 /// The lines of a table, cut to `columns` columns: a line that is cut ends with an ellipsis. The
 /// text must not contain escape sequences.
 std::string cutLines(std::string_view table, size_t columns);

@@ -32,6 +32,20 @@ TEST(WrappedText, KeepsWhatFits) {
   EXPECT_EQ(wrappedIfLong("a b", SIZE_MAX, 4), "a b");
 }
 
+TEST(WrappedText, WrapsLinesBelowTheirText) {
+  EXPECT_EQ(wrappedLines("short\n  one two three\n", 11), "short\n  one two\n    three\n");
+  EXPECT_EQ(wrappedLines("  mask  one two three", 16), "  mask  one two\n        three");
+  EXPECT_EQ(wrappedLines("  a: --to b --c d, --to e", 22), "  a: --to b --c d,\n    --to e");
+  EXPECT_EQ(wrappedLines("incomprehensible a b", 6), "incomprehensible\n  a b");
+  EXPECT_EQ(wrappedLines("a incomprehensible", 4), "a\n  incomprehensible");
+  EXPECT_EQ(wrappedLines("", 4), "");
+}
+
+TEST(WrappedText, ColorsHaveNoWidth) {
+  EXPECT_EQ(wrappedLines("\x1b[32mone\x1b[0m two", 7), "\x1b[32mone\x1b[0m two");
+  EXPECT_EQ(wrappedLines("\x1b[32mone\x1b[0m two", 6), "\x1b[32mone\x1b[0m\n  two");
+}
+
 TEST(WrappedText, CutsLinesOfTables) {
   EXPECT_EQ(cutLines("abc\nabcd\nabcde\n", 4), "abc\nabcd\nabc…\n");
   EXPECT_EQ(cutLines("│é│é│", 4), "│é│…");
