@@ -72,7 +72,7 @@ def _json(function, models, progress, named, *outputs):
     made = c.c_void_p()
     texts, count = options(named)
     with progress_table(progress) as table:
-        check(function(*[model.pointer for model in models], texts, count, table.table, *outputs, c.byref(made)))
+        check(function(*[model and model.pointer for model in models], texts, count, table.table, *outputs, c.byref(made)))
     return json.loads(take_bytes(made))
 
 
@@ -130,17 +130,26 @@ def make_dynamic(model, output=None, *, folder=None, progress=None, **named):
     return _rewritten(library.make_dynamic, model, output, folder, progress, named)
 
 
-def verify(first, second, *, folder=None, progress=None, **named):
+def verify(first, second=None, *, folder=None, progress=None, **named):
     """Runs two models step by step and compares them; returns the report as a dict with ``equal``.
 
-    Options are those of ``kvopt verify``: ``prompt``, ``steps``, ``batch``, ``pad``, ``atol``, ``rtol``, ``seed``, …
+    ``reference`` is a path of recorded steps, or of data sets in ONNX's format, in place of a second model.
+    Options are those of ``kvopt verify``: ``prompt``, ``steps``, ``batch``, ``pad``, ``atol``, ``rtol``, ``seed``,
+    ``text_file``, …
     """
     equal = c.c_int()
-    report = _json(library.verify, [_source(first, folder), _source(second, folder)], progress, named, c.byref(equal))
+    models = [_source(first, folder), None if second is None else _source(second, folder)]
+    report = _json(library.verify, models, progress, named, c.byref(equal))
     report["equal"] = bool(equal.value)
     return report
 
 
 def diff(first, second, *, folder=None, progress=None, **named):
-    """What changed between two models, as a dict: ``kvopt diff --format json``."""
+    """What changed between two models, as a dict: ``kvopt diff --format json``.
+
+    >>> path = "models/llama_gqa-ts14-eager/model.onnx"
+    >>> changes = diff(path, rewrite(path, to="kvopt"))
+    >>> changes["same"]
+    False
+    """
     return _json(library.diff, [_source(first, folder), _source(second, folder)], progress, named)

@@ -5,6 +5,8 @@
     session = onnxruntime.InferenceSession("fused.onnx")
     decoder = kvopt.onnxruntime.Decoder(session, capacity=4096)
     print(decoder.generate([1, 2, 3], 16))
+
+``python3 -m kvopt.onnxruntime fused.onnx 1,2,3 16`` does the same.
 """
 
 import json
@@ -217,3 +219,31 @@ class Decoder:
             for row, token in zip(made, tokens):
                 row += token.tolist()
         return made
+
+
+def main(arguments=None):
+    """Decodes greedily: MODEL TOKENS STEPS."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python3 -m kvopt.onnxruntime",
+                                     description="Decodes greedily with a model that kvopt wrote, in ONNX Runtime.")
+    parser.add_argument("model", help="ONNX file")
+    parser.add_argument("tokens", help="prompt as token ids, separated by commas")
+    parser.add_argument("steps", type=int, nargs="?", default=8, help="number of tokens to generate (default: 8)")
+    parser.add_argument("--capacity", type=int, help="number of tokens that buffers have room for (default: as needed)")
+    given = parser.parse_args(arguments)
+    try:
+        prompt = [int(token) for token in given.tokens.split(",")]
+    except ValueError:
+        parser.error(f"'{given.tokens}' is not a list of token ids")
+    try:
+        import onnxruntime
+    except ImportError:
+        parser.exit(1, "kvopt: ONNX Runtime is not installed: pip install onnxruntime\n")
+    session = onnxruntime.InferenceSession(given.model, providers=["CPUExecutionProvider"])
+    decoder = Decoder(session, capacity=given.capacity or len(prompt) + given.steps)
+    print(",".join(map(str, decoder.generate(prompt, given.steps)[0])))
+
+
+if __name__ == "__main__":
+    main()

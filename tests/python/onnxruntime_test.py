@@ -1,5 +1,7 @@
 """kvopt.onnxruntime.Decoder with what the program writes: onnxruntime_test.py PACKAGE WRITTEN.onnx…"""
+import contextlib
 import importlib.util
+import io
 import sys
 
 import onnxruntime
@@ -31,4 +33,8 @@ for path in sys.argv[2:]:
         assert not any(cache["one_buffer"] for cache in made.manifest["caches"]), path
     except ValueError as error:
         assert "room for 4 tokens" in str(error), path
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        decoder.main([path, "1,2,3", "8"])
+    assert printed.getvalue() == ",".join(map(str, TOKENS)) + "\n", path
     print("ok", path)

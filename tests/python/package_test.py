@@ -1,9 +1,14 @@
 """The Python package, with the library of a build: python3 package_test.py (KVOPT_LIBRARY, PYTHONPATH)."""
 import doctest
+import importlib.util
 import os
+import subprocess
+import sys
 import tempfile
 import threading
+import types
 import unittest
+import unittest.mock
 
 import kvopt
 import numpy as np
@@ -31,6 +36,18 @@ class Rewriting(unittest.TestCase):
             self.assertIn("GroupQueryAttention", {node.op_type for node in proto.graph.node})
             self.assertEqual(proto.SerializeToString(), onnx.ModelProto.FromString(result.model).SerializeToString())
         self.assertIsNone(kvopt.rewrite(MODEL, to="ort").model)
+
+    @unittest.skipUnless(onnx, "onnx is not installed")
+    def test_takes_and_gives_models_of_onnx_ir(self):
+        modules = {} if importlib.util.find_spec("onnx_ir") else stand_in_for_onnx_ir()
+        with unittest.mock.patch.dict(sys.modules, modules):
+            import onnx_ir
+            given = onnx_ir.serde.deserialize_model(onnx.load(MODEL))
+            result = kvopt.rewrite(given, to="ort")
+            self.assertIsInstance(result.model, onnx_ir.Model)
+            proto = onnx_ir.serde.serialize_model(result.model)
+            self.assertIn("GroupQueryAttention", {node.op_type for node in proto.graph.node})
+            self.assertTrue(kvopt.verify(given, result, prompt=3, steps=1)["equal"])
 
     def test_writes_files(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -86,8 +103,28 @@ class Rewriting(unittest.TestCase):
         self.assertEqual(len(kvopt.inspect(MODEL)["sites"]), 2)
         self.assertEqual(kvopt.explain(MODEL, layer=0)["sites"][0]["status"], "matched")
         result = kvopt.rewrite(MODEL, to="ort")
-        self.assertFalse(kvopt.diff(MODEL, result)["same"])
+        changes = kvopt.diff(MODEL, result)
+        self.assertFalse(changes["same"])
+        self.assertEqual(changes["schema"], "kvopt/diff/1")
+        self.assertTrue(kvopt.diff(MODEL, MODEL)["same"])
         self.assertTrue(kvopt.verify(MODEL, result, prompt=3, steps=1)["equal"])
+
+    @unittest.skipUnless(os.environ.get("KVOPT_PROGRAM"), "KVOPT_PROGRAM names no program")
+    def test_verifies_against_recorded_steps_and_a_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            steps, text = os.path.join(folder, "steps"), os.path.join(folder, "tokens")
+            command = [os.environ["KVOPT_PROGRAM"], "run", MODEL, "--dump", steps, "--tokens", "1,2,3", "--steps", "2",
+                       "-q"]
+            self.assertEqual(subprocess.run(command, stdout=subprocess.DEVNULL).returncode, 0)
+            self.assertTrue(kvopt.verify(MODEL, reference=steps)["equal"])
+            with open(text, "w") as file:
+                file.write("1 2 3 4 5 6")
+            report = kvopt.verify(MODEL, kvopt.rewrite(MODEL, to="kvopt"), token_file=text, prompt=3, steps=1)
+            self.assertEqual(report["likelihood"]["tokens"], 5)
+            for wrong in ({}, {"reference": steps, "steps": 3}):
+                with self.assertRaises(kvopt.KvoptError) as raised:
+                    kvopt.verify(MODEL, **wrong)
+                self.assertEqual(raised.exception.code, "usage")
 
     @unittest.skipUnless(os.environ.get("KVOPT_PROGRAM"), "KVOPT_PROGRAM names no program")
     def test_large_sparse_weights_are_not_read(self):
@@ -101,6 +138,43 @@ class Rewriting(unittest.TestCase):
             blocks = sum(os.stat(name).st_blocks for name in data)
             kvopt.rewrite(path, os.path.join(folder, "fused.onnx"), to="ort", verify="off")
             self.assertEqual(sum(os.stat(name).st_blocks for name in data), blocks)
+            # Writing reports its bytes, and leaves nothing if it is cancelled.
+            result, seen = kvopt.rewrite(path, to="ort", verify="off"), []
+            before = sorted(os.listdir(folder))
+            with self.assertRaises(kvopt.CancelledError):
+                result.save(os.path.join(folder, "copied.onnx"), external_data="copy",
+                            progress=lambda what, done, total: seen.append((what, total)) or True)
+            self.assertEqual([what for what, _ in seen], [f"writing {os.path.join(folder, 'copied.onnx')}"])
+            self.assertGreater(seen[0][1], 2**30)
+            self.assertEqual(sorted(os.listdir(folder)), before)
+
+
+def stand_in_for_onnx_ir():
+    """A module with the part of onnx_ir that kvopt uses: the class Model, which is defined in onnx_ir._core, and the two
+    functions of onnx_ir.serde that convert it. Debian 12 has no onnx_ir."""
+    class Model:
+        def __init__(self, proto):
+            self.proto = proto
+
+    Model.__module__ = "onnx_ir._core"
+    module, serde = types.ModuleType("onnx_ir"), types.ModuleType("onnx_ir.serde")
+    serde.serialize_model = lambda model: model.proto
+    serde.deserialize_model = Model
+    module.Model, module.serde = Model, serde
+    return {"onnx_ir": module, "onnx_ir.serde": serde}
+
+
+class Foreign:
+    """An array of another library, which has nothing but the DLPack protocol."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **_):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
 
 
 class Decoding(unittest.TestCase):
@@ -122,16 +196,6 @@ class Decoding(unittest.TestCase):
         np.testing.assert_array_equal(logits, copy)
 
     def test_takes_arrays_of_any_library(self):
-        class Foreign:
-            def __init__(self, array):
-                self.array = array
-
-            def __dlpack__(self, **_):
-                return self.array.__dlpack__()
-
-            def __dlpack_device__(self):
-                return self.array.__dlpack_device__()
-
         inputs = {"input_ids": Foreign(np.array([[1, 2, 3]])), "attention_mask": np.ones((1, 3), np.int64),
                   "position_ids": np.arange(6).reshape(1, 6)[:, :3]}
         self.assertEqual(kvopt.Session(MODEL).step(inputs, 3)["logits"][0, -1].argmax(), TOKENS[0])
@@ -146,6 +210,9 @@ class Decoding(unittest.TestCase):
         other = kvopt.Session(MODEL)
         other.seed(dict(session.caches), 2)
         self.assertEqual(other.generate([3], 1), [TOKENS[:1]])
+        foreign = kvopt.Session(MODEL)
+        foreign.seed({name: Foreign(np.array(rows)) for name, rows in session.caches.items()}, 2)
+        self.assertEqual(foreign.generate([3], 1), [TOKENS[:1]])
 
     def test_goes_back_forks_and_reorders(self):
         session = kvopt.Session(MODEL, 2)
