@@ -4,6 +4,7 @@
 #include "runtime/memory/narrow_codes.h"
 #include "runtime/memory/page_memory.h"
 #include "support/diagnostic.h"
+#include "support/memory_error.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -117,7 +118,7 @@ llvm::Expected<std::shared_ptr<Buffer>> Buffer::zeros(std::shared_ptr<Allocator>
 llvm::Expected<std::shared_ptr<Buffer>> Buffer::of(std::shared_ptr<Allocator> allocator,
                                                    std::byte* data, size_t bytes, bool isPaged) {
   if (!data)
-    return ioError("cannot allocate {} bytes", bytes);
+    return ioError("cannot allocate {} bytes", bytes).as<MemoryError>();
   return std::shared_ptr<Buffer>(new Buffer(std::move(allocator), data, bytes, isPaged));
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/memory/buffer_pool.h"
 
 #include "support/diagnostic.h"
+#include "support/memory_error.h"
 
 #include <array>
 #include <mutex>
@@ -212,7 +213,7 @@ llvm::Expected<BufferPool::Memory> BufferPool::take(size_t bytes) {
   if (sizeClass.bytes != 0)
     memory.data = core->take(sizeClass, memory.isFresh);
   if (!memory.data)
-    return ioError("cannot allocate {} bytes", bytes);
+    return ioError("cannot allocate {} bytes", bytes).as<MemoryError>();
   memory.bytes = sizeClass.bytes;
   memory.owner = std::allocate_shared<Lease<Core>>(RecordAllocator<Lease<Core>, Core>(core), *core,
                                                    memory.data, sizeClass.bytes);

@@ -77,9 +77,10 @@ void exhaust(const std::function<kvopt_error*()>& call, const std::function<void
     kvopt_error* error = call();
     untilFailure = -1;
     failed += error ? 1 : 0;
-    if (error)
+    if (error) {
       EXPECT_STREQ(kvopt_error_code(error), "out_of_memory")
           << "allocation " << n << ": " << kvopt_error_text(error);
+    }
     kvopt_error_free(error);
     check();
     if (testing::Test::HasFailure())
