@@ -84,11 +84,10 @@ constexpr CommandExample diffExamples[] = {
      "A picture of one block"},
 };
 constexpr CommandExample reduceExamples[] = {
-    {"kvopt reduce decoder.onnx --while 'kvopt explain {} | grep -q causal' -o small.onnx",
+    {"kvopt reduce decoder.onnx -o s.onnx --while 'kvopt inspect {} | grep -q MQA'",
      "The part of a model that gives the same answer"},
-    {"kvopt reduce decoder.onnx --while 'kvopt explain {} --to paged | grep -q bias-unsupported' "
-     "-o report.onnx --anonymize",
-     "A model that shows why it is refused, for a report"},
+    {"kvopt reduce decoder.onnx -o b.onnx --anonymize --while 'grep -q Softmax {}'",
+     "Without names, for a report"},
 };
 constexpr CommandExample genExamples[] = {
     {"kvopt gen llama -o decoder.onnx", "A small decoder as exporters write it"},

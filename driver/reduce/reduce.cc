@@ -49,8 +49,6 @@ private:
   ReductionStep& stepNamed(llvm::StringRef name);
   /// Counts the candidates since `before`, and whether one was accepted.
   void count(llvm::StringRef step, size_t before, bool isAccepted);
-  /// Writes the output if no candidate does.
-  llvm::Error endStep();
 
   const Toolkit& toolkit;
   Candidates& candidates;
@@ -73,10 +71,6 @@ void Reduction::count(llvm::StringRef step, size_t before, bool isAccepted) {
   accepted += isAccepted ? 1 : 0;
 }
 
-llvm::Error Reduction::endStep() {
-  return candidates.hasData() ? candidates.writeOutput() : llvm::Error::success();
-}
-
 llvm::Error Reduction::reduceList(llvm::StringRef step, std::vector<std::string> items,
                                   size_t largest, Trial trial) {
   if (items.empty())
@@ -92,7 +86,7 @@ llvm::Error Reduction::reduceList(llvm::StringRef step, std::vector<std::string>
         progress.advance(1);
         return removed;
       });
-  return remaining ? endStep() : remaining.takeError();
+  return remaining ? llvm::Error::success() : remaining.takeError();
 }
 
 llvm::Error Reduction::tryOnce(llvm::StringRef step, CandidateEdit edit) {
@@ -101,7 +95,7 @@ llvm::Error Reduction::tryOnce(llvm::StringRef step, CandidateEdit edit) {
   if (!removed)
     return removed.takeError();
   count(step, before, *removed);
-  return *removed ? endStep() : llvm::Error::success();
+  return llvm::Error::success();
 }
 
 llvm::Error Reduction::removeManifest() {

@@ -65,8 +65,8 @@ struct ReducedModel {
 /// Candidates are in a private folder next to the output, which has links to the model's external
 /// data. Weights are not read, except those of at most 16 MiB whose extents become smaller. The
 /// output is the smallest model so far whenever it is not yet complete, so that a signal which ends
-/// the process leaves a useful file. While external data remains, the output is written after each
-/// step only.
+/// the process leaves a useful file. While external data remains, nothing is written before the
+/// end.
 ///
 /// Fails if the command exceeds its time on the whole model, or if its exit code for a copy of the
 /// model differs.

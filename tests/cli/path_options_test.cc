@@ -71,6 +71,8 @@ std::vector<std::string> otherArguments(const std::string& command) {
     return {"-p", "1", "-n", "1", "-d", "0", "-r", "1", "-t", "1"};
   if (command == "opt")
     return {};
+  if (command == "reduce")
+    return {"--while", "grep -q Softmax {}"};
   return {"--to", "ort-gqa"}; // for --genai-config
 }
 
@@ -151,8 +153,9 @@ protected:
 
 /// Options whose values are texts that are not paths.
 const std::set<std::string> wordOptions = {
-    "--capacity",       "--disable", "--elements", "--input",           "--layers", "--pipeline",
-    "--print-ir-after", "--rule",    "--stop",     "--print-ir-before", "--text",   "--tokens"};
+    "--capacity", "--disable",        "--elements", "--input", "--layers",
+    "--pipeline", "--print-ir-after", "--rule",     "--stop",  "--print-ir-before",
+    "--text",     "--tokens",         "--while"};
 
 TEST_F(PathOptions, EveryOptionThatTakesAnyTextIsAPathOrAWord) {
   std::set<std::string> seen;
