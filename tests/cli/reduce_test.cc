@@ -106,8 +106,8 @@ TEST(ReduceTest, ManifestsGoWhereTheyAreNotNeeded) {
   EXPECT_EQ(json["manifest"], true);
   EXPECT_TRUE(std::filesystem::exists(folder.path("small.kv.json")));
   EXPECT_LT(json["after"]["nodes"], json["before"]["nodes"]);
-  json = runJson(
-      {"reduce", model, "--while", "grep -q LayerNormalization {}", "-o", folder.path("less.onnx")});
+  json = runJson({"reduce", model, "--while", "grep -q LayerNormalization {}", "-o",
+                  folder.path("less.onnx")});
   EXPECT_EQ(json["manifest"], false);
   EXPECT_FALSE(std::filesystem::exists(folder.path("less.kv.json")));
 }
