@@ -23,6 +23,10 @@ install(FILES ${documents}/kvopt.fish
 # The library.
 install(TARGETS kvopt_shared EXPORT kvoptTargets)
 install(FILES ${PROJECT_BINARY_DIR}/lib/libkvopt.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# Programs give its path to ONNX Runtime.
+if(TARGET kvopt_onnxruntime)
+  install(TARGETS kvopt_onnxruntime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(DIRECTORY include/kvopt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # Headers of the layers, for programs that add rules, kernels or targets.
 foreach(layer support ir passes runtime driver)

@@ -30,14 +30,21 @@ carry() {
     fi
   done < <(ldd "$1")
 }
+libraries=("$lib/libkvopt.so.0")
+# The library for ONNX Runtime exists where its headers were found.
+[ ! -e "$lib/libkvopt_onnxruntime.so" ] || libraries+=("$lib/libkvopt_onnxruntime.so")
 carry "$folder/bin/kvopt"
-carry "$lib/libkvopt.so.0"
+for library in "${libraries[@]}"; do
+  carry "$library"
+done
 # RPATH, in contrast to RUNPATH, also serves what the libraries need in turn. A linker reads only that of each library.
 for library in "$lib"/kvopt/*.so*; do
   patchelf --force-rpath --set-rpath '$ORIGIN' "$library"
 done
 patchelf --force-rpath --set-rpath '$ORIGIN/../lib/kvopt/runtime:$ORIGIN/../lib/kvopt' "$folder/bin/kvopt"
-patchelf --force-rpath --set-rpath '$ORIGIN/kvopt' "$(readlink -f "$lib/libkvopt.so.0")"
+for library in "${libraries[@]}"; do
+  patchelf --force-rpath --set-rpath '$ORIGIN/kvopt' "$(readlink -f "$library")"
+done
 
 licenses=$folder/share/doc/kvopt
 mkdir -p "$licenses"

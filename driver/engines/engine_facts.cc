@@ -30,7 +30,8 @@ constexpr EngineFact table[] = {
      "--opset 23."},
     {EngineUse::OwnOperators, "ai.kvopt", "float32, float16, bfloat16, int8, int4", "1.23",
      "ONNX Runtime runs kvopt's operators by their function bodies, which is slower than the "
-     "export. For ONNX Runtime: --to ort."},
+     "export, unless it loads libkvopt_onnxruntime.so (docs/drive.md). Without the library: --to "
+     "ort."},
     {EngineUse::Standard, "MatMul, Softmax", "float32, float16, bfloat16", "1.23", ""},
 };
 

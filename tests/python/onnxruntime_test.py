@@ -2,6 +2,7 @@
 import contextlib
 import importlib.util
 import io
+import os
 import sys
 
 import onnxruntime
@@ -38,3 +39,20 @@ for path in sys.argv[2:]:
         decoder.main([path, "1,2,3", "8"])
     assert printed.getvalue() == ",".join(map(str, TOKENS)) + "\n", path
     print("ok", path)
+
+if os.environ.get("KVOPT_ONNXRUNTIME_LIBRARY"):
+    assert os.path.samefile(decoder.get_library_path(), os.environ["KVOPT_ONNXRUNTIME_LIBRARY"])
+    for path in sys.argv[2:]:
+        for options in {}, {"off": 1}:
+            inside = onnxruntime.SessionOptions()
+            assert decoder.register(inside, **options) == "provider"
+            session = onnxruntime.InferenceSession(path, inside)
+            assert decoder.get_ep_name() in session.get_providers()
+            assert decoder.Decoder(session, capacity=64).generate([1, 2, 3], 8) == [TOKENS], path
+    print("ok", decoder.get_library_path())
+else:
+    try:
+        decoder.get_library_path()
+        raise AssertionError("there is no library in the sources")
+    except FileNotFoundError as error:
+        assert "KVOPT_ONNXRUNTIME_LIBRARY" in str(error)

@@ -47,6 +47,8 @@ onnxruntime)
       >/dev/null
     written+=("$file")
   done
+  library=$build/lib/libkvopt_onnxruntime.so # exists where it was built
+  [ ! -e "$library" ] || export KVOPT_ONNXRUNTIME_LIBRARY=$library
   bash "$source/scripts/onnxruntime_python.sh" "$source/tests/python/onnxruntime_test.py" "$source/python" \
     "${written[@]}"
   ;;
