@@ -1,4 +1,5 @@
-// What all calls of oneDNN share. Only convolution.cc and packed_product.cc include it.
+// Threads and addresses for all calls of oneDNN. Only convolution.cc and packed_product.cc include
+// this file.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>

@@ -41,8 +41,8 @@ private:
   int64_t sumBytes() const { return tileRows * width * int64_t{sizeof(float)}; }
 
   int64_t inner = 0;
-  int64_t width = 0;     ///< of a region, in whole strips
-  int64_t lastWidth = 0; ///< of the last region
+  int64_t width = 0;     ///< columns of a region, in whole strips
+  int64_t lastWidth = 0; ///< columns of the last region
   int64_t tileRows = 0, lastTileRows = 0, tilesOfRegion = 1;
   int64_t libraryBytes = 0;
   const float* kept = nullptr;
