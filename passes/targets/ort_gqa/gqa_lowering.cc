@@ -58,7 +58,7 @@ llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) 
   const int64_t irVersion = model.irVersion;
   findPadding(sites);
   for (const AttentionSite* site : sites)
-    given[site] = {site->node->operand(3) != nullptr, site->node->operand(4) != nullptr};
+    given[site] = {site->node->operand(3), site->node->operand(4) != nullptr};
   auto inPlace = KvoptLowering(model, options, journal).run(sites);
   if (!inPlace)
     return inPlace;
@@ -223,7 +223,11 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
                                          fused.operand(BufferOperand::pastValue),
                                          last,
                                          total};
-  Value* bias = given[&site].mask ? biasOf(fused, *total, build) : nullptr;
+  Value* bias = nullptr;
+  if (given[&site].mask) {
+    Value* visible = visibleKeys(site, build);
+    bias = biasOf(fused, visible ? *visible : *fused.operand(BufferOperand::mask), *total, build);
+  }
   Value* sinks = given[&site].sinks ? &build.castTo(*fused.operand(BufferOperand::sinks),
                                                     query.type().elementType())
                                     : nullptr;
@@ -270,12 +274,33 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   return llvm::Error::success();
 }
 
+/// The keys that the padding mask shows, bool [B,1,1,T], if the operator hides all others that the
+/// site's mask hides; otherwise null.
+Value* GqaLowering::visibleKeys(const AttentionSite& site, AttentionBuilder& build) {
+  const Node& fused = *site.node;
+  if (!site.mask || fused.graph().parentNode() ||
+      fused.operand(BufferOperand::mask) != given[&site].mask)
+    return nullptr;
+  const MaskFacts& facts = *site.mask;
+  constexpr double lowest = -1e30; // a score cannot exceed it
+  if (facts.causal != Proof::Proved || facts.remaining != MaskFacts::Remaining::Padding ||
+      facts.hasBidirectionalBlocks || facts.bias != MaskFacts::Bias::None ||
+      facts.padding.size() != 1 || !facts.padding.front().shownBy ||
+      (facts.window != 0 && facts.window != fused.intAttr("window", 0)) ||
+      (!facts.isExact && facts.hiddenValue > lowest))
+    return nullptr;
+  Value* input = findInput(graph, facts.padding.front().shownBy->name());
+  if (!input || !input->type().hasRank() || input->type().rank() != 2)
+    return nullptr;
+  Value& visible = build.castTo(*input, ElementType::Bool);
+  return &build.unsqueeze(build.unsqueeze(visible, 1), 1);
+}
+
 /// The mask in the form that is added to the scores: [B or 1, H or 1, S, T]. Hidden keys get a
 /// finite number, so that rows that see no key have finite results: later rows multiply theirs by
 /// 0.
-Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) const {
+Value* GqaLowering::biasOf(Node& fused, Value& mask, Value& total, AttentionBuilder& build) const {
   Value& query = *fused.operand(BufferOperand::query);
-  Value& mask = *fused.operand(BufferOperand::mask);
   ElementType element = query.type().elementType();
   // Half the lowest number of the type: adding a score cannot exceed the range.
   const double hidden = element == ElementType::Float16
@@ -287,7 +312,7 @@ Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) c
           ? mask
           : build.node("Max", {build.castTo(mask, element), floatScalar(element, hidden)}, {},
                        "finite_mask");
-  const TensorType& type = mask.type();
+  const TensorType type = mask.type();
   bool isWhole = type.hasRank() && type.rank() == 4 &&
                  type.dim(2).isKnownEqual(query.type().dim(2)) && !type.dim(3).isUnknown() &&
                  !type.dim(3).value();

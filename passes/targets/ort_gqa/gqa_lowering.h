@@ -25,7 +25,7 @@ public:
 private:
   /// Operands that a site's attention had before it was completed for ai.kvopt.
   struct Given {
-    bool mask = false;
+    const ir::Value* mask = nullptr;
     bool sinks = false;
   };
 
@@ -40,7 +40,9 @@ private:
                                               builders::AttentionBuilder& build) const;
 
   llvm::Error lowerCached(analysis::AttentionSite& site);
-  ir::Value* biasOf(ir::Node& fused, ir::Value& total, builders::AttentionBuilder& build) const;
+  ir::Value* visibleKeys(const analysis::AttentionSite& site, builders::AttentionBuilder& build);
+  ir::Value* biasOf(ir::Node& fused, ir::Value& mask, ir::Value& total,
+                    builders::AttentionBuilder& build) const;
   llvm::Error normaliseLayout(const analysis::SiteCache& update, ir::Value& present);
 
   ir::Model& model;
