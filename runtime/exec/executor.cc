@@ -5,6 +5,8 @@
 #include "runtime/exec/inline_functions.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/ScopeExit.h"
+
 #include <unistd.h>
 
 namespace kvopt::runtime {
@@ -204,6 +206,8 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
     return error;
   if (llvm::Error error = state->placeIntermediates())
     return error;
+  // Also where memory runs out: the next run must not find results of this one.
+  auto clearing = llvm::make_scope_exit([this] { state->clear(); });
   for (size_t i = 0; i < views.size(); ++i) {
     if (plan.inputs[i] == ExecutionPlan::none)
       continue;
@@ -214,6 +218,7 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
   if (!failure)
     failure = collectOutputs();
   state->clear();
+  clearing.release();
   statistics.scratchBytes = static_cast<int64_t>(environment->scratch.peakBytes());
   statistics.dynamicBytes = static_cast<int64_t>(environment->pool.peakBytesInUse() - inUseBefore);
   if (!failure) {
