@@ -24,6 +24,17 @@ struct Convolution::Prepared {
 };
 
 namespace {
+// oneDNN 3 makes the description from its parts, and older versions from a descriptor of them.
+template <typename... Parts>
+dnnl::convolution_forward::primitive_desc
+describeConvolution(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                    const Parts&... parts) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, parts..., attributes};
+#else
+  return {dnnl::convolution_forward::desc(parts...), attributes, engine};
+#endif
+}
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -76,19 +87,16 @@ std::unique_ptr<const Convolution> Convolution::create(const ConvolutionShape& s
     const auto anyOrder = [&](const Dims& dims) { return dnnl::memory::desc(dims, f32, Tag::any); };
     if (hasBias)
       prepared->bias = {{y[1]}, f32, Tag::x};
-    const convolution_forward::desc wanted =
-        hasBias ? convolution_forward::desc(dnnl::prop_kind::forward_inference,
-                                            dnnl::algorithm::convolution_direct, anyOrder(x),
-                                            anyOrder(weights), prepared->bias, anyOrder(y), strides,
-                                            dilations, padBegin, padEnd)
-                : convolution_forward::desc(dnnl::prop_kind::forward_inference,
-                                            dnnl::algorithm::convolution_direct, anyOrder(x),
-                                            anyOrder(weights), anyOrder(y), strides, dilations,
-                                            padBegin, padEnd);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     Prepared& p = *prepared;
-    p.description = convolution_forward::primitive_desc(wanted, attributes, p.engine);
+    const auto described = [&](const auto&... operands) {
+      return describeConvolution(p.engine, attributes, dnnl::prop_kind::forward_inference,
+                                 dnnl::algorithm::convolution_direct, operands..., anyOrder(y),
+                                 strides, dilations, padBegin, padEnd);
+    };
+    p.description = hasBias ? described(anyOrder(x), anyOrder(weights), p.bias)
+                            : described(anyOrder(x), anyOrder(weights));
     p.convolution = convolution_forward(p.description);
     p.packWeights = reorderOf(p.engine, p.plainWeights, p.description.weights_desc());
     if (p.packsX())
