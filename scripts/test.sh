@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
 
 bash scripts/packages.sh install
-# With the headers of ONNX Runtime, the library for it is built and tested; without the network it is not.
+# With the headers of ONNX Runtime, where they can be fetched, its library is built and tested, too.
 bash scripts/debian_packages.sh build/debian/headers --alone libonnxruntime-dev >/dev/null || true
 cmake --preset "$preset"
 cmake --build --preset "$preset"
