@@ -30,13 +30,13 @@ enum class Command : uint8_t {
   Completion,
   Help,
 };
-inline constexpr unsigned commandCount = 15;
+inline constexpr unsigned commandCount = static_cast<unsigned>(Command::Help) + 1;
 
 /// Name of a command on the command line: `add-cache`.
 const char* wordOf(Command command);
 
 /// A set of commands, with one bit for each.
-using CommandSet = uint16_t;
+using CommandSet = uint32_t;
 constexpr CommandSet setOf(Command command) {
   return static_cast<CommandSet>(1U << static_cast<unsigned>(command));
 }
