@@ -19,14 +19,13 @@ constexpr size_t mostCandidates = 3;
 class Checker {
 public:
   Checker(DrivenModel before, DrivenModel after, unsigned seed)
-      : rules(allRules()), feeding(before, after), scope(scopeOf(before, after, report.notChecked)),
+      : rules(allRules()), feeding(before, after),
+        scope(scopeOf(before, after, report.notChecked, covered)),
         regions(feeding, rules, scope, seed) {
     report.seed = seed;
     report.modulusP = regions.field().modulusP();
     report.modulusQ = regions.field().modulusQ();
     report.scope = scope;
-    for (const Step& step : scope)
-      largest = std::max(largest, step.total());
   }
 
   CheckReport run() {
@@ -205,9 +204,9 @@ private:
 
   /// Verdict of an equality that evaluation has shown.
   void conclude(Obligation& obligation) {
-    std::string gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), largest);
+    std::string gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), covered);
     if (gap.empty())
-      gap = sizeArgumentGap(feeding.after().model, regions.lastAfter(), largest);
+      gap = sizeArgumentGap(feeding.after().model, regions.lastAfter(), covered);
     obligation.verdict = std::max(gap.empty() ? Verdict::ProvedReduced : Verdict::Tested, weakest);
     weakest = obligation.verdict;
     obligation.reason = gap;
@@ -271,13 +270,13 @@ private:
   CheckReport report;
   RuleTable rules;
   Feeding feeding;
+  std::set<int64_t> covered;
   std::vector<Step> scope;
   Regions regions;
   std::vector<Output> outputs;
   llvm::DenseMap<const ir::Value*, std::vector<const ir::Value*>> candidates;
   Verdict weakest = Verdict::Proved;
   std::string firstDifference;
-  int64_t largest = 0;
 };
 
 } // namespace

@@ -60,6 +60,8 @@ private:
   Ref leaf(size_t step, const ValueClass& value, const ir::Value& representative);
   Ref fresh(size_t step, const ValueClass& value, const Ref& pattern);
   Ref hollowOf(size_t step, const ir::Value& value);
+  /// Whether the first model computes all of its outputs in a step, as far as shapes show.
+  bool acceptsStep(size_t step);
   /// The declared shape of a value of the first model; null if it is not known.
   Ref declared(size_t step, const ir::Value& value);
   Evaluation& hollowEvaluation(size_t step);

@@ -523,7 +523,7 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
   result->kind = Kind::Integer;
   for (double value : a->known) {
     if (type != ir::ElementType::Bool && !(std::abs(value) < 1e18))
-      return call.fail("it converts a number beyond all integers");
+      return call.unsupported("it converts a number beyond all integers");
     result->integers.push_back(type == ir::ElementType::Bool ? value != 0
                                                              : static_cast<int64_t>(value));
   }

@@ -284,7 +284,7 @@ Results trilu(Call& call) {
   if (data->isHollow)
     return call.hollow(data->shape);
   if (data->rank() < 2)
-    return call.fail("its data is no matrix");
+    return call.fail("its data has fewer than two axes");
   const bool isUpper = call.integer("upper", 1) != 0;
   auto result = std::make_shared<Tensor>(*data);
   size_t at = 0;

@@ -1,5 +1,6 @@
 #include "check/scope.h"
 
+#include "check/size_argument.h"
 #include "ir/manifest/documented_inputs.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -63,10 +64,39 @@ std::set<int64_t> edgesOf(const ir::Manifest& manifest) {
   return edges;
 }
 
+/// Adds steps around each constant with which a model compares integers: a number of earlier
+/// tokens, of new ones, or of rows.
+template <class Add>
+void addComparedSizes(const DrivenModel& before, const DrivenModel& after, const Add& add,
+                      std::set<int64_t>& covered) {
+  constexpr int64_t mostPast = 5000, mostTokens = 40, mostBatch = 16;
+  constexpr size_t mostConstants = 12;
+  std::set<int64_t> constants = comparedConstants(before.model);
+  constants.merge(comparedConstants(after.model));
+  size_t added = 0;
+  for (int64_t constant : constants) {
+    if (constant > mostPast || ++added > mostConstants)
+      break;
+    for (int64_t past : {constant - 2, constant - 1, constant, constant + 1})
+      add(1, past, 1);
+    add(1, constant - 1, 3);
+    if (constant > mostTokens)
+      continue;
+    for (int64_t tokens : {constant - 1, constant, constant + 1}) {
+      add(1, 0, tokens);
+      add(1, 2, tokens);
+    }
+    if (constant <= mostBatch)
+      for (int64_t batch : {constant, constant + 1})
+        add(batch, 2, 1);
+    covered.insert(constant);
+  }
+}
+
 } // namespace
 
 std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
-                          std::vector<std::string>& leftOut) {
+                          std::vector<std::string>& leftOut, std::set<int64_t>& covered) {
   std::vector<Step> all;
   auto add = [&](int64_t batch, int64_t past, int64_t tokens, int64_t padding = 0,
                  bool padsRight = false) {
@@ -92,6 +122,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   for (int64_t past : edges)
     for (int64_t tokens : {1, 2, 3})
       add(1, past, tokens);
+  addComparedSizes(before, after, add, covered);
   const FixedSizes fixed = fixedSizesOf(before), fixedAfter = fixedSizesOf(after);
   const bool hasMask = llvm::any_of(before.model.graph().inputs(), [](const auto& input) {
     return input->name() == "attention_mask";
@@ -99,7 +130,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   const bool hasPast = llvm::any_of(before.manifest.caches, [](const ir::ManifestCache& cache) {
     return cache.update() != ir::CacheUpdate::State && cache.update() != ir::CacheUpdate::ReadOnly;
   });
-  bool limitsChunks = false, limitsPadding = false;
+  bool limitsChunks = false, limitsPadding = false, limitsSteps = false;
   std::vector<Step> kept;
   for (Step step : all) {
     for (const FixedSizes* sizes : {&fixed, &fixedAfter}) {
@@ -121,6 +152,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
         limitsChunks = true;
         isExcluded = true;
       }
+      limitsSteps |= manifest->stepLimit && step.tokens > *manifest->stepLimit;
       if ((manifest->stepLimit && step.tokens > *manifest->stepLimit) ||
           (manifest->capacityValue && step.total() > *manifest->capacityValue))
         isExcluded = true;
@@ -135,6 +167,8 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   }
   if (limitsChunks)
     leftOut.push_back("steps of several tokens after a past in batches that the manifest excludes");
+  if (limitsSteps)
+    leftOut.push_back("steps of more tokens than the manifest allows");
   if (limitsPadding)
     leftOut.push_back("padding that the manifest excludes");
   llvm::stable_sort(

@@ -10,6 +10,8 @@ namespace {
 
 /// Constants of at least this size mean "to the end".
 constexpr int64_t unlimited = int64_t(1) << 30;
+/// The scope has all numbers of rows, earlier and new tokens up to this.
+constexpr int64_t alwaysCovered = 3;
 
 /// Operators that treat all places of an axis alike.
 bool isUniform(llvm::StringRef name) {
@@ -115,13 +117,18 @@ std::string beyond(const ir::Node& node, int64_t number) {
          ", which is beyond the scope";
 }
 
+bool isFar(int64_t number, const std::set<int64_t>& covered) {
+  const int64_t size = std::abs(number);
+  return size > alwaysCovered && size < unlimited && !covered.count(size);
+}
+
 /// A constant integer operand beyond the scope; nullopt if there is none.
-std::optional<int64_t> farInteger(const ir::Value* value, int64_t largest) {
+std::optional<int64_t> farInteger(const ir::Value* value, const std::set<int64_t>& covered) {
   const auto data = value ? value->constantRef() : nullptr;
   const auto numbers = data ? ir::integerValues(*data, 64) : std::nullopt;
   if (numbers)
     for (int64_t number : *numbers)
-      if (std::abs(number) > largest && std::abs(number) < unlimited)
+      if (isFar(number, covered))
         return number;
   return std::nullopt;
 }
@@ -135,29 +142,55 @@ bool cutsFixedAxes(const ir::Node& slice) {
          llvm::all_of(*axes, [&](int64_t axis) { return data->type().dim(axis).value(); });
 }
 
-std::string gapOf(const ir::Node& node, int64_t largest, bool isBody) {
+std::string gapOf(const ir::Node& node, const std::set<int64_t>& covered, bool isBody) {
   if (isComparison(node))
     for (const ir::Use& use : node.operands())
-      if (auto far = farInteger(use.value(), largest))
+      if (auto far = farInteger(use.value(), covered))
         return beyond(node, *far);
   if (node.is("Slice") && !isBody && !cutsFixedAxes(node))
     for (unsigned i : {1u, 2u})
-      if (auto far = farInteger(node.operand(i), largest))
+      if (auto far = farInteger(node.operand(i), covered))
         return beyond(node, *far);
   for (const char* name : {"local_window_size", "window"}) {
     const int64_t window = node.intAttr(name, 0);
-    if (window > largest)
+    if (isFar(window, covered))
       return beyond(node, window);
   }
   return "";
 }
 
+/// Adds the constants with which the nodes of a graph compare integers.
+void addCompared(const ir::Graph& graph, std::set<int64_t>& constants) {
+  for (const ir::Node& node : graph.nodes()) {
+    for (const char* name : {"local_window_size", "window"})
+      if (const int64_t window = node.intAttr(name, 0); window > 0)
+        constants.insert(window);
+    if (isComparison(node))
+      for (const ir::Use& use : node.operands())
+        if (const auto data = use.value() ? use.value()->constantRef() : nullptr)
+          if (const auto numbers = ir::integerValues(*data, 64))
+            for (int64_t number : *numbers)
+              if (std::abs(number) > 1 && std::abs(number) < unlimited)
+                constants.insert(std::abs(number));
+    for (const ir::Graph* inner : node.subgraphs())
+      addCompared(*inner, constants);
+  }
+}
+
 } // namespace
 
+std::set<int64_t> comparedConstants(const ir::Model& model) {
+  std::set<int64_t> constants;
+  addCompared(model.graph(), constants);
+  for (const auto& function : model.functions)
+    addCompared(function->body, constants);
+  return constants;
+}
+
 std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Node*> nodes,
-                            int64_t largest) {
+                            const std::set<int64_t>& covered) {
   for (const ir::Node* node : nodes) {
-    if (std::string gap = gapOf(*node, largest, false); !gap.empty())
+    if (std::string gap = gapOf(*node, covered, false); !gap.empty())
       return gap;
     const ir::Function* function = model.findFunction(node->op());
     if (!function) {
@@ -169,7 +202,7 @@ std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Nod
       if (!isUniform(inner.op().str()))
         return node->describe() + " calls " + inner.op().str() +
                ", which has no argument for all sizes";
-      if (std::string gap = gapOf(inner, largest, true); !gap.empty())
+      if (std::string gap = gapOf(inner, covered, true); !gap.empty())
         return gap;
     }
   }

@@ -131,12 +131,12 @@ TEST(Checker, FindsDifferencesInARespelledModel) {
 
 TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
   // Only from the third batch row on.
-  const std::string thirdRow =
-      edited(edited(grown, "int64[1] one = {1}", "int64[1] one = {1}, int64[1] zero = {0}, "
-                                                 "int64 two = {2}, int64[1] ends = {9}, "
-                                                 "int64[1] third = {2}"),
-             "attended = MatMul (weights, present_value)",
-             R"(sum = MatMul (weights, present_value)
+  const std::string thirdRow = edited(edited(grown, "int64[1] one = {1}",
+                                             "int64[1] one = {1}, int64[1] zero = {0}, "
+                                             "int64 two = {2}, int64[1] ends = {9}, "
+                                             "int64[1] third = {2}"),
+                                      "attended = MatMul (weights, present_value)",
+                                      R"(sum = MatMul (weights, present_value)
   head = Slice (sum, zero, third, zero)
   tail = Slice (sum, third, ends, zero)
   double = Add (tail, tail)
@@ -145,8 +145,7 @@ TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
 }
 
 TEST(Checker, AnOutputThatIsGoneIsADifference) {
-  const std::string fewer = edited(
-      grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
+  const std::string fewer = edited(grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
 }
 
@@ -156,8 +155,8 @@ TEST(Checker, UnknownOperatorsAreFunctionsOfTheirOperands) {
              "weights = Softmax", "mixed = own.Mix (scores) weights = Softmax");
   EXPECT_EQ(check(custom, custom).verdict(), Verdict::Proved);
   // The second model computes the same from its result.
-  const std::string later = edited(custom, "Softmax <axis = -1> (scores)",
-                                   "Softmax <axis = -1> (mixed)");
+  const std::string later =
+      edited(custom, "Softmax <axis = -1> (scores)", "Softmax <axis = -1> (mixed)");
   EXPECT_EQ(check(later, later).verdict(), Verdict::Proved);
   EXPECT_NE(check(custom, later).verdict(), Verdict::Proved);
   EXPECT_NE(check(custom, later).verdict(), Verdict::ProvedReduced);

@@ -23,8 +23,7 @@ TEST(CheckConstants, NumbersWithinRoundingAreOne) {
   const Field field(0);
   Constants constants(field);
   const float cosine = std::cos(3.7f);
-  EXPECT_TRUE(constants.constant(cosine).isEqual(
-      constants.constant(std::nextafter(cosine, 2.0f))));
+  EXPECT_TRUE(constants.constant(cosine).isEqual(constants.constant(std::nextafter(cosine, 2.0f))));
   EXPECT_FALSE(constants.constant(cosine).isEqual(constants.constant(cosine + 1e-4f)));
 }
 
@@ -32,8 +31,7 @@ TEST(CheckConstants, WeightsAreExact) {
   const Field field(0);
   Constants constants(field);
   const float weight = 0.1234567f;
-  EXPECT_FALSE(constants.weight(weight).isEqual(
-      constants.weight(std::nextafter(weight, 2.0f))));
+  EXPECT_FALSE(constants.weight(weight).isEqual(constants.weight(std::nextafter(weight, 2.0f))));
   EXPECT_TRUE(constants.weight(0.75).isEqual(field.fraction(3, 4)));
 }
 
