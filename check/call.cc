@@ -1,3 +1,4 @@
+// The call of a node, and arithmetic on whole tensors.
 #include "check/call.h"
 
 #include "llvm/ADT/STLExtras.h"

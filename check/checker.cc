@@ -1,3 +1,4 @@
+// Pairs outputs and candidates, and walks through the second model once.
 #include "check/checker.h"
 
 #include "check/regions.h"

@@ -1,3 +1,4 @@
+// Digests of constants, operators and values.
 #include "check/classes.h"
 
 #include "ir/onnx/file_place.h"

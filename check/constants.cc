@@ -1,3 +1,4 @@
+// Recognition of fractions and roots.
 #include "check/constants.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,3 +1,4 @@
+// Evaluation on demand, without recursion over nodes.
 #include "check/evaluation.h"
 
 namespace kvopt::check {

@@ -1,3 +1,4 @@
+// Contents of inputs and places of cached rows.
 #include "check/feeding.h"
 
 #include "check/call.h"

@@ -1,3 +1,4 @@
+// Arithmetic modulo two primes.
 #include "check/field.h"
 
 #include <algorithm>

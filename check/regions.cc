@@ -1,3 +1,4 @@
+// Frontiers, arbitrary numbers for shared values, and the comparison of elements.
 #include "check/regions.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,3 +1,4 @@
+// Words and counts of verdicts.
 #include "check/report.h"
 
 #include "llvm/ADT/STLExtras.h"

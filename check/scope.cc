@@ -1,3 +1,4 @@
+// The steps of the scope and what excludes them.
 #include "check/scope.h"
 
 #include "check/size_argument.h"

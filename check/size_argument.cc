@@ -1,3 +1,4 @@
+// Operators and constants of a region that the argument covers.
 #include "check/size_argument.h"
 
 #include "ir/model.h"

@@ -1,3 +1,4 @@
+// Shapes, and movement of elements.
 #include "check/tensor.h"
 
 #include <algorithm>

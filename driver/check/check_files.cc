@@ -1,3 +1,4 @@
+// Files, manifests, certificates, and the summary of a check.
 #include "driver/check/check_files.h"
 
 #include "driver/check/check_json.h"

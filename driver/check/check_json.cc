@@ -1,3 +1,4 @@
+// The documents kvopt/check/1 and kvopt/certificate/1.
 #include "driver/check/check_json.h"
 
 namespace kvopt::driver {
