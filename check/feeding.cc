@@ -174,6 +174,20 @@ std::optional<int64_t> Feeding::extentOf(const ir::Dim& dim, const Step& step) c
   });
 }
 
+Ref Feeding::lengthInput(const ir::ManifestLength& length, ir::ElementType type, const Step& step) {
+  auto value = ir::fedLength(length.feed, step.past, step.tokens);
+  if (!value) {
+    reason = "the input '" + length.input + "' is a table of blocks";
+    return nullptr;
+  }
+  Extents shape;
+  for (const ir::ManifestExtent& written : length.shape)
+    shape.push_back(std::holds_alternative<int64_t>(written) ? std::get<int64_t>(written)
+                                                             : step.batch);
+  const auto count = static_cast<size_t>(std::max<int64_t>(elementCount(shape), 0));
+  return typed(shape, std::vector<int64_t>(count, *value), type);
+}
+
 Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
                         Arithmetic& math) {
   const ir::ElementType type = input.type().elementType();
@@ -191,21 +205,9 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
       return step.total();
     return extentOf(ir::Dim::symbol(word), step).value_or(otherExtent);
   };
-  for (const ir::ManifestLength& length : side.manifest.lengths) {
-    if (length.input != input.name())
-      continue;
-    auto value = ir::fedLength(length.feed, step.past, step.tokens);
-    if (!value) {
-      reason = "the input '" + length.input + "' is a table of blocks";
-      return nullptr;
-    }
-    Extents shape;
-    for (const ir::ManifestExtent& written : length.shape)
-      shape.push_back(std::holds_alternative<int64_t>(written) ? std::get<int64_t>(written)
-                                                               : step.batch);
-    const auto count = static_cast<size_t>(std::max<int64_t>(elementCount(shape), 0));
-    return typed(shape, std::vector<int64_t>(count, *value), type);
-  }
+  for (const ir::ManifestLength& length : side.manifest.lengths)
+    if (length.input == input.name())
+      return lengthInput(length, type, step);
   Extents shape;
   InputFeed feed = InputFeed::Any;
   bool isDescribed = false;

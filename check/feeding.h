@@ -73,6 +73,7 @@ public:
   const DrivenModel& after() const { return second; }
 
 private:
+  Ref lengthInput(const ir::ManifestLength& length, ir::ElementType type, const Step& step);
   Ref plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
                  Arithmetic& math);
   Ref history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math);
