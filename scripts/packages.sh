@@ -24,7 +24,7 @@ packages=(
 # Python package, of installed libraries and of packages need.
 ci_packages=(
   "clang-$llvm" "libclang-rt-$llvm-dev" "clang-format-$llvm" git mkdocs
-  python3-numpy python3-onnx python3-pip python3-setuptools python3-venv python3-wheel
+  python3-numpy python3-onnx python3-pip python3-setuptools python3-venv python3-wheel mypy python3-typing-extensions
   patchelf pkg-config dpkg-dev mmdebstrap
 )
 # Used by CI only: the kernels for 64-bit Arm, with Debian's libraries for that architecture beside

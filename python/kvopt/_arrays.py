@@ -1,10 +1,15 @@
 """Arrays of numpy and of other libraries, as tensors of the C interface and back. Nothing is copied."""
 
+from __future__ import annotations
+
 import ctypes as c
+from typing import Any, Dict, List, Mapping, Tuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ._native import Tensor
+from ._types import ArrayLike, SupportsDLPack
 
 # TensorProto.DataType of ONNX.
 _DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
@@ -38,20 +43,20 @@ _get_pointer.restype, _get_pointer.argtypes = c.c_void_p, [c.py_object, c.c_char
 class _Held:
     """Memory of a DLPack tensor, through numpy's array interface, until the array goes."""
 
-    def __init__(self, handle, dtype):
+    def __init__(self, handle: c.c_void_p, dtype: str) -> None:
         self.managed = c.cast(handle, c.POINTER(_DLManagedTensor))
         tensor = self.managed.contents.dl_tensor
         width = np.dtype(dtype).itemsize
-        self.__array_interface__ = {
+        self.__array_interface__: Dict[str, Any] = {
             "version": 3, "typestr": np.dtype(dtype).str, "data": (tensor.data or 0, False),
             "shape": tuple(tensor.shape[axis] for axis in range(tensor.ndim)),
             "strides": tuple(tensor.strides[axis] * width for axis in range(tensor.ndim))}
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.managed.contents.deleter(self.managed)
 
 
-def from_kvopt(handle):
+def from_kvopt(handle: c.c_void_p) -> npt.NDArray[Any]:
     """A numpy array over a DLPack tensor that kvopt made. bfloat16 is given as its bits, uint16."""
     tensor = c.cast(handle, c.POINTER(_DLManagedTensor)).contents.dl_tensor
     kind, bits = _CODES[tensor.dtype.code], tensor.dtype.bits
@@ -59,7 +64,7 @@ def from_kvopt(handle):
     return np.asarray(_Held(handle, dtype))
 
 
-def _of_numpy(array):
+def _of_numpy(array: npt.NDArray[Any]) -> Tuple[Tensor, object]:
     if array.dtype.name not in _DTYPES or not array.dtype.isnative:
         raise TypeError(f"arrays of {array.dtype} have no tensor form")
     width = array.dtype.itemsize
@@ -72,7 +77,7 @@ def _of_numpy(array):
     return tensor, (array, shape, strides)
 
 
-def _of_dlpack(array):
+def _of_dlpack(array: SupportsDLPack) -> Tuple[Tensor, object]:
     if array.__dlpack_device__()[0] != _CPU:
         raise TypeError("the array is not in the memory of the CPU")
     capsule = array.__dlpack__()
@@ -84,17 +89,18 @@ def _of_dlpack(array):
     return Tensor((held.data or 0) + held.byte_offset, dtype, held.ndim, held.shape, held.strides), capsule
 
 
-def to_kvopt(array):
+def to_kvopt(array: ArrayLike) -> Tuple[Tensor, object]:
     """A borrowed tensor over an array, and what must be kept alive for it.
 
     ``array`` is a numpy array, a number or list, or an array of any library with ``__dlpack__``.
     """
     if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return _of_numpy(np.asarray(array))
-    return _of_dlpack(array)
+    return _of_dlpack(cast(SupportsDLPack, array))
 
 
-def named_tensors(arrays):
+def named_tensors(
+        arrays: Mapping[str, ArrayLike]) -> Tuple[Tuple[c.Array[c.c_char_p], c.Array[Tensor], int], List[object]]:
     """A mapping from names to arrays as arguments of a C function, and what must be kept alive for them."""
     made = [(name.encode(), *to_kvopt(array)) for name, array in arrays.items()]
     count = len(made)

@@ -1,29 +1,37 @@
 """Models in the forms that Python programs have them in."""
 
+from __future__ import annotations
+
 import ctypes as c
 import os
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 from ._native import check, library, options, take_bytes
+from ._types import OptionValue, StrPath
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
 
 
 class Handle:
     """A C object that is freed with this one."""
 
-    def __init__(self, pointer, free):
+    def __init__(self, pointer: c.c_void_p, free: Callable[[c.c_void_p], object]) -> None:
         self.pointer, self.free = pointer, free
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.free(self.pointer)
 
 
-def _open_path(path, named):
+def _open_path(path: str, named: Mapping[str, OptionValue]) -> Handle:
     made = c.c_void_p()
     texts, count = options(named)
     check(library.model_open(os.fsencode(path), texts, count, c.byref(made)))
     return Handle(made, library.model_free)
 
 
-def _open_bytes(data, folder, named):
+def _open_bytes(data: bytes, folder: Optional[str], named: Mapping[str, OptionValue]) -> Handle:
     made = c.c_void_p()
     texts, count = options(named)
     check(library.model_from_bytes(data, len(data), os.fsencode(folder) if folder else None, texts, count,
@@ -31,7 +39,7 @@ def _open_bytes(data, folder, named):
     return Handle(made, library.model_free)
 
 
-def _is_ir(model):
+def _is_ir(model: object) -> bool:
     module = type(model).__module__.split(".")[0]
     return module == "onnx_ir" and type(model).__name__ == "Model"
 
@@ -43,9 +51,11 @@ class Source:
     of all but paths is in ``folder``. Weights in external data are named, never loaded.
     """
 
-    def __init__(self, model, folder=None, **named):
+    def __init__(self, model: Union[StrPath, bytes, bytearray, memoryview, onnx.ModelProto, onnx_ir.Model],
+                 folder: Optional[StrPath] = None, **named: OptionValue) -> None:
         self.folder = os.fspath(folder) if folder is not None else None
-        self.given, self.path = model, None
+        self.given: Any = model
+        self.path: Optional[str] = None
         if isinstance(model, (str, os.PathLike)):
             self.path = os.fspath(model)
             self.handle = _open_path(self.path, named)
@@ -60,10 +70,11 @@ class Source:
             raise TypeError(f"a model is a path, bytes, onnx.ModelProto or onnx_ir.Model, not {type(model).__name__}")
 
     @property
-    def pointer(self):
+    def pointer(self) -> c.c_void_p:
+        """The model's C object."""
         return self.handle.pointer
 
-    def in_given_form(self, data):
+    def in_given_form(self, data: bytes) -> Any:
         """A serialized model in the form that this one was given in; None for a path."""
         if self.path is not None:
             return None
@@ -76,7 +87,8 @@ class Source:
         return type(self.given).FromString(data)
 
 
-def serialized(result):
+def serialized(result: c.c_void_p) -> bytes:
+    """The model of a kvopt_result as bytes of a ModelProto."""
     made = c.c_void_p()
     check(library.result_serialize(result, c.byref(made)))
     return take_bytes(made)

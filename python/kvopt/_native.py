@@ -1,8 +1,28 @@
 """The C interface (kvopt/kvopt.h) through ctypes."""
 
+from __future__ import annotations
+
 import ctypes as c
 import os
 import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+
+from ._types import OptionValue, Progress
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class _Bar(Protocol):
+        """The part of ``tqdm.tqdm`` that is used."""
+
+        desc: str
+        n: int
+
+        def update(self, n: int) -> object: ...
+        def close(self) -> object: ...
+
+    _Callback = Callable[[str, int, int], Optional[bool]]
 
 __all__ = ["KvoptError", "RefusedError", "CancelledError", "check", "library", "library_path", "options", "progress_table"]
 
@@ -18,7 +38,16 @@ class KvoptError(Exception):
         report: For a refused rewrite, the report of ``kvopt rewrite --format json`` as text; otherwise empty.
     """
 
-    def __init__(self, text, **fields):
+    code: str = ""
+    message: str = ""
+    file: str = ""
+    node: str = ""
+    op: str = ""
+    value: str = ""
+    hint: str = ""
+    report: str = ""
+
+    def __init__(self, text: str, **fields: str) -> None:
         super().__init__(text)
         for name, value in fields.items():
             setattr(self, name, value)
@@ -28,7 +57,8 @@ class RefusedError(KvoptError):
     """A rewrite that kvopt cannot prove. ``reason`` is the reason code, such as ``no-window`` (docs/reasons.md)."""
 
     @property
-    def reason(self):
+    def reason(self) -> str:
+        """The reason code, which is also ``code``."""
         return self.code
 
 
@@ -58,7 +88,7 @@ _PROGRESS = c.POINTER(ProgressTable)
 _TENSORS = [c.POINTER(_TEXT), c.POINTER(Tensor), _SIZE]
 
 # Result and arguments of every function that is used.
-_FUNCTIONS = {
+_FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "version": (_TEXT, []),
     "abi_version": (c.c_uint32, []),
     "error_get_kind": (c.c_int, [_P]),
@@ -111,7 +141,7 @@ _ABI_VERSION = 0
 _OUT_OF_MEMORY, _CANCELLED, _REFUSED = 5, 6, 8  # kvopt_error_kind
 
 
-def library_path():
+def library_path() -> str:
     """Path of the shared library: ``$KVOPT_LIBRARY``, the one in this package, or the system's."""
     if os.environ.get("KVOPT_LIBRARY"):
         return os.environ["KVOPT_LIBRARY"]
@@ -120,7 +150,9 @@ def library_path():
 
 
 class _Library:
-    def __init__(self):
+    """The functions of the C interface, by their names without ``kvopt_``."""
+
+    def __init__(self) -> None:
         loaded = c.CDLL(library_path())
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(loaded, "kvopt_" + name)
@@ -130,11 +162,14 @@ class _Library:
             raise ImportError(f"{library_path()} has version {self.abi_version()} of the C interface, "
                               f"and this package needs {_ABI_VERSION}")
 
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
 
 library = _Library()
 
 
-def check(error):
+def check(error: Optional[int]) -> None:
     """Raises the error of a C function; None does nothing."""
     if not error:
         return
@@ -149,7 +184,7 @@ def check(error):
     raise kinds.get(kind, KvoptError)(text, **fields)
 
 
-def take_bytes(handle):
+def take_bytes(handle: c.c_void_p) -> bytes:
     """The contents of a kvopt_bytes, which is freed."""
     try:
         return c.string_at(library.bytes_data(handle), library.bytes_size(handle))
@@ -157,22 +192,28 @@ def take_bytes(handle):
         library.bytes_free(handle)
 
 
-def _texts(value):
-    if value is True or value is False:
-        return ["true" if value else "false"]
-    if isinstance(value, (list, tuple)):
-        return [str(part) for part in value]
-    return [str(value)]
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError("the value of an option is text, not bytes")
+    return str(os.fspath(value)) if isinstance(value, os.PathLike) else str(value)
 
 
-def options(named):
+def _texts(value: OptionValue) -> List[str]:
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+        return [_text(part) for part in value]
+    return [_text(value)]
+
+
+def options(named: Mapping[str, OptionValue]) -> Tuple[c.Array[Option], int]:
     """Options by their names in Python, ``cache_dtype=…`` for ``--cache-dtype``, as arguments of a C function.
 
     None leaves an option out. A list gives an option several times.
     """
     pairs = [("--" + name.rstrip("_").replace("_", "-"), text)
              for name, value in named.items() if value is not None for text in _texts(value)]
-    made = (Option * max(1, len(pairs)))(*[(name.encode(), text.encode()) for name, text in pairs])
+    made = (Option * max(1, len(pairs)))(*[Option(name.encode(), text.encode()) for name, text in pairs])
     return made, len(pairs)
 
 
@@ -183,45 +224,50 @@ class progress_table:
     call: use it as a context manager around the call, and pass ``table`` to the C function.
     """
 
-    def __init__(self, callback):
-        self.raised, self.bar = None, None
-        self.callback = self._bar_callback() if callback is True else callback
-        if self.callback:
-            self.report = Report(self._report)
+    def __init__(self, callback: Progress) -> None:
+        self.raised: Optional[BaseException] = None
+        self.bar: Optional[_Bar] = None
+        self.table: Optional[c._CArgObject] = None
+        called = self._bar_callback() if callback is True else callback
+        if called:
+            self.report = Report(self._reporting(called))
             self.table = c.byref(ProgressTable(c.sizeof(ProgressTable), self.report, None))
-        else:
-            self.table = None
 
-    def _bar_callback(self):
+    def _bar_callback(self) -> Optional[_Callback]:
         try:
             from tqdm import tqdm
         except ImportError:
             return None
 
-        def show(what, done, total):
-            if self.bar is None or self.bar.desc != what:
+        def show(what: str, done: int, total: int) -> bool:
+            bar = self.bar
+            if bar is None or bar.desc != what:
                 self._close()
-                self.bar = tqdm(total=total or None, desc=what, file=sys.stderr)
-                self.bar.desc = what
-            self.bar.update(done - self.bar.n)
+                fresh: _Bar = tqdm(total=total or None, desc=what, file=sys.stderr)
+                fresh.desc = what
+                bar = self.bar = fresh
+            bar.update(done - bar.n)
             return False
         return show
 
-    def _report(self, _user, what, done, total):
-        try:
-            return 1 if self.callback(what.decode("utf-8", "replace"), done, total) else 0
-        except BaseException as raised:  # ctypes cannot carry it through C
-            self.raised = raised
-            return 1
+    def _reporting(self, called: _Callback) -> Callable[[Optional[int], bytes, int, int], int]:
+        def report(_user: Optional[int], what: bytes, done: int, total: int) -> int:
+            try:
+                return 1 if called(what.decode("utf-8", "replace"), done, total) else 0
+            except BaseException as raised:  # ctypes cannot carry it through C
+                self.raised = raised
+                return 1
+        return report
 
-    def _close(self):
+    def _close(self) -> None:
         if self.bar is not None:
             self.bar.close()
 
-    def __enter__(self):
+    def __enter__(self) -> progress_table:
         return self
 
-    def __exit__(self, kind, value, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
         self._close()
         if self.raised is not None and kind is CancelledError:
             raise self.raised from None

@@ -1,23 +1,29 @@
 """Inspecting, rewriting and comparing models."""
 
+from __future__ import annotations
+
 import ctypes as c
 import json
 import os
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Generic, List, Mapping, Optional, Protocol, TypeVar, Union, cast,
+                    overload)
 
 from ._models import Handle, Source, serialized
 from ._native import check, library, options, progress_table, take_bytes
+from ._types import ModelLike, OptionValue, Progress, StrPath
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
 
 __all__ = ["Result", "add_cache", "diff", "explain", "inspect", "make_dynamic", "rewrite", "verify"]
 
-
-def _source(model, folder):
-    if isinstance(model, Result):
-        return model
-    return model if isinstance(model, Source) else Source(model, folder)
+#: Type of a result's model.
+_Form = TypeVar("_Form", covariant=True)
 
 
-class Result:
-    """A rewritten model.
+class Result(Generic[_Form]):
+    """A rewritten model. The parameter is the type of `model`: ``Result[bytes]`` for a model that was given as bytes.
 
     Attributes:
         manifest: How to drive its caches, as a dict (docs/manifest.md).
@@ -26,7 +32,12 @@ class Result:
         path: The file that the model was written to, or None.
     """
 
-    def __init__(self, pointer, source):
+    manifest: Dict[str, Any]
+    report: Dict[str, Any]
+    unchanged: bool
+    path: Optional[str]
+
+    def __init__(self, pointer: c.c_void_p, source: Source) -> None:
         self._handle, self._source = Handle(pointer, library.result_free), source
         self.manifest = json.loads(library.result_manifest(pointer))
         self.report = json.loads(library.result_report(pointer))
@@ -34,14 +45,14 @@ class Result:
         self.path = None
 
     @property
-    def model(self):
+    def model(self) -> _Form:
         """The model in the form in which it was given; for a path, the path it was written to, or None."""
         if self._source.path is not None:
-            return self.path
-        return self._source.in_given_form(serialized(self._handle.pointer))
+            return cast(_Form, self.path)
+        return cast(_Form, self._source.in_given_form(serialized(self._handle.pointer)))
 
     @property
-    def pointer(self):
+    def pointer(self) -> c.c_void_p:
         """The model's C object, for sessions and comparisons."""
         if not hasattr(self, "_model"):
             made = c.c_void_p()
@@ -49,11 +60,11 @@ class Result:
             self._model = Handle(made, library.model_free)
         return self._model.pointer
 
-    def serialize(self):
+    def serialize(self) -> bytes:
         """The model as bytes of a ModelProto, with external data named but not loaded."""
         return serialized(self._handle.pointer)
 
-    def save(self, path, progress=None, **named):
+    def save(self, path: StrPath, progress: Progress = None, **named: OptionValue) -> str:
         """Writes the model to ``path`` and its manifest beside it, and returns the path.
 
         Options are those of ``kvopt rewrite`` that name files: ``external_data``, ``manifest``, ``genai_config``.
@@ -64,19 +75,26 @@ class Result:
         self.path = os.fspath(path)
         return self.path
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<kvopt.Result {self.manifest.get('target', '')}{' unchanged' if self.unchanged else ''}>"
 
 
-def _json(function, models, progress, named, *outputs):
+def _source(model: Union[ModelLike, Source], folder: Optional[StrPath]) -> Union[Source, Result[Any]]:
+    return model if isinstance(model, (Result, Source)) else Source(model, folder)
+
+
+def _json(function: Callable[..., Any], models: List[Union[Source, Result[Any], None]], progress: Progress,
+          named: Mapping[str, OptionValue], *outputs: Any) -> Dict[str, Any]:
     made = c.c_void_p()
     texts, count = options(named)
     with progress_table(progress) as table:
         check(function(*[model and model.pointer for model in models], texts, count, table.table, *outputs, c.byref(made)))
-    return json.loads(take_bytes(made))
+    report: Dict[str, Any] = json.loads(take_bytes(made))
+    return report
 
 
-def inspect(model, *, folder=None, progress=None, **named):
+def inspect(model: ModelLike, *, folder: Optional[StrPath] = None, progress: Progress = None,
+            **named: OptionValue) -> Dict[str, Any]:
     """Facts about every attention layer and cache, as a dict: ``kvopt inspect --format json``.
 
     >>> facts = inspect("models/llama_gqa-ts14-eager/model.onnx")
@@ -86,30 +104,62 @@ def inspect(model, *, folder=None, progress=None, **named):
     return _json(library.inspect, [_source(model, folder)], progress, named)
 
 
-def explain(model, *, folder=None, progress=None, **named):
+def explain(model: ModelLike, *, folder: Optional[StrPath] = None, progress: Progress = None,
+            **named: OptionValue) -> Dict[str, Any]:
     """How each attention layer was matched, or why it was missed, as a dict: ``kvopt explain --format json``."""
     return _json(library.explain, [_source(model, folder)], progress, named)
 
 
-def _rewritten(function, model, output, folder, progress, named):
+class _Rewriting(Protocol):
+    """A function that rewrites a model, by how the model is given: its result has a model of the same type."""
+
+    @overload
+    def __call__(self, model: Union[StrPath, Result[Optional[str]]], output: StrPath, *,
+                 folder: Optional[StrPath] = ..., progress: Progress = ..., **named: OptionValue) -> Result[str]: ...
+    @overload
+    def __call__(self, model: Union[StrPath, Result[Optional[str]]], output: Optional[StrPath] = ..., *,
+                 folder: Optional[StrPath] = ..., progress: Progress = ...,
+                 **named: OptionValue) -> Result[Optional[str]]: ...
+    @overload
+    def __call__(self, model: Union[bytes, bytearray, memoryview, Result[bytes]], output: Optional[StrPath] = ..., *,
+                 folder: Optional[StrPath] = ..., progress: Progress = ..., **named: OptionValue) -> Result[bytes]: ...
+    @overload
+    def __call__(self, model: Union[onnx.ModelProto, Result[onnx.ModelProto]], output: Optional[StrPath] = ..., *,
+                 folder: Optional[StrPath] = ..., progress: Progress = ...,
+                 **named: OptionValue) -> Result[onnx.ModelProto]: ...
+    @overload
+    def __call__(self, model: Union[onnx_ir.Model, Result[onnx_ir.Model]], output: Optional[StrPath] = ..., *,
+                 folder: Optional[StrPath] = ..., progress: Progress = ...,
+                 **named: OptionValue) -> Result[onnx_ir.Model]: ...
+
+
+def _typed_by_form(function: Callable[..., Result[Any]]) -> _Rewriting:
+    return cast(_Rewriting, function)
+
+
+def _rewritten(function: Callable[..., Any], model: ModelLike, output: Optional[StrPath], folder: Optional[StrPath],
+               progress: Progress, named: Dict[str, OptionValue]) -> Result[Any]:
     source = _source(model, folder)
     files = {name: named.pop(name) for name in ("external_data", "manifest", "genai_config") if name in named}
     texts, count = options(named)
     made = c.c_void_p()
     with progress_table(progress) as table:
         check(function(source.pointer, texts, count, table.table, c.byref(made)))
-    result = Result(made, source if isinstance(source, Source) else source._source)
+    result: Result[Any] = Result(made, source if isinstance(source, Source) else source._source)
     if output is not None:
-        result.save(output, **files)
+        result.save(output, None, **files)
     elif files:
         raise TypeError(f"{', '.join(files)} needs an output path")
     return result
 
 
-def rewrite(model, output=None, *, folder=None, progress=None, **named):
+@_typed_by_form
+def rewrite(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[StrPath] = None,
+            progress: Progress = None, **named: OptionValue) -> Result[Any]:
     """Rewrites a model and returns a `Result`; writes it to the path ``output`` if there is one.
 
-    ``model`` is a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``; ``folder`` holds its external data.
+    ``model`` is a path, bytes, an ``onnx.ModelProto``, an ``onnx_ir.Model`` or a `Result`; ``folder`` holds its external
+    data. The result's model has the same type. It is a path or None where a path was given.
     Options are those of ``kvopt rewrite``, with underscores: ``to="ort"``, ``rows="int8"``, ``verify="full"``.
     Raises `RefusedError` for a model that cannot be rewritten or does not compute the same.
 
@@ -120,17 +170,22 @@ def rewrite(model, output=None, *, folder=None, progress=None, **named):
     return _rewritten(library.rewrite, model, output, folder, progress, named)
 
 
-def add_cache(model, output=None, *, folder=None, progress=None, **named):
+@_typed_by_form
+def add_cache(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[StrPath] = None,
+              progress: Progress = None, **named: OptionValue) -> Result[Any]:
     """Gives caches to a decoder that was exported without them. Arguments as of `rewrite`."""
     return _rewritten(library.add_cache, model, output, folder, progress, named)
 
 
-def make_dynamic(model, output=None, *, folder=None, progress=None, **named):
+@_typed_by_form
+def make_dynamic(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[StrPath] = None,
+                 progress: Progress = None, **named: OptionValue) -> Result[Any]:
     """Gives symbols to the batch, sequence and past extents that an export fixed. Arguments as of `rewrite`."""
     return _rewritten(library.make_dynamic, model, output, folder, progress, named)
 
 
-def verify(first, second=None, *, folder=None, progress=None, **named):
+def verify(first: ModelLike, second: Optional[ModelLike] = None, *, folder: Optional[StrPath] = None,
+           progress: Progress = None, **named: OptionValue) -> Dict[str, Any]:
     """Runs two models step by step and compares them; returns the report as a dict with ``equal``.
 
     ``reference`` is a path of recorded steps, or of data sets in ONNX's format, in place of a second model.
@@ -144,7 +199,8 @@ def verify(first, second=None, *, folder=None, progress=None, **named):
     return report
 
 
-def diff(first, second, *, folder=None, progress=None, **named):
+def diff(first: ModelLike, second: ModelLike, *, folder: Optional[StrPath] = None, progress: Progress = None,
+         **named: OptionValue) -> Dict[str, Any]:
     """What changed between two models, as a dict: ``kvopt diff --format json``.
 
     >>> path = "models/llama_gqa-ts14-eager/model.onnx"

@@ -11,18 +11,29 @@
 ``python3 -m kvopt.onnxruntime fused.onnx 1,2,3 16`` does the same.
 """
 
+from __future__ import annotations
+
 import json
 import os
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnxruntime
+
+    from ._operations import Result
+    from ._types import StrPath
+
 __all__ = ["Decoder", "get_ep_name", "get_library_path", "register"]
 
-_DTYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "int64": np.int64, "int32": np.int32,
-           "int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
+_DTYPES: Dict[str, Type[np.generic]] = {
+    "float": np.float32, "float16": np.float16, "double": np.float64, "int64": np.int64, "int32": np.int32,
+    "int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
 
 
-def get_library_path():
+def get_library_path() -> str:
     """Absolute path of the library that ONNX Runtime loads: ``$KVOPT_ONNXRUNTIME_LIBRARY``, or the one in this package.
 
     The same file is an execution provider, from ONNX Runtime 1.23 on, and a library of custom operators, from 1.16 on.
@@ -35,12 +46,13 @@ def get_library_path():
     return os.path.abspath(path)
 
 
-def get_ep_name():
+def get_ep_name() -> str:
     """Name of the execution provider, which is also a part of the names of its options."""
     return "kvopt"
 
 
-def register(session_options, **options):
+def register(session_options: onnxruntime.SessionOptions,
+             **options: Union[str, int]) -> Literal["provider", "operators"]:
     """Makes sessions with these options compute attention with kvopt's kernels, where the result is the same.
 
     The model needs no rewrite: the provider claims GroupQueryAttention and kvopt's own operators. Before ONNX Runtime 1.23,
@@ -59,7 +71,7 @@ def register(session_options, **options):
         session_options.register_custom_ops_library(get_library_path())
         return "operators"
 
-    def devices():
+    def devices() -> List[onnxruntime.OrtEpDevice]:
         return [device for device in onnxruntime.get_ep_devices() if device.ep_name == get_ep_name()]
 
     if not devices():
@@ -68,23 +80,26 @@ def register(session_options, **options):
     return "provider"
 
 
-def _dtype(text):
+def _dtype(text: str) -> Type[np.generic]:
     name = text[len("tensor("):-1]
     if name not in _DTYPES:
         raise TypeError(f"numpy has no arrays of {text}")
     return _DTYPES[name]
 
 
-def _manifest(session, given):
+def _manifest(session: onnxruntime.InferenceSession,
+              given: Union[None, StrPath, Mapping[str, Any], Result[Any]]) -> Mapping[str, Any]:
     if given is None:
-        given = session.get_modelmeta().custom_metadata_map.get("kvopt.manifest")
-        if given is None:
+        text = session.get_modelmeta().custom_metadata_map.get("kvopt.manifest")
+        if text is None:
             raise ValueError("the model has no manifest: rewrite it with kvopt, or give the manifest")
-        return json.loads(given)
-    if isinstance(given, (str, os.PathLike)):
+        manifest: Mapping[str, Any] = json.loads(text)
+    elif isinstance(given, (str, os.PathLike)):
         with open(given) as file:
-            return json.load(file)
-    return getattr(given, "manifest", given)
+            manifest = json.load(file)
+    else:
+        manifest = given if isinstance(given, Mapping) else given.manifest
+    return manifest
 
 
 class Decoder:
@@ -99,18 +114,28 @@ class Decoder:
         batch: Number of sequences.
         capacity: Number of tokens that buffers have room for, if the manifest does not fix it.
         inputs: Arrays that every step is fed by name, such as what an encoder computed.
+
+    Attributes:
+        session: The session of ONNX Runtime.
+        manifest: How to drive the model (docs/manifest.md).
+        batch: Number of sequences.
+        capacity: Number of tokens that buffers have room for.
+        constant: Arrays that every step is fed, by the names of inputs.
     """
 
-    def __init__(self, session, manifest=None, *, batch=1, capacity=2048, inputs=None):
+    def __init__(self, session: onnxruntime.InferenceSession,
+                 manifest: Union[None, StrPath, Mapping[str, Any], Result[Any]] = None, *, batch: int = 1,
+                 capacity: int = 2048, inputs: Optional[Mapping[str, npt.ArrayLike]] = None) -> None:
         self.session, self.manifest = session, _manifest(session, manifest)
         for key in ("variants", "tiles"):
             if self.manifest.get(key):
                 raise ValueError(f"a model in {key} is driven by kvopt.Session")
-        self.constant = dict(inputs or {})
-        self.capacity = self.manifest["capacity"]["value"] or capacity
+        self.constant: Dict[str, npt.ArrayLike] = dict(inputs or {})
+        self.capacity: int = self.manifest["capacity"]["value"] or capacity
         self._types = {value.name: _dtype(value.type) for value in session.get_inputs()}
         self._outputs = [value.name for value in session.get_outputs()]
-        self._caches = [cache for cache in self.manifest["caches"] if cache.get("kind") != "cross"]
+        self._caches: List[Dict[str, Any]] = [
+            cache for cache in self.manifest["caches"] if cache.get("kind") != "cross"]
         for cache in self._caches:
             if cache.get("pool") or cache["policy"] == "block":
                 raise ValueError("caches in blocks are driven by kvopt.Session")
@@ -120,7 +145,7 @@ class Decoder:
 
     # ---- Caches
 
-    def _extents(self, cache):
+    def _extents(self, cache: Mapping[str, Any]) -> List[int]:
         symbol = self.manifest["capacity"]["symbol"]
         extents = []
         for axis, extent in enumerate(cache["shape"]):
@@ -132,20 +157,20 @@ class Decoder:
                 extents.append(self.batch)
         return extents
 
-    def reset(self):
+    def reset(self) -> None:
         """Drops all tokens."""
-        self._mask = np.zeros((self.batch, 0), np.int64)
-        self._buffers = {cache["past"]: np.zeros(self._extents(cache), self._types[cache["past"]])
-                         for cache in self._caches}
-        self._grown = {}
-        self._binding = None
+        self._mask: npt.NDArray[np.int64] = np.zeros((self.batch, 0), np.int64)
+        self._buffers: Dict[str, npt.NDArray[Any]] = {
+            cache["past"]: np.zeros(self._extents(cache), self._types[cache["past"]]) for cache in self._caches}
+        self._grown: Dict[str, onnxruntime.OrtValue] = {}
+        self._binding: Optional[onnxruntime.IOBinding] = None
 
     @property
-    def length(self):
+    def length(self) -> int:
         """Number of tokens in the caches, padding included."""
         return self._mask.shape[1]
 
-    def crop(self, tokens):
+    def crop(self, tokens: int) -> None:
         """Keeps the first ``tokens`` tokens of every sequence."""
         if not 0 <= tokens <= self.length:
             raise ValueError(f"there are {self.length} tokens, not {tokens}")
@@ -157,8 +182,8 @@ class Decoder:
                 self._replace(cache, np.take(rows, range(tokens), cache["sequence_axis"]))
         self._mask = self._mask[:, :tokens]
 
-    def reorder(self, rows):
-        """Makes sequence i what sequence ``rows[i]`` was; rows may be repeated or left out."""
+    def reorder(self, rows: npt.ArrayLike) -> None:
+        """Makes sequence i what sequence ``rows[i]`` was; rows, [new batch], may be repeated or left out."""
         rows = np.asarray(rows, np.int64)
         for cache in self._caches:
             axis = next((axis for axis, extent in enumerate(cache["shape"])
@@ -168,18 +193,19 @@ class Decoder:
             self._replace(cache, np.take(self._rows(cache), rows, axis))
         self._mask, self.batch = self._mask[rows], len(rows)
 
-    def _rows(self, cache):
+    def _rows(self, cache: Mapping[str, Any]) -> npt.NDArray[Any]:
         name = cache["past"]
-        return self._grown[name].numpy() if name in self._grown else self._buffers[name]
+        rows: npt.NDArray[Any] = self._grown[name].numpy() if name in self._grown else self._buffers[name]
+        return rows
 
-    def _replace(self, cache, rows):
+    def _replace(self, cache: Mapping[str, Any], rows: npt.NDArray[Any]) -> None:
         self._grown.pop(cache["past"], None)
         self._binding = None
         self._buffers[cache["past"]] = np.ascontiguousarray(rows)
 
     # ---- Steps
 
-    def _numbers(self, feed, new):
+    def _numbers(self, feed: str, new: int) -> int:
         past, total = self.length, self.length + new
         word = feed.replace("_per_batch", "")
         minus = word.endswith("_minus_one")
@@ -190,7 +216,8 @@ class Decoder:
             raise ValueError(f"the manifest feeds '{feed}', which this decoder does not know")
         return values[word] - minus
 
-    def _feeds(self, tokens, mask):
+    def _feeds(self, tokens: npt.NDArray[np.int64],
+               mask: npt.NDArray[np.int64]) -> Tuple[Dict[str, npt.ArrayLike], npt.NDArray[np.int64]]:
         new, seen = tokens.shape[1], np.concatenate([self._mask, mask], axis=1)
         positions = np.maximum(np.cumsum(seen, axis=1) - 1, 0)[:, self.length:]
         feeds = {"input_ids": tokens, "decoder_input_ids": tokens, "attention_mask": seen, "position_ids": positions,
@@ -201,27 +228,29 @@ class Decoder:
         feeds.update(self.constant)
         return feeds, seen
 
-    def _bind_caches(self):
-        """Binds the caches: buffers once, and what grows anew in each step."""
+    def _bind_caches(self) -> onnxruntime.IOBinding:
+        """Binds the caches, buffers once and what grows anew in each step, and returns the binding."""
         if self._binding and not self._grows:
-            return
+            return self._binding
         # Outputs of a step are in the memory of its binding, which must stay until the next step is over.
-        self._former, self._binding = self._binding, self.session.io_binding()
+        binding = self.session.io_binding()
+        self._former, self._binding = self._binding, binding
         for cache in self._caches:
             name = cache["past"]
             if name in self._grown:
-                self._binding.bind_ortvalue_input(name, self._grown[name])
+                binding.bind_ortvalue_input(name, self._grown[name])
                 continue
             buffer = self._buffers[name]
-            self._binding.bind_input(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
+            binding.bind_input(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
             if cache["one_buffer"]:
-                self._binding.bind_output(cache["present"], "cpu", 0, buffer.dtype.type, buffer.shape,
-                                          buffer.ctypes.data)
+                binding.bind_output(cache["present"], "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
+        return binding
 
-    def feed(self, tokens, mask=None):
+    def feed(self, tokens: npt.ArrayLike, mask: Optional[npt.ArrayLike] = None) -> Dict[str, npt.NDArray[Any]]:
         """Appends tokens, [batch, count] or [count], and returns the outputs by their names as numpy arrays.
 
-        ``mask`` is 0 where a token is padding, of the same shape; padding is on the left of a prompt.
+        ``mask`` is 0 where a token is padding, of the same shape; padding is on the left of a prompt. The outputs have
+        the model's shapes, such as [batch, count, vocabulary] for logits.
         """
         tokens = np.atleast_2d(np.asarray(tokens, np.int64))
         if tokens.ndim != 2 or tokens.shape[0] != self.batch:
@@ -233,23 +262,23 @@ class Decoder:
         if in_place and self.length + tokens.shape[1] > self.capacity:
             raise ValueError(f"the caches have room for {self.capacity} tokens, not {self.length + tokens.shape[1]}")
         feeds, seen = self._feeds(tokens, mask)
-        self._bind_caches()
+        binding = self._bind_caches()
         pasts = {cache["past"] for cache in self._caches}
-        kept = []  # a binding does not keep its arrays alive
+        kept: List[npt.NDArray[Any]] = []  # a binding does not keep its arrays alive
         for name, dtype in self._types.items():
             if name in pasts:
                 continue
             if name not in feeds:
                 raise ValueError(f"the model reads '{name}': give it in inputs={{'{name}': …}}")
             kept.append(np.ascontiguousarray(feeds[name], dtype))
-            self._binding.bind_input(name, "cpu", 0, dtype, kept[-1].shape, kept[-1].ctypes.data)
+            binding.bind_input(name, "cpu", 0, dtype, kept[-1].shape, kept[-1].ctypes.data)
         in_one = {cache["present"] for cache in self._caches if cache["one_buffer"]}
         for name in self._outputs:
             if name not in in_one:
-                self._binding.bind_output(name)
-        self.session.run_with_iobinding(self._binding)
+                binding.bind_output(name)
+        self.session.run_with_iobinding(binding)
         made = dict(zip([*(cache["present"] for cache in self._caches if cache["one_buffer"]),
-                         *(name for name in self._outputs if name not in in_one)], self._binding.get_outputs()))
+                         *(name for name in self._outputs if name not in in_one)], binding.get_outputs()))
         for cache in self._caches:
             if not cache["one_buffer"]:
                 self._grown[cache["past"]] = made[cache["present"]]
@@ -257,19 +286,24 @@ class Decoder:
         presents = {cache["present"] for cache in self._caches}
         return {name: made[name].numpy() for name in self._outputs if name not in presents}
 
-    def generate(self, prompt, steps, mask=None):
-        """Feeds a prompt and generates ``steps`` tokens for each sequence greedily, as lists."""
-        made, tokens = [[] for _ in range(self.batch)], prompt
+    def generate(self, prompt: npt.ArrayLike, steps: int, mask: Optional[npt.ArrayLike] = None) -> List[List[int]]:
+        """Feeds a prompt and generates ``steps`` tokens for each sequence greedily, as lists.
+
+        ``prompt`` and ``mask`` are as of `feed`.
+        """
+        made: List[List[int]] = [[] for _ in range(self.batch)]
+        fed = prompt
         for _ in range(steps):
-            outputs = self.feed(tokens, mask)
+            outputs = self.feed(fed, mask)
             scores = outputs["logits"] if "logits" in outputs else next(iter(outputs.values()))
-            tokens, mask = scores[:, -1].argmax(-1)[:, None], None
+            tokens: npt.NDArray[np.int64] = scores[:, -1].argmax(-1)[:, None]
+            fed, mask = tokens, None
             for row, token in zip(made, tokens):
                 row += token.tolist()
         return made
 
 
-def main(arguments=None):
+def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Decodes greedily: MODEL TOKENS STEPS."""
     import argparse
 

@@ -3,6 +3,7 @@
 #   tests/python/package.sh BUILD package       with the library of the build
 #   tests/python/package.sh BUILD wheel         with a wheel, installed into a virtual environment
 #   tests/python/package.sh BUILD onnxruntime   kvopt.onnxruntime, with what the build's program writes
+#   tests/python/package.sh BUILD types         the type hints, by mypy and by what the package returns
 # Exits with 77 where Python's modules are missing.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -51,5 +52,12 @@ onnxruntime)
   [ ! -e "$library" ] || export KVOPT_ONNXRUNTIME_LIBRARY=$library
   bash "$source/scripts/onnxruntime_python.sh" "$source/tests/python/onnxruntime_test.py" "$source/python" \
     "${written[@]}"
+  ;;
+types)
+  command -v mypy >/dev/null || { echo "skipped: mypy is not installed"; exit 77; }
+  require numpy typing_extensions
+  (cd "$source/python" && mypy --cache-dir "$build/mypy")
+  KVOPT_LIBRARY=$build/lib/libkvopt.so.0 PYTHONPATH=$source/python PYTHONDONTWRITEBYTECODE=1 \
+    "$python" "$source/tests/python/types_test.py" "$source/models/llama_gqa-ts14-eager/model.onnx"
   ;;
 esac

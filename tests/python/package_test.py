@@ -2,11 +2,13 @@
 import doctest
 import importlib.util
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 import threading
 import types
+import typing
 import unittest
 import unittest.mock
 
@@ -89,6 +91,18 @@ class Rewriting(unittest.TestCase):
         self.assertEqual(raised.exception.hint, "did you mean --to?")
         with self.assertRaises(TypeError):
             kvopt.inspect(7)
+        with self.assertRaises(TypeError):
+            kvopt.rewrite(MODEL, to=b"ort")
+        self.assertEqual(kvopt.KvoptError("raised by a program").code, "")
+
+    def test_values_of_options_are_text(self):
+        from kvopt._native import options
+        given = {"to": "ort", "dry_run": True, "layer": np.int64(3), "atol": 1e-3, "rule": None,
+                 "disable": ["a", pathlib.PurePosixPath("b/c"), False]}
+        texts, count = options(given)
+        self.assertEqual([(texts[i].name.decode(), texts[i].text.decode()) for i in range(count)], [
+            ("--to", "ort"), ("--dry-run", "true"), ("--layer", "3"), ("--atol", "0.001"), ("--disable", "a"),
+            ("--disable", "b/c"), ("--disable", "false")])
 
     def test_progress_is_reported_and_cancels(self):
         seen = []
@@ -98,6 +112,30 @@ class Rewriting(unittest.TestCase):
             kvopt.rewrite(MODEL, to="kvopt", progress=lambda what, done, total: True)
         with self.assertRaises(ZeroDivisionError):
             kvopt.rewrite(MODEL, to="kvopt", progress=lambda what, done, total: 1 / 0)
+
+    def test_a_bar_shows_each_part_of_the_work(self):
+        bars = []
+
+        class Bar:
+            def __init__(self, *, total, desc, file):
+                self.n, self.total, self.desc, self.closed = 0, total, desc, False
+                bars.append(self)
+
+            def update(self, n):
+                self.n += n
+
+            def close(self):
+                self.closed = True
+
+        module = types.ModuleType("tqdm")
+        module.tqdm = Bar
+        seen = []
+        kvopt.rewrite(MODEL, to="kvopt", progress=lambda what, done, total: seen.append(what))
+        with unittest.mock.patch.dict(sys.modules, {"tqdm": module}):
+            kvopt.rewrite(MODEL, to="kvopt", progress=True)
+        self.assertLessEqual({bar.desc for bar in bars}, set(seen))
+        self.assertTrue(bars)
+        self.assertTrue(all(bar.closed and 0 <= bar.n <= (bar.total or bar.n) for bar in bars))
 
     def test_inspects_explains_and_compares(self):
         self.assertEqual(len(kvopt.inspect(MODEL)["sites"]), 2)
@@ -258,6 +296,21 @@ class Decoding(unittest.TestCase):
 
 
 class Documentation(unittest.TestCase):
+    def test_public_names_have_docstrings(self):
+        import kvopt.onnxruntime
+        checked = 0
+        for module in (kvopt, kvopt.onnxruntime):
+            for name in module.__all__:
+                value = getattr(module, name)
+                members = vars(value) if isinstance(value, type) else {}
+                documented = [(name, value)] if callable(value) and not typing.get_args(value) else []
+                documented += [(f"{name}.{key}", member) for key, member in members.items()
+                               if not key.startswith("_") and (callable(member) or isinstance(member, property))]
+                for path, member in documented:
+                    self.assertTrue(member.__doc__, path)
+                    checked += 1
+        self.assertGreater(checked, 40)
+
     def test_examples_in_docstrings(self):
         os.chdir(ROOT)
         from kvopt import _operations, _session

@@ -1,0 +1,9 @@
+# The part of tqdm that kvopt uses: its package has no types.
+from typing import Optional, TextIO
+
+class tqdm:
+    desc: str
+    n: int
+    def __init__(self, *, total: Optional[int], desc: str, file: TextIO) -> None: ...
+    def update(self, n: int) -> None: ...
+    def close(self) -> None: ...
