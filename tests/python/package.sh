@@ -56,7 +56,7 @@ onnxruntime)
 types)
   command -v mypy >/dev/null || { echo "skipped: mypy is not installed"; exit 77; }
   require numpy typing_extensions
-  (cd "$source/python" && mypy --cache-dir "$build/mypy")
+  (cd "$source/python" && mypy --python-executable "$python" --cache-dir "$build/mypy")
   KVOPT_LIBRARY=$build/lib/libkvopt.so.0 PYTHONPATH=$source/python PYTHONDONTWRITEBYTECODE=1 \
     "$python" "$source/tests/python/types_test.py" "$source/models/llama_gqa-ts14-eager/model.onnx"
   ;;
