@@ -39,6 +39,12 @@ public:
     for (const Output& output : outputs)
       if (!output.after->producer())
         decide(output);
+    if (!regions.gaps().empty())
+      for (Obligation& obligation : report.obligations)
+        if (obligation.verdict == Verdict::ProvedReduced) {
+          obligation.verdict = Verdict::Tested;
+          obligation.reason = *regions.gaps().begin();
+        }
     report.nodesBefore = before().nodes().size();
     report.assumptions.assign(regions.assumptions().begin(), regions.assumptions().end());
     return std::move(report);

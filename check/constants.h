@@ -42,6 +42,15 @@ struct Arithmetic {
   Field field;
   Constants constants;
   std::set<std::string> assumptions;
+  /// Assumptions that could hide a difference. A region that is equal under them is tested, not
+  /// proved.
+  std::set<std::string> gaps;
+
+  /// Adds an assumption that could hide a difference.
+  void assumeUnproved(const std::string& text) {
+    assumptions.insert(text);
+    gaps.insert(text);
+  }
 };
 
 } // namespace kvopt::check

@@ -286,8 +286,8 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
   }
   if (ir::isFloatingPoint(type))
     return arbitraryTensor(math.field, nameHash(input.name()), shape);
-  math.assumptions.insert("the input '" + input.name().str() + "' is " +
-                          (type == ir::ElementType::Bool ? "whether there is a past" : "zero"));
+  math.assumeUnproved("the input '" + input.name().str() + "' is " +
+                      (type == ir::ElementType::Bool ? "whether there is a past" : "zero"));
   const int64_t value = type == ir::ElementType::Bool && step.past > 0;
   return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), value), type);
 }

@@ -166,8 +166,8 @@ Ref Regions::declared(size_t step, const ir::Value& value) {
       return nullptr;
     shape.push_back(*extent);
   }
-  math.assumptions.insert("results of operators without a rule are numbers, in the shapes that the "
-                          "first model declares");
+  math.assumeUnproved("results of operators without a rule are numbers, in the shapes that the "
+                      "first model declares");
   return hollowTensor(shape, false, value.type().elementType());
 }
 
@@ -198,6 +198,8 @@ Ref Regions::leaf(size_t step, const ValueClass& value, const ir::Value& represe
   auto remember = [&](Ref contents) { return leaves[value] = std::move(contents); };
   if (isWeight(representative)) {
     const auto data = representative.constantRef();
+    if (elementCount(data->shape()) < 0)
+      return nullptr; // too large to be evaluated
     return remember(fresh(0, value,
                           hollowTensor(Extents(data->shape().begin(), data->shape().end()), false,
                                        data->elementType())));

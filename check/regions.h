@@ -46,6 +46,8 @@ public:
   /// Notes that a value of the second model has a class.
   void noteAfter(const ValueClass& value) { ofAfter.insert(value); }
   const std::set<std::string>& assumptions() const { return math.assumptions; }
+  /// The assumptions that could hide a difference.
+  const std::set<std::string>& gaps() const { return math.gaps; }
   const Field& field() const { return math.field; }
   /// Nodes that the last comparison evaluated.
   const std::vector<const ir::Node*>& lastBefore() const { return nodesBefore; }

@@ -3,6 +3,7 @@
 #include "cli/report/byte_text.h"
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
+#include "driver/recover.h"
 #include "driver/reduce/reduce_json.h"
 #include "support/format.h"
 
@@ -42,6 +43,9 @@ SafeText reduceAnswer(const ReduceRequest& request, const ReducedModel& reduced)
 }
 
 llvm::Expected<ExitCode> reduceModel(const ReduceOptions& options, const CommandContext& context) {
+  // Opening the model registers its files: the output may not replace them.
+  if (auto model = openModel(options.request.model, context.toolkit); !model)
+    return model.takeError();
   if (llvm::Error error = context.files().checkOutputs())
     return error;
   auto reduced = reduce(options.request, context.toolkit);

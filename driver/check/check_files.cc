@@ -149,7 +149,7 @@ SafeText checkSummary(const FileCheck& result, bool isDetailed) {
   SafeText text =
       formatText("{}: {}\n", check::verdictWord(verdict),
                  verdict == Verdict::Proved ? "both models compute the same, by construction"
-                 : verdict == Verdict::ProvedReduced ? "both models compute the same, at all sizes"
+                 : verdict == Verdict::ProvedReduced ? "both models compute the same"
                  : verdict == Verdict::Tested    ? "both models compute the same in the whole scope"
                  : verdict == Verdict::Different ? "the models differ"
                                                  : "not every output is decided");

@@ -69,8 +69,9 @@ protected:
       return reasonOf(*refused);
     auto& added = std::get<RewrittenModel>(result);
     const std::string name = source.filename().string();
-    if (added.verification && roundedDecoders().count(name) == 0)
+    if (added.verification && roundedDecoders().count(name) == 0) {
       EXPECT_TRUE(added.verification->equal()) << verificationSummary(*added.verification);
+    }
     const std::string path = folder.path("added.onnx");
     successOrThrow(exportModel(*added.model, path));
     return "added" + cases(source, valueOrThrow(prepareModel(path, toolkit)), remover);
