@@ -23,7 +23,7 @@ public:
   ~MemoryReserve();
 
   /// Gives the reserve of this thread's call back to the heap after an allocation of `bytes` bytes
-  /// failed. False if trying again is pointless: there is no reserve, it was given back before, or
+  /// failed. False if a second try cannot help: there is no reserve, it was given back before, or
   /// it is smaller than `bytes`.
   static bool release(size_t bytes) noexcept;
 

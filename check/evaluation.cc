@@ -86,7 +86,7 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
   for (const ir::Use& use : node.operands()) {
     operands.push_back(use.value() ? frame.values[use.value()] : nullptr);
     if (use.value() && !operands.back())
-      return fail(node.describe() + ": an operand is no tensor");
+      return fail(node.describe() + ": an operand is not a tensor");
   }
   const bool isTop = !frame.call.node;
   if (isTop)
@@ -141,7 +141,7 @@ Results Evaluation::runFunction(Frame& frame, const ir::Node& node, const ir::Fu
   for (const ir::Value* output : function.body.outputs()) {
     Ref result = demand(inner, *output);
     if (!result && reason.empty())
-      fail(node.describe() + ": a result of its function is no tensor");
+      fail(node.describe() + ": a result of its function is not a tensor");
     if (!result)
       return {};
     results.push_back(std::move(result));

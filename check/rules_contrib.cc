@@ -1,4 +1,4 @@
-// Rules of ONNX Runtime's quantized products: the weights that their codes stand for are unknown
+// Rules of ONNX Runtime's quantized products: the weights that their codes represent are unknown
 // numbers.
 #include "check/call.h"
 

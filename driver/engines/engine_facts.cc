@@ -2,6 +2,7 @@
 #include "driver/engines/engine_facts.h"
 
 #include "ir/op_name.h"
+#include "ir/ops/contrib/group_query_operands.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -37,11 +38,10 @@ constexpr EngineFact table[] = {
 
 /// The requirement of a node; nullopt for operators of ONNX that every engine has.
 std::optional<EngineUse> useOf(const Node& node) {
-  constexpr size_t keyScale = 12;
   if (node.op().domain() == kvoptDomain)
     return EngineUse::OwnOperators;
   if (node.op() == OpName("com.microsoft::GroupQueryAttention"))
-    return node.operands().size() > keyScale && node.operand(keyScale)
+    return node.operands().size() > gqa::KeyScale && node.operand(gqa::KeyScale)
                ? EngineUse::QuantizedCaches
                : EngineUse::GroupQueryAttention;
   if (node.op() == OpName("com.microsoft::PagedAttention"))

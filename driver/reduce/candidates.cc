@@ -97,9 +97,9 @@ bool isIoError(const Diagnostic& diagnostic) { return diagnostic.kind == Diagnos
 
 llvm::Error Candidates::linkFiles(const std::string& modelFile) {
   const std::string source = folderOf(request.model);
-  const std::string beside = manifestPathBeside(request.model);
-  if (fs::exists(beside))
-    manifest = beside;
+  const std::string itsManifest = manifestPathBeside(request.model);
+  if (fs::exists(itsManifest))
+    manifest = itsManifest;
   for (const InputFile& file : filesOfModelAt(request.model)) {
     std::error_code ignored;
     if (file.path == request.model || file.path == manifest || !fs::exists(file.path, ignored))

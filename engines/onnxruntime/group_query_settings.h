@@ -2,34 +2,12 @@
 #pragma once
 
 #include "engines/onnxruntime/node_description.h"
+#include "ir/ops/contrib/group_query_operands.h"
 #include "runtime/simd/code_form.h"
 
 namespace kvopt::onnxruntime {
 
-namespace gqa {
-
-/// Operands in the order of the operator's definition.
-enum Operand : unsigned {
-  Query,
-  Key,
-  Value,
-  PastKey,
-  PastValue,
-  SequenceLengths,
-  TotalLength,
-  CosineCache,
-  SineCache,
-  PositionIds,
-  Bias,
-  HeadSink,
-  KeyScale,
-  ValueScale,
-  QueryNormWeight,
-  KeyNormWeight,
-  OperandCount,
-};
-
-} // namespace gqa
+namespace gqa = ir::gqa;
 
 /// What the attributes say.
 struct GqaSettings {

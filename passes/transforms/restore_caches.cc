@@ -10,6 +10,7 @@
 // graph computes lengths, batch rows may have different lengths, and ai.kvopt.AppendRows appends
 // rows.
 #include "ir/cache_layout.h"
+#include "ir/ops/contrib/group_query_operands.h"
 #include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
@@ -111,11 +112,11 @@ private:
   /// The present that belongs to the past that the use reads as an operand of GroupQueryAttention;
   /// null for any other use. That operator is the same for a buffer and for a growing cache.
   static Value* groupedPresent(const Use& use) {
-    constexpr unsigned pastKey = 3, presentKey = 1;
+    constexpr unsigned presentKey = 1;
     Node& node = use.user();
-    const unsigned side = use.operandIndex() - pastKey;
+    const unsigned side = use.operandIndex() - gqa::PastKey;
     if (!node.definition() || !node.is("com.microsoft::GroupQueryAttention") ||
-        use.operandIndex() < pastKey || side > 1 || node.results().size() <= presentKey + side)
+        use.operandIndex() < gqa::PastKey || side > 1 || node.results().size() <= presentKey + side)
       return nullptr;
     return &node.result(presentKey + side);
   }

@@ -1,6 +1,7 @@
 // Replacement of GroupQueryAttention over codes by the same over numbers.
 #include "runtime/equivalence/quantized_groups.h"
 
+#include "ir/ops/contrib/group_query_operands.h"
 #include "ir/text/reader.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -15,16 +16,8 @@ using namespace ir;
 
 namespace {
 
-enum Operand : unsigned {
-  Query = 0,
-  NewKey = 1,
-  PastKey = 3,
-  Cosines = 7,
-  Bias = 10,
-  Sinks = 11,
-  KeyScale = 12,
-  OperandCount = 14,
-};
+/// Number of operands of which the decoder can be composed: all before the weights of norms.
+constexpr unsigned operandCount = gqa::QueryNormWeight;
 
 constexpr const char* quantizationAttributes[] = {"k_quant_type", "v_quant_type",
                                                   "kv_cache_bit_width"};
@@ -121,23 +114,23 @@ std::string attributesText(const Node& node) {
 std::string definitionText(const std::string& name, const Node& node, int64_t opset) {
   const int64_t bits = codeBits(node);
   const int64_t groups = node.intAttr("kv_num_heads", 0);
-  constexpr const char* names[OperandCount] = {
+  constexpr const char* names[operandCount] = {
       "query",   "key_new", "value_new", "past_key", "past_value", "last",      "total",
       "cosines", "sines",   "positions", "bias",     "sinks",      "key_scale", "value_scale"};
   std::string formals, actuals;
-  for (unsigned i = 0; i < OperandCount; ++i) {
+  for (unsigned i = 0; i < operandCount; ++i) {
     const bool isGiven = node.operand(i) != nullptr;
     formals +=
         fmt::format("{}{}", i == 0 ? "" : ", ", isGiven ? names[i] : fmt::format("absent_{}", i));
-    if (i >= KeyScale)
+    if (i >= gqa::KeyScale)
       continue;
     std::string actual = isGiven ? names[i] : "";
-    if (i == Query || ((i == Bias || i == Sinks) && isGiven))
+    if (i == gqa::Query || ((i == gqa::Bias || i == gqa::HeadSink) && isGiven))
       actual += "_numbers";
-    else if (i == NewKey || i == NewKey + 1)
-      actual = i == NewKey ? "key_new_rows" : "value_new_rows";
-    else if (i == PastKey || i == PastKey + 1)
-      actual = i == PastKey ? "key_past_rows" : "value_past_rows";
+    else if (i == gqa::Key || i == gqa::Key + 1)
+      actual = i == gqa::Key ? "key_new_rows" : "value_new_rows";
+    else if (i == gqa::PastKey || i == gqa::PastKey + 1)
+      actual = i == gqa::PastKey ? "key_past_rows" : "value_past_rows";
     actuals += (i == 0 ? "" : ", ") + actual;
   }
   while (endsWith(actuals, ", "))
@@ -165,7 +158,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
     query_numbers = Cast <to = 1> (query)
 )",
                                  bits == 8 ? "127.0" : "7.0", bits == 8 ? "-128.0" : "-8.0");
-  for (unsigned operand : {Bias, Sinks})
+  for (unsigned operand : {gqa::Bias, gqa::HeadSink})
     if (node.operand(operand))
       body += fmt::format("    {0}_numbers = Cast <to = 1> ({0})\n", names[operand]);
   const std::pair<const char*, const char*> sides[] = {{"key", "k_quant_type"},
@@ -178,7 +171,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
                       "com.microsoft.GroupQueryAttention <{}> ({})\n"
                       "    output = Cast <to = {}> (attended)\n",
                       attributesText(node), actuals,
-                      static_cast<int32_t>(node.operand(Query)->type().elementType()));
+                      static_cast<int32_t>(node.operand(gqa::Query)->type().elementType()));
   body += presentText("key", bits) + presentText("value", bits);
   return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
                      "{} ({}) => (output, present_key, present_value) {{{}}}\n",
@@ -188,14 +181,15 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
 /// Scales of keys (0) or values (1); nullopt if they are not constant.
 std::optional<llvm::SmallVector<double, 8>> scalesOf(const Node& node, unsigned side) {
   constexpr int64_t mostScales = int64_t{1} << 24;
-  const Value* scale = node.operand(KeyScale + side);
+  const Value* scale = node.operand(gqa::KeyScale + side);
   const TensorData* data = scale ? scale->constant() : nullptr;
   return data ? floatValues(*data, mostScales) : std::nullopt;
 }
 
 /// Whether the node has pasts and presents of both sides.
 bool hasCaches(const Node& node) {
-  return node.operand(PastKey) && node.operand(PastKey + 1) && node.results().size() >= 3 &&
+  return node.operand(gqa::PastKey) && node.operand(gqa::PastKey + 1) &&
+         node.results().size() >= 3 &&
          llvm::none_of(node.results().take_front(3), [](const Value& r) { return r.isAbsent(); });
 }
 
@@ -222,14 +216,14 @@ llvm::Error unquantizeGroups(Model& model, Manifest& manifest) {
     if (!hasCaches(node) || node.stringAttr("v_quant_type", "NONE").equals_insensitive("NONE"))
       return invalid("{}: codes of keys and values need pasts and presents of both",
                      node.describe());
-    const ElementType element = node.operand(Query)->type().elementType();
+    const ElementType element = node.operand(gqa::Query)->type().elementType();
     const int64_t heads = node.intAttr("num_heads", 0), groups = node.intAttr("kv_num_heads", 0);
     // Without an operand for keys, the query's operand holds queries, keys and values.
-    const Dim all = node.operand(NewKey) ? Dim::fixed(heads)
-                                         : Dim::fixed(heads) + Dim::fixed(groups) * Dim::fixed(2);
-    const std::optional<Dim> width = node.operand(Query)->type().dim(2).dividedBy(all);
+    const Dim all = node.operand(gqa::Key) ? Dim::fixed(heads)
+                                           : Dim::fixed(heads) + Dim::fixed(groups) * Dim::fixed(2);
+    const std::optional<Dim> width = node.operand(gqa::Query)->type().dim(2).dividedBy(all);
     for (unsigned side : {0u, 1u}) {
-      Value& past = *node.operand(PastKey + side);
+      Value& past = *node.operand(gqa::PastKey + side);
       for (Value* value : {&past, &node.result(1 + side)}) {
         const TensorType& type = value->type();
         Shape shape(type.shape().begin(), type.shape().end());
@@ -244,7 +238,7 @@ llvm::Error unquantizeGroups(Model& model, Manifest& manifest) {
             cache.shape.back() = *width->value();
         }
     }
-    for (unsigned operand : {KeyScale + 0u, KeyScale + 1u})
+    for (unsigned operand : {gqa::KeyScale + 0u, gqa::KeyScale + 1u})
       if (operand < node.operands().size())
         node.setOperand(operand, nullptr);
     for (const char* name : quantizationAttributes)
@@ -262,8 +256,8 @@ bool hasFiniteScales(const Node& node) {
 }
 
 std::string groupObstacle(const Node& node) {
-  if (node.intAttr("do_rotary", 0) == 1 || !node.operand(NewKey) ||
-      node.operands().size() > OperandCount)
+  if (node.intAttr("do_rotary", 0) == 1 || !node.operand(gqa::Key) ||
+      node.operands().size() > operandCount)
     return fmt::format(
         "{}: the operator itself rotates, normalizes, or splits the keys before it rounds them",
         node.describe());
@@ -289,7 +283,7 @@ llvm::Expected<DefinedGroup> defineGroup(Model& model, Node& node) {
     return function.takeError();
   model.opsets.try_emplace(kvoptDomain, 1);
   llvm::SmallVector<Value*, 14> operands;
-  for (unsigned i = 0; i < OperandCount; ++i)
+  for (unsigned i = 0; i < operandCount; ++i)
     operands.push_back(node.operand(i));
   made.definition = &model.graph().createFresh(OpName(kvoptDomain, (*function)->name), operands, 3,
                                                &node, "defined");

@@ -54,7 +54,7 @@ TEST(Layering, LayersIncludeOnlyWhatIsBeneathThem) {
       {"driver/", {"support/", "ir/", "check/", "passes/", "runtime/"}},
       {"cli/", {"support/", "ir/", "check/", "passes/", "runtime/", "driver/"}},
       {"api/", {"support/", "ir/", "check/", "passes/", "runtime/", "driver/"}},
-      {"engines/", {"support/", "runtime/simd/"}},
+      {"engines/", {"support/", "runtime/simd/", "ir/ops/contrib/group_query_operands.h"}},
   };
   auto isIn = [](const std::string& included, std::string_view folder) {
     return included.starts_with(folder);

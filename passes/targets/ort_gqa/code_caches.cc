@@ -1,6 +1,7 @@
 // Conversion of caches to quantized caches.
 #include "passes/targets/ort_gqa/code_caches.h"
 
+#include "ir/ops/contrib/group_query_operands.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 
@@ -13,7 +14,6 @@ using namespace ir;
 
 namespace {
 
-constexpr unsigned pastKey = 3, keyScale = 12; ///< operands
 constexpr const char* groupQueryAttention = "com.microsoft::GroupQueryAttention";
 
 class CodeCaches {
@@ -27,8 +27,8 @@ public:
         if (!attribute.value.graphs().empty())
           return unsupported("{}: caches that a branch updates cannot be quantized",
                              node.describe());
-      const bool hasCaches = node.is(groupQueryAttention) && node.operand(pastKey) &&
-                             node.operand(pastKey + 1) && node.results().size() >= 3;
+      const bool hasCaches = node.is(groupQueryAttention) && node.operand(gqa::PastKey) &&
+                             node.operand(gqa::PastKey + 1) && node.results().size() >= 3;
       if (hasCaches)
         if (llvm::Error error = edit(node))
           return error;
@@ -46,9 +46,9 @@ private:
     llvm::SmallVector<Value*, 14> operands;
     for (const Use& use : node.operands())
       operands.push_back(use.value());
-    operands.resize(keyScale + 2, nullptr);
+    operands.resize(gqa::KeyScale + 2, nullptr);
     for (unsigned side : {0u, 1u}) {
-      Value& past = *operands[pastKey + side];
+      Value& past = *operands[gqa::PastKey + side];
       const auto found = scales.ofPast.find(past.name().str());
       if (found == scales.ofPast.end())
         return unsupported("{}: there are no scales for the rows of '{}'", node.describe(),
@@ -64,7 +64,8 @@ private:
       auto tensor = makeTensor(ElementType::Float, {groups, width}, std::move(bytes));
       if (!tensor)
         return tensor.takeError();
-      operands[keyScale + side] = &graph.addConstant(side == 0 ? "k_scale" : "v_scale", *tensor);
+      operands[gqa::KeyScale + side] =
+          &graph.addConstant(side == 0 ? "k_scale" : "v_scale", *tensor);
       store(past, node.result(1 + side), width);
     }
     node.setOperands(operands);

@@ -30,6 +30,7 @@
 //
 // Only the value 1 sets a flag: ONNX Runtime treats other numbers as unset, and its optimizer
 // writes -1. A softcap or a window below zero is also unset.
+#include "ir/ops/contrib/group_query_operands.h"
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/fixed_scales.h"
@@ -44,28 +45,10 @@
 
 namespace kvopt::kernels {
 using namespace ir;
+using namespace ir::gqa;
 using namespace runtime;
 
 namespace {
-
-enum Operand : unsigned {
-  Query,
-  Key,
-  Value,
-  PastKey,
-  PastValue,
-  SequenceLengths,
-  TotalLength,
-  CosineCache,
-  SineCache,
-  PositionIds,
-  Bias,
-  HeadSink,
-  KeyScale,
-  ValueScale,
-  QueryNormWeight,
-  KeyNormWeight,
-};
 
 bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
 
@@ -78,7 +61,7 @@ llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int
   const TensorView& query = context.in(Query);
   if (query.rank() != 3)
     return context.error("the query must be [B,S,width]");
-  if (context.has(Key) != context.has(Value))
+  if (context.has(Key) != context.has(gqa::Value))
     return context.error("a key without a value, or the other way round");
   if (!context.has(Key)) {
     auto packed = headsOf(context, query, heads + 2 * groups, "the packed query");
@@ -88,7 +71,7 @@ llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int
                    slicedAxis(*packed, 1, heads + groups, groups)};
   }
   const TensorView& key = context.in(Key);
-  const TensorView& value = context.in(Value);
+  const TensorView& value = context.in(gqa::Value);
   if (key.rank() != 3 || value.rank() != 3)
     return context.error("key and value must be [B,S,G*D]");
   auto queryHeads = headsOf(context, query, heads, "the query");
