@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// Number of operands of which the decoder can be composed: all before the weights of norms.
+/// Number of operands that a composed operator may have: all before the weights of norms.
 constexpr unsigned operandCount = gqa::QueryNormWeight;
 
 constexpr const char* quantizationAttributes[] = {"k_quant_type", "v_quant_type",

@@ -95,7 +95,7 @@ TEST(Naming, EveryFolderHasItsNamespace) {
       continue;
     ++checked;
     EXPECT_TRUE(last == expected || last == expected + "::HWY_NAMESPACE" ||
-                last == expected + "::cache_file")
+                last == expected + "::cache_file" || last == expected + "::gqa")
         << file.path << " is in " << last << ", not in " << expected;
   }
   EXPECT_GT(checked, 500u);
