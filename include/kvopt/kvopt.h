@@ -8,8 +8,7 @@
  * Memory. Where memory is exhausted, a call returns KVOPT_ERROR_OUT_OF_MEMORY. Calls that open,
  * analyze, rewrite, verify or save models hold 32 MiB of address space in reserve. If an allocation
  * fails, the call continues with the reserve up to a point where it can stop. A process that uses
- * up the reserve, too, before that point may crash, and so may a session's first step. The static
- * library has no reserve.
+ * up the reserve, too, before that point may crash. The static library has no reserve.
  *
  * Ownership. An object that a function creates is freed with the function `kvopt_<type>_free`,
  * which accepts null. Objects do not depend on each other's lifetimes: a model may be freed while

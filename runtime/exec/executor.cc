@@ -192,6 +192,7 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
   environment->scratch.restartPeak();
   size_t inUseBefore = environment->pool.bytesInUse();
   views = given;
+  collected.clear(); // a run that an exception ended may have left some
   for (size_t i = 0; i < views.size(); ++i) {
     const Value& input = *graph->inputs()[i];
     if (!views[i] && inputDefaults[i].view.data)

@@ -118,6 +118,27 @@ TEST(OutOfMemory, AStepSaysSoAndIsTakenAgain) {
       });
 }
 
+TEST(OutOfMemory, EachAllocationOfAFirstStepMayFail) {
+  const ModelHandle model = openShipped();
+  const int64_t prompt[] = {1, 2, 3};
+  const auto create = [&] {
+    kvopt_session* made = nullptr;
+    EXPECT_EQ(textOf(kvopt_session_create(model.get(), 1, nullptr, 0, &made)), "");
+    return SessionHandle(made, kvopt_session_free);
+  };
+  SessionHandle session = create();
+  exhaust([&] { return kvopt_session_feed(session.get(), prompt, 3); },
+          [&] {
+            // The session takes the step after a failure, too.
+            if (kvopt_session_length(session.get()) == 0) {
+              EXPECT_EQ(textOf(kvopt_session_feed(session.get(), prompt, 3)), "");
+            }
+            EXPECT_EQ(kvopt_session_length(session.get()), 3);
+            session = create();
+          },
+          1000000);
+}
+
 /// Frees what `exhaust` made.
 template <class Object, class Free> std::function<void()> freeing(Object*& object, Free free) {
   return [&object, free] {
