@@ -1,12 +1,6 @@
-// Runs models on given inputs, for the operator oracle: a stream of requests on stdin, one answer
-// for each on stdout. A frame is the length of a JSON text as uint32, the text, and the bytes that
-// its numbers count:
-//
-//   request   {"model": bytes, "inputs": [{"name", "type": TensorProto.DataType, "dims", "bytes"}]}
-//   answer    {"plain": RESULT, "raised": RESULT or null}
-//   RESULT    {"error": text} or {"outputs": [the same as inputs]}
-//
-// "raised" is the model after the rules that raise fused attention, where one of them applied.
+// Runs models on given inputs, for the operator oracle. Requests and answers are frames of
+// tests/oracle/runner_frames.h. "raised" is the model after the rules that raise fused attention,
+// where one of them applied.
 #include "driver/toolkit.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
@@ -14,9 +8,7 @@
 #include "runtime/exec/executor.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
-#include "support/json.h"
-
-#include <cstdio>
+#include "tests/oracle/runner_frames.h"
 
 namespace kvopt {
 using namespace driver;
@@ -31,49 +23,6 @@ constexpr const char* raise =
     "infer-shapes,apply-rules{rules=raise-group-query-attention+raise-multi-head-attention+"
     "raise-decoder-masked-attention+"
     "raise-fused-qkv-attention+raise-onnx-attention}";
-
-using Json = nlohmann::json;
-
-/// Bytes at the alignment of tensors.
-class Bytes {
-public:
-  bool read(size_t count) {
-    memory.resize(count / sizeof(Block) + 1);
-    size = count;
-    return std::fread(memory.data(), 1, count, stdin) == count;
-  }
-  std::byte* data() { return memory.front().bytes; }
-  std::span<const std::byte> all() const { return {memory.front().bytes, size}; }
-
-private:
-  struct alignas(64) Block {
-    std::byte bytes[64];
-  };
-  std::vector<Block> memory;
-  size_t size = 0;
-};
-
-struct Request {
-  Json header;
-  Bytes model;
-  std::vector<Bytes> inputs;
-};
-
-bool read(Request& request) {
-  uint32_t length = 0;
-  if (std::fread(&length, sizeof length, 1, stdin) != 1)
-    return false;
-  std::string text(length, ' ');
-  if (std::fread(text.data(), 1, length, stdin) != length)
-    return false;
-  request.header = Json::parse(text);
-  if (!request.model.read(request.header["model"].get<size_t>()))
-    return false;
-  for (const Json& input : request.header["inputs"])
-    if (!request.inputs.emplace_back().read(input["bytes"].get<size_t>()))
-      return false;
-  return true;
-}
 
 llvm::Error raiseAttention(Model& model, const Toolkit& toolkit) {
   PassManager manager(toolkit.passes, {});
@@ -149,12 +98,7 @@ void answer(Request& request, const Toolkit& toolkit) {
     else if (!outputs->is_null())
       result["outputs"] = std::move(*outputs);
   }
-  const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto length = static_cast<uint32_t>(text.size());
-  std::fwrite(&length, sizeof length, 1, stdout);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-  std::fflush(stdout);
+  write(header, bytes);
 }
 
 } // namespace

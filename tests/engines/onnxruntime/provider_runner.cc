@@ -1,44 +1,11 @@
 // Runs models of single operators in ONNX Runtime with the provider, for the operator oracle:
-// requests and answers are those of tests/oracle/operator_runner.cc. A node that the provider does
+// requests and answers are frames of tests/oracle/runner_frames.h. A node that the provider does
 // not claim is an error with its reason. "raised" is the same session with two threads, run twice.
 #include "tests/engines/onnxruntime/test_engine.h"
-
-#include <nlohmann/json.hpp>
-
-#include <cstdio>
-#include <vector>
+#include "tests/oracle/runner_frames.h"
 
 namespace kvopt {
 namespace {
-
-using Json = nlohmann::json;
-
-struct Request {
-  Json header;
-  std::vector<std::byte> model;
-  std::vector<std::vector<std::byte>> inputs;
-};
-
-bool readBytes(std::vector<std::byte>& bytes, size_t count) {
-  bytes.resize(count);
-  return std::fread(bytes.data(), 1, count, stdin) == count;
-}
-
-bool read(Request& request) {
-  uint32_t length = 0;
-  if (std::fread(&length, sizeof length, 1, stdin) != 1)
-    return false;
-  std::string text(length, ' ');
-  if (std::fread(text.data(), 1, length, stdin) != length)
-    return false;
-  request.header = Json::parse(text);
-  if (!readBytes(request.model, request.header["model"].get<size_t>()))
-    return false;
-  for (const Json& input : request.header["inputs"])
-    if (!readBytes(request.inputs.emplace_back(), input["bytes"].get<size_t>()))
-      return false;
-  return true;
-}
 
 size_t bytesOf(ONNXTensorElementDataType type, size_t count) {
   switch (type) {
@@ -57,7 +24,7 @@ size_t bytesOf(ONNXTensorElementDataType type, size_t count) {
 
 Json outputsOf(TestEngine& engine, Request& request, int threads, std::string& bytes) {
   engine.takeLog();
-  Ort::Session session = engine.open(request.model, {LibraryEntry::provider, threads});
+  Ort::Session session = engine.open(request.model.all(), {LibraryEntry::provider, threads});
   if (const std::string log = engine.takeLog(); log.find("claimed 1 ") == std::string::npos)
     throw std::runtime_error("not claimed: " + log);
   const auto memory = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
@@ -70,8 +37,8 @@ Json outputsOf(TestEngine& engine, Request& request, int threads, std::string& b
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto shape = inputs[i]["dims"].get<std::vector<int64_t>>();
     values.push_back(Ort::Value::CreateTensor(
-        memory, request.inputs[i].data(), request.inputs[i].size(), shape.data(), shape.size(),
-        static_cast<ONNXTensorElementDataType>(inputs[i]["type"].get<int>())));
+        memory, request.inputs[i].data(), request.inputs[i].all().size(), shape.data(),
+        shape.size(), static_cast<ONNXTensorElementDataType>(inputs[i]["type"].get<int>())));
     inputNames.push_back(names[i].c_str());
   }
   const std::vector<std::string> results = session.GetOutputNames();
@@ -107,12 +74,7 @@ void answer(TestEngine& engine, Request& request) {
       header[which] = {{"error", error.what()}};
     }
   }
-  const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto length = static_cast<uint32_t>(text.size());
-  std::fwrite(&length, sizeof length, 1, stdout);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-  std::fflush(stdout);
+  write(header, bytes);
 }
 
 } // namespace
