@@ -11,6 +11,7 @@
 #include "driver/variants.h"
 #include "driver/verify/report.h"
 #include "support/format.h"
+#include "support/string_ends.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -199,7 +200,10 @@ std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
 
 SafeText nextLine(const Manifest& manifest, const AnswerRequest& request) {
   const std::string next = nextCommand(manifest, request);
-  return next.empty() ? SafeText() : formatText("next: {}\n", next);
+  if (next.empty())
+    return {};
+  const char* needed = startsWith(next, "python3 ") ? "   (with kvopt's Python package)" : "";
+  return formatText("next: {}{}\n", next, needed);
 }
 
 /// Details: counters of passes, operators and versions.
