@@ -11,6 +11,7 @@ work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 
 corpus=${KVOPT_CORPUS:-$root/../shared/corpus}
+export KVOPT_WHOLE_CORPUS=1
 if [ ! -d "$corpus" ]; then
   echo "golden.sh: no models: set KVOPT_CORPUS" >&2
   exit 77

@@ -131,7 +131,7 @@ std::vector<std::string> linesOf(const fs::path& path) {
 
 TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
   if (isSanitized)
-    GTEST_SKIP() << "under sanitizers: the test 'golden' inspects the same models";
+    GTEST_SKIP() << "under sanitizers other tests read samples of the corpora";
   if (!fs::is_directory(corpusFolder()))
     GTEST_SKIP() << "no models; set KVOPT_CORPUS";
   // The second corpus is in the neighboring folder.

@@ -33,20 +33,28 @@ inline std::vector<std::string> corpusModels() {
 }
 
 /// Under sanitizers, tests over a corpus take one model in this many.
-constexpr size_t sampledOneIn = isSanitized ? 8 : 1;
+constexpr size_t sampledOneIn = isSanitized ? 16 : 1;
 
-/// All of `models`; under sanitizers an evenly spread sample, another one for each test.
-inline std::vector<std::string> sampleOf(const std::vector<std::string>& models) {
-  if (sampledOneIn == 1)
+/// The same for tests that rewrite and run each model many times; they take all where KVOPT_WHOLE_CORPUS is set.
+inline size_t costlyOneIn() {
+  if (isSanitized)
+    return 24;
+  return std::getenv("KVOPT_WHOLE_CORPUS") ? 1 : 3;
+}
+
+/// One in `oneIn` of `models`: an evenly spread sample, another one for each test.
+inline std::vector<std::string> sampleOf(const std::vector<std::string>& models,
+                                         size_t oneIn = sampledOneIn) {
+  if (oneIn == 1)
     return models;
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   uint32_t hash = 0x811C9DC5u; // FNV-1a: the same everywhere
   for (char letter : std::string(test.test_suite_name()) + test.name())
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x01000193u;
   std::vector<std::string> sample;
-  for (size_t i = hash % sampledOneIn; i < models.size(); i += sampledOneIn)
+  for (size_t i = hash % oneIn; i < models.size(); i += oneIn)
     sample.push_back(models[i]);
-  std::cout << "under sanitizers: a sample of " << sample.size() << " of " << models.size()
+  std::cout << "a sample of " << sample.size() << " of " << models.size()
             << " models\n";
   return sample;
 }

@@ -17,7 +17,7 @@ const os = require('os');
 const path = require('path');
 const {Engine} = require('./engine');
 const {layouts} = require('./layouts');
-const {casesOf, isRounding, rewrite, sourcesIn, targetNames, targetOptions, tokensOf, tolerancesOf} = require('./models');
+const {casesOf, isRounding, isSampled, rewrite, sourcesIn, targetNames, targetOptions, tokensOf, tolerancesOf} = require('./models');
 
 function parse(given) {
   const options = {forms: null, models: '', oneOf: 1, part: 0, isStrict: false, report: null, positional: []};
@@ -53,8 +53,6 @@ function optionsOf(form, cases) {
 const isRounded = (form) => isRounding(form) || form === 'primitive-float16';
 
 /** A small number that only the text decides. */
-const hashOf = (text) => [...text].reduce((hash, letter) => Math.imul(hash ^ letter.charCodeAt(0), 0x01000193) >>> 0, 0x811c9dc5);
-
 /** Whether an arrangement applies to a model, by the verdict of the export. */
 const isApplying = ({verdict}) => ['equal', 'own'].includes(verdict);
 
@@ -127,7 +125,7 @@ async function main() {
   const engine = new Engine();
   const rows = [];
   for (const source of sourcesIn(folders, options.models)) {
-    const forms = all.filter((form) => hashOf(`${path.basename(source.source)} ${form}`) % options.oneOf === options.part);
+    const forms = all.filter((form) => isSampled(source.source, form, options.oneOf, options.part));
     if (forms.length) rows.push(await rowOf(kvopt, engine, source, forms, work));
   }
   engine.stop();

@@ -1,7 +1,7 @@
 // The matrix model × target: what `kvopt rewrite` writes, run in ONNX Runtime and in kvopt's own
 // runtime over the recorded steps of every model that has any.
 //
-//   node matrix.js KVOPT FOLDER… [--targets a,b] [--models substring]
+//   node matrix.js KVOPT FOLDER… [--targets a,b] [--models substring] [--one-of N]
 //
 // A FOLDER holds models as <model>/model.onnx with recorded steps in <model>/ref/<case>.onnx or
 // the folder <model>/ref/<case>. A cell is
@@ -10,20 +10,21 @@
 // provider does not compute, `not-run` a model that is
 // said not to run at all, and does not before the rewrite either, and `as-export` one that is equal in
 // ONNX Runtime, and in kvopt's runtime no farther from PyTorch than the export, whose roundings alone
-// take it beyond the tolerance. The first case is also decoded by the example. Exits with 1 if
-// anything failed or nothing was equal.
+// take it beyond the tolerance. The first case is also decoded by the example. --one-of takes one of N
+// cells, always the same ones, and leaves the others empty. Exits with 1 if anything failed or nothing was equal.
 'use strict';
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
 const {Engine, jsonOf, run} = require('./engine');
-const {casesOf, isRounding, rewrite, sourcesIn, targetNames, targetOptions, tolerancesOf} = require('./models');
+const {casesOf, isRounding, isSampled, rewrite, sourcesIn, targetNames, targetOptions, tolerancesOf} = require('./models');
 
 function parse(given) {
-  const options = {targets: null, models: '', positional: []};
+  const options = {targets: null, models: '', oneOf: 1, positional: []};
   for (let i = 0; i < given.length; ++i) {
     if (given[i] === '--targets') options.targets = given[++i].split(',');
     else if (given[i] === '--models') options.models = given[++i];
+    else if (given[i] === '--one-of') options.oneOf = Number(given[++i]);
     else options.positional.push(given[i]);
   }
   return options;
@@ -86,7 +87,8 @@ async function replayInKvopt(kvopt, folders) {
 function print(rows, targets) {
   const text = (cell) => cell.verdict === 'equal' ? `equal ${cell.cases} (${cell.maxAbs.toExponential(0)})`
     : cell.verdict === 'FAILED' ? cell.verdict : `${cell.verdict} (${cell.reason})`;
-  const table = [['model', ...targets], ...rows.map((row) => [row.model, ...row.cells.map(text)])];
+  const cellsOf = (row) => targets.map((target) => row.targets.includes(target) ? text(row.cells[row.targets.indexOf(target)]) : '');
+  const table = [['model', ...targets], ...rows.map((row) => [row.model, ...cellsOf(row)])];
   const widths = table[0].map((_, column) => Math.max(...table.map((row) => row[column].length)));
   for (const row of table)
     console.log(row.map((cell, column) => cell.padEnd(widths[column])).join('  ').trimEnd());
@@ -102,7 +104,7 @@ function folderFor(work, source, target) {
   return folder;
 }
 
-/** The cells of one model. */
+/** The cells of one model, for some targets. */
 async function rowOf(kvopt, engine, source, facts, targets, work) {
   const cases = casesOf(source);
   const folders = targets.map((target) => folderFor(work, source, target));
@@ -123,8 +125,8 @@ async function rowOf(kvopt, engine, source, facts, targets, work) {
     if (isExplained && cells[i].verdict === 'equal')
       cells[i] = {...cells[i], verdict: 'as-export', reason: `off by ${before.maxAbs.toExponential(1)}`};
   }
-  fs.rmSync(path.join(work, path.basename(source)), {recursive: true});
-  return {model: path.basename(source), cells};
+  fs.rmSync(path.join(work, path.basename(source)), {recursive: true, force: true});
+  return {model: path.basename(source), targets, cells};
 }
 
 async function main() {
@@ -141,13 +143,16 @@ async function main() {
   // One lane per CPU: a model is rewritten and run while another one is.
   await Promise.all(os.cpus().map(async () => {
     const engine = new Engine();
-    for (let i = next++; i < sources.length; i = next++)
-      rows[i] = await rowOf(kvopt, engine, sources[i].source, sources[i].facts, targets, work);
+    for (let i = next++; i < sources.length; i = next++) {
+      const {source, facts} = sources[i];
+      const taken = targets.filter((target) => isSampled(source, target, options.oneOf));
+      rows[i] = await rowOf(kvopt, engine, source, facts, taken, work);
+    }
     engine.stop();
   }));
   fs.rmSync(work, {recursive: true});
   print(rows, targets);
-  const all = rows.flatMap((row) => row.cells.map((cell, i) => ({...cell, model: row.model, target: targets[i]})));
+  const all = rows.flatMap((row) => row.cells.map((cell, i) => ({...cell, model: row.model, target: row.targets[i]})));
   for (const cell of all.filter((each) => each.verdict === 'FAILED'))
     console.log(`FAILED  ${cell.model} --to ${cell.target}: ${cell.reason}`);
   const count = (verdict) => all.filter((cell) => cell.verdict === verdict).length;

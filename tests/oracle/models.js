@@ -5,6 +5,11 @@ const path = require('path');
 const {jsonOf, run} = require('./engine');
 const {tokensOfSteps} = require('./tensor_file');
 
+const hashOf = (text) => [...text].reduce((hash, letter) => Math.imul(hash ^ letter.charCodeAt(0), 0x01000193) >>> 0, 0x811c9dc5);
+
+/** Whether a model's form is in part `part` of `oneOf` parts of equal size, the same in every run. */
+const isSampled = (source, form, oneOf, part = 0) => hashOf(`${path.basename(source)} ${form}`) % oneOf === part;
+
 /** What is known of a model apart from its file. */
 function factsOf(folder) {
   const file = path.join(folder, 'model.json');
@@ -90,4 +95,4 @@ function sourcesIn(folders, part, recordings) {
   return sources;
 }
 
-module.exports = {casesOf, isRounding, rewrite, sourcesIn, targetNames, targetOptions, tokensOf, tolerancesOf, write};
+module.exports = {casesOf, isRounding, isSampled, rewrite, sourcesIn, targetNames, targetOptions, tokensOf, tolerancesOf, write};

@@ -26,13 +26,14 @@ inline std::vector<std::string> foldersWith(const std::filesystem::path& folder,
   return names;
 }
 
-/// Expects a table of a corpus to be that of tests/golden/`file`; of a sample, every row to be one
+/// Expects a table of a corpus to be that of tests/golden/`file`; of a sample of one in `oneIn`, every row to be one
 /// of it.
-inline void expectGolden(const std::string& table, const std::string& file) {
+inline void expectGolden(const std::string& table, const std::string& file,
+                         size_t oneIn = sampledOneIn) {
   std::ifstream stored(std::string(KVOPT_SOURCE_DIR) + "/tests/golden/" + file);
   const std::string golden{std::istreambuf_iterator<char>(stored),
                            std::istreambuf_iterator<char>()};
-  if (sampledOneIn == 1) {
+  if (oneIn == 1) {
     EXPECT_EQ(table, golden) << "if that is right: bash scripts/golden.sh";
     return;
   }
