@@ -58,8 +58,8 @@ def prepare(folder, kvopt):
 
 
 class Page:
-    def __init__(self, folder, environment):
-        self.folder, self.environment = folder, environment
+    def __init__(self, folder, environment, systems):
+        self.folder, self.environment, self.systems = folder, environment, systems
         self.count, self.failed, self.skipped = 0, 0, 0
 
     def file(self, name, text):
@@ -82,7 +82,7 @@ class Page:
         command, given = ["bash", "-euo", "pipefail", "-c", text], None
         if "in" in marks:
             release, packages, *paths = marks["in"].split()
-            command = ["bash", str(ROOT / "tests/install/in_debian.sh"), release, packages, ".", *paths]
+            command = ["bash", str(ROOT / "tests/install/in_debian.sh"), self.systems, release, packages, ".", *paths]
             given = text
             marks = {**marks, "may skip": None}
         done = subprocess.run(command, cwd=self.folder, env=self.environment, input=given, stdout=subprocess.PIPE,
@@ -102,9 +102,9 @@ class Page:
 
 
 def main(kvopt, path):
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as systems:
         folder = pathlib.Path(name)
-        page = Page(folder, prepare(folder, pathlib.Path(kvopt).resolve()))
+        page = Page(folder, prepare(folder, pathlib.Path(kvopt).resolve()), systems)
         for kind, text, more in parts(pathlib.Path(path).read_text(encoding="utf-8")):
             if kind == "file":
                 page.file(text, more)
