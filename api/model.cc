@@ -4,6 +4,7 @@
 #include "api/objects.h"
 #include "api/progress.h"
 
+#include "ir/onnx/inline_data.h"
 #include "ir/onnx/model_files.h"
 
 using namespace kvopt;
@@ -26,6 +27,24 @@ llvm::Expected<std::vector<OptionText>> optionTexts(const kvopt_option* options,
 }
 
 namespace {
+
+/// A serialized model with the external data that `read` gives.
+llvm::Expected<std::string> readThrough(std::span<const std::byte> bytes, kvopt_read read,
+                                        void* user) {
+  const MemoryReserve reserve;
+  return ir::withDataInline(bytes,
+                            [&](const std::string& location, uint64_t offset,
+                                std::span<std::byte> contents) -> llvm::Expected<uint64_t> {
+                              const int64_t given = read(user, location.c_str(), offset,
+                                                         contents.data(), contents.size());
+                              if (given < 0)
+                                return ioError("external data cannot be read: the callback "
+                                               "returned {}",
+                                               given)
+                                    .file(location);
+                              return static_cast<uint64_t>(given);
+                            });
+}
 
 /// A model that was opened once, so that errors are known now.
 llvm::Error openSource(ModelSource source, const kvopt_option* options, size_t count,
@@ -92,6 +111,23 @@ kvopt_error* kvopt_model_from_bytes(const void* data, size_t size, const char* f
     source.bytes = std::make_shared<const std::string>(static_cast<const char*>(data), size);
     if (folder)
       source.folder = ConfinedFolder(folder);
+    return openSource(std::move(source), options, option_count, model);
+  });
+}
+
+kvopt_error* kvopt_model_from_reader(const void* data, size_t size, kvopt_read read, void* user,
+                                     const kvopt_option* options, size_t option_count,
+                                     kvopt_model** model) {
+  return guarded([&]() -> llvm::Error {
+    if (llvm::Error error = checkArgument(data, "data"))
+      return error;
+    if (!read)
+      return usageError("read is null");
+    auto bytes = readThrough(std::span(static_cast<const std::byte*>(data), size), read, user);
+    if (!bytes)
+      return bytes.takeError();
+    ModelSource source;
+    source.bytes = std::make_shared<const std::string>(std::move(*bytes));
     return openSource(std::move(source), options, option_count, model);
   });
 }

@@ -126,6 +126,26 @@ KVOPT_API kvopt_error* kvopt_model_open(const char* path, const kvopt_option* op
 KVOPT_API kvopt_error* kvopt_model_from_bytes(const void* data, size_t size, const char* folder,
                                               const kvopt_option* options, size_t option_count,
                                               kvopt_model** model);
+
+/** Provides external data. Writes `size` bytes of the file `location` to `buffer`, from `offset`
+ * on, and returns how many it wrote. A smaller number means that the file ends there, and a
+ * negative one that it cannot be read. `location` is the model's own text: a relative path without
+ * "..". */
+typedef int64_t (*kvopt_read)(void* user, const char* location, uint64_t offset, void* buffer,
+                              size_t size);
+
+/** The same as kvopt_model_from_bytes with external data that `read` provides. The data is copied
+ * into the model, which with it must have less than 2 GiB; larger models need a folder. Results
+ * have the data inline, too.
+ *
+ * `read` is called on the thread of this call and not after it, once per tensor with external data,
+ * with the size that the tensor's shape and type need. `user` is its first argument. Locations that
+ * leave the model's folder, declared lengths that differ from that size, and models that are too
+ * large are errors before the first call. A negative result is KVOPT_ERROR_IO; fewer bytes than
+ * `size` are KVOPT_ERROR_INVALID. */
+KVOPT_API kvopt_error* kvopt_model_from_reader(const void* data, size_t size, kvopt_read read,
+                                               void* user, const kvopt_option* options,
+                                               size_t option_count, kvopt_model** model);
 KVOPT_API void kvopt_model_free(kvopt_model* model);
 
 /* ---- Tensors ---- */

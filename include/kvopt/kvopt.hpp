@@ -47,6 +47,10 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 /// Receives progress, as kvopt_progress::report does; returns true to cancel.
 using Progress = std::function<bool(const char* what, uint64_t done, uint64_t total)>;
 
+/// Provides external data, as kvopt_read does.
+using ReadExternal =
+    std::function<int64_t(const char* location, uint64_t offset, void* buffer, size_t size)>;
+
 namespace detail {
 
 inline void check(kvopt_error* error) {
@@ -98,6 +102,33 @@ private:
   kvopt_progress table{sizeof(kvopt_progress), report, this};
 };
 
+/// A callback for external data. Its exceptions are rethrown after the call.
+class ReadCall {
+public:
+  explicit ReadCall(const ReadExternal& callback) : function(callback) {}
+  void check(kvopt_error* error) const {
+    if (thrown) {
+      kvopt_error_free(error);
+      std::rethrow_exception(thrown);
+    }
+    detail::check(error);
+  }
+  static int64_t read(void* user, const char* location, uint64_t offset, void* buffer,
+                      size_t size) {
+    auto* self = static_cast<ReadCall*>(user);
+    try {
+      return self->function(location, offset, buffer, size);
+    } catch (...) {
+      self->thrown = std::current_exception();
+      return -1;
+    }
+  }
+
+private:
+  const ReadExternal& function;
+  std::exception_ptr thrown;
+};
+
 } // namespace detail
 
 /// Version of the library, as "0.1.0".
@@ -119,6 +150,16 @@ public:
     kvopt_model* model = nullptr;
     detail::check(kvopt_model_from_bytes(data, size, folder.empty() ? nullptr : folder.c_str(),
                                          texts.data(), texts.size(), &model));
+    return Model(model);
+  }
+  /// `read` provides external data; see kvopt_model_from_reader. What it throws is thrown again.
+  static Model fromReader(const void* data, size_t size, const ReadExternal& read,
+                          const Options& options = {}) {
+    const auto texts = detail::view(options);
+    detail::ReadCall call(read);
+    kvopt_model* model = nullptr;
+    call.check(kvopt_model_from_reader(data, size, detail::ReadCall::read, &call, texts.data(),
+                                       texts.size(), &model));
     return Model(model);
   }
   /// Takes ownership.

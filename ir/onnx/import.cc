@@ -1,39 +1,15 @@
 // Reading of models from files and bytes.
 #include "ir/onnx/import.h"
 
+#include "ir/onnx/message_parser.h"
 #include "ir/onnx/reader.h"
 #include "ir/onnx/sequences.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/StringSet.h"
 
-#include <google/protobuf/io/coded_stream.h>
-
-#include <cstring>
-#include <limits>
-
 namespace kvopt::ir {
 namespace {
-
-/// Maximum nesting of messages; a graph within a graph takes three levels.
-constexpr int maxMessageDepth = 256;
-
-/// Parses all of `bytes`. Malformed input is not reported on the terminal.
-bool parseMessage(std::span<const std::byte> bytes, google::protobuf::MessageLite& message) {
-  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                               static_cast<int>(bytes.size()));
-  input.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  input.SetRecursionLimit(maxMessageDepth);
-  return message.MergePartialFromCodedStream(&input) && input.ConsumedEntireMessage();
-}
-
-llvm::Error checkSize(std::span<const std::byte> bytes) {
-  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max()))
-    return unsupported("the file has {} bytes; an ONNX file cannot have 2 GiB or more",
-                       bytes.size())
-        .hint("keep the weights in external data files");
-  return llvm::Error::success();
-}
 
 llvm::Error notAModel(llvm::StringRef why) { return invalid("not an ONNX model: {}", why); }
 
@@ -73,7 +49,7 @@ llvm::Error readModel(Model& model, const ModelLimits& limits) {
   const std::shared_ptr<Model::Source>& source = model.source();
   if (source->bytes.empty())
     return notAModel("the file is empty");
-  if (llvm::Error error = checkSize(source->bytes))
+  if (llvm::Error error = checkMessageSize(source->bytes.size()))
     return error;
   onnx::ModelProto& message = *source->message;
   if (!parseMessage(source->bytes, message))
@@ -127,7 +103,7 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
                                                         const ConfinedFolder& folder,
                                                         const OpRegistry& registry,
                                                         const ModelLimits& limits) {
-  if (llvm::Error error = checkSize(bytes))
+  if (llvm::Error error = checkMessageSize(bytes.size()))
     return error;
   auto model = std::make_unique<Model>(registry);
   model->folder = folder;
@@ -146,7 +122,7 @@ llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::st
   if (!file)
     return withFile(file.takeError(), path);
   std::span<const std::byte> bytes = (*file)->bytes();
-  if (llvm::Error error = checkSize(bytes))
+  if (llvm::Error error = checkMessageSize(bytes.size()))
     return withFile(std::move(error), path);
   auto message = std::make_shared<onnx::TensorProto>();
   if (!parseMessage(bytes, *message) || !message->has_data_type())
