@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes as c
 import os
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Union
 
-from ._native import check, library, options, take_bytes
-from ._types import OptionValue, StrPath
+from ._native import Read, check, library, options, take_bytes
+from ._types import DataFolder, OptionValue, StrPath
 
 if TYPE_CHECKING:
     import onnx
@@ -31,7 +31,35 @@ def _open_path(path: str, named: Mapping[str, OptionValue]) -> Handle:
     return Handle(made, library.model_free)
 
 
-def _open_bytes(data: bytes, folder: Optional[str], named: Mapping[str, OptionValue]) -> Handle:
+def _open_with_data(data: bytes, files: Mapping[str, Union[bytes, bytearray, memoryview]],
+                    named: Mapping[str, OptionValue]) -> c.c_void_p:
+    """Opens a model with external data by location. Exceptions of the mapping are raised again."""
+    thrown: List[Exception] = []
+
+    def read(_user: object, location: bytes, offset: int, buffer: int, size: int) -> int:
+        try:
+            part = memoryview(files[os.fsdecode(location)]).cast("B")[offset:offset + size]
+            c.memmove(buffer, part.tobytes(), len(part))
+        except KeyError:
+            return -1
+        except Exception as error:  # pylint: disable=broad-except
+            thrown.append(error)
+            return -1
+        return len(part)
+
+    made = c.c_void_p()
+    texts, count = options(named)
+    error = library.model_from_reader(data, len(data), Read(read), None, texts, count, c.byref(made))
+    if thrown:
+        library.error_free(error)
+        raise thrown[0]
+    check(error)
+    return made
+
+
+def _open_bytes(data: bytes, folder: Optional[DataFolder], named: Mapping[str, OptionValue]) -> Handle:
+    if folder is not None and not isinstance(folder, (str, os.PathLike)):
+        return Handle(_open_with_data(data, folder, named), library.model_free)
     made = c.c_void_p()
     texts, count = options(named)
     check(library.model_from_bytes(data, len(data), os.fsencode(folder) if folder else None, texts, count,
@@ -48,24 +76,23 @@ class Source:
     """A model with how it was given.
 
     ``model`` is a path, bytes of a serialized ModelProto, an ``onnx.ModelProto`` or an ``onnx_ir.Model``. External data
-    of all but paths is in ``folder``. Weights in external data are named, never loaded.
+    of all but paths is in ``folder``, a path or bytes by location. Weights in a folder are named, never loaded.
     """
 
     def __init__(self, model: Union[StrPath, bytes, bytearray, memoryview, onnx.ModelProto, onnx_ir.Model],
-                 folder: Optional[StrPath] = None, **named: OptionValue) -> None:
-        self.folder = os.fspath(folder) if folder is not None else None
+                 folder: Optional[DataFolder] = None, **named: OptionValue) -> None:
         self.given: Any = model
         self.path: Optional[str] = None
         if isinstance(model, (str, os.PathLike)):
             self.path = os.fspath(model)
             self.handle = _open_path(self.path, named)
         elif isinstance(model, (bytes, bytearray, memoryview)):
-            self.handle = _open_bytes(bytes(model), self.folder, named)
+            self.handle = _open_bytes(bytes(model), folder, named)
         elif hasattr(model, "SerializeToString"):
-            self.handle = _open_bytes(model.SerializeToString(), self.folder, named)
+            self.handle = _open_bytes(model.SerializeToString(), folder, named)
         elif _is_ir(model):
             import onnx_ir
-            self.handle = _open_bytes(onnx_ir.serde.serialize_model(model).SerializeToString(), self.folder, named)
+            self.handle = _open_bytes(onnx_ir.serde.serialize_model(model).SerializeToString(), folder, named)
         else:
             raise TypeError(f"a model is a path, bytes, onnx.ModelProto or onnx_ir.Model, not {type(model).__name__}")
 

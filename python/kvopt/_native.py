@@ -82,6 +82,8 @@ class ProgressTable(c.Structure):
     _fields_ = [("size", c.c_size_t), ("report", Report), ("user", c.c_void_p)]
 
 
+Read = c.CFUNCTYPE(c.c_int64, c.c_void_p, c.c_char_p, c.c_uint64, c.c_void_p, c.c_size_t)
+
 _P, _OUT, _SIZE, _TEXT, _I64 = c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.c_char_p, c.c_int64
 _OPTIONS = [c.POINTER(Option), _SIZE]
 _PROGRESS = c.POINTER(ProgressTable)
@@ -100,6 +102,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "bytes_free": (None, [_P]),
     "model_open": (_P, [_TEXT, *_OPTIONS, _OUT]),
     "model_from_bytes": (_P, [_P, _SIZE, _TEXT, *_OPTIONS, _OUT]),
+    "model_from_reader": (_P, [_P, _SIZE, Read, _P, *_OPTIONS, _OUT]),
     "model_free": (None, [_P]),
     **{name: (_P, [_P, *_OPTIONS, _PROGRESS, _OUT])
        for name in ("inspect", "explain", "rewrite", "add_cache", "make_dynamic")},

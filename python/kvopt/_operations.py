@@ -10,7 +10,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Generic, List, Mapping, 
 
 from ._models import Handle, Source, serialized
 from ._native import check, library, options, progress_table, take_bytes
-from ._types import ModelLike, OptionValue, Progress, StrPath
+from ._types import DataFolder, ModelLike, OptionValue, Progress, StrPath
 
 if TYPE_CHECKING:
     import onnx
@@ -79,7 +79,7 @@ class Result(Generic[_Form]):
         return f"<kvopt.Result {self.manifest.get('target', '')}{' unchanged' if self.unchanged else ''}>"
 
 
-def _source(model: Union[ModelLike, Source], folder: Optional[StrPath]) -> Union[Source, Result[Any]]:
+def _source(model: Union[ModelLike, Source], folder: Optional[DataFolder]) -> Union[Source, Result[Any]]:
     return model if isinstance(model, (Result, Source)) else Source(model, folder)
 
 
@@ -93,7 +93,7 @@ def _json(function: Callable[..., Any], models: List[Union[Source, Result[Any], 
     return report
 
 
-def inspect(model: ModelLike, *, folder: Optional[StrPath] = None, progress: Progress = None,
+def inspect(model: ModelLike, *, folder: Optional[DataFolder] = None, progress: Progress = None,
             **named: OptionValue) -> Dict[str, Any]:
     """Facts about every attention layer and cache, as a dict: ``kvopt inspect --format json``.
 
@@ -104,7 +104,7 @@ def inspect(model: ModelLike, *, folder: Optional[StrPath] = None, progress: Pro
     return _json(library.inspect, [_source(model, folder)], progress, named)
 
 
-def explain(model: ModelLike, *, folder: Optional[StrPath] = None, progress: Progress = None,
+def explain(model: ModelLike, *, folder: Optional[DataFolder] = None, progress: Progress = None,
             **named: OptionValue) -> Dict[str, Any]:
     """How each attention layer was matched, or why it was missed, as a dict: ``kvopt explain --format json``."""
     return _json(library.explain, [_source(model, folder)], progress, named)
@@ -115,21 +115,21 @@ class _Rewriting(Protocol):
 
     @overload
     def __call__(self, model: Union[StrPath, Result[Optional[str]]], output: StrPath, *,
-                 folder: Optional[StrPath] = ..., progress: Progress = ..., **named: OptionValue) -> Result[str]: ...
+                 folder: Optional[DataFolder] = ..., progress: Progress = ..., **named: OptionValue) -> Result[str]: ...
     @overload
     def __call__(self, model: Union[StrPath, Result[Optional[str]]], output: Optional[StrPath] = ..., *,
-                 folder: Optional[StrPath] = ..., progress: Progress = ...,
+                 folder: Optional[DataFolder] = ..., progress: Progress = ...,
                  **named: OptionValue) -> Result[Optional[str]]: ...
     @overload
     def __call__(self, model: Union[bytes, bytearray, memoryview, Result[bytes]], output: Optional[StrPath] = ..., *,
-                 folder: Optional[StrPath] = ..., progress: Progress = ..., **named: OptionValue) -> Result[bytes]: ...
+                 folder: Optional[DataFolder] = ..., progress: Progress = ..., **named: OptionValue) -> Result[bytes]: ...
     @overload
     def __call__(self, model: Union[onnx.ModelProto, Result[onnx.ModelProto]], output: Optional[StrPath] = ..., *,
-                 folder: Optional[StrPath] = ..., progress: Progress = ...,
+                 folder: Optional[DataFolder] = ..., progress: Progress = ...,
                  **named: OptionValue) -> Result[onnx.ModelProto]: ...
     @overload
     def __call__(self, model: Union[onnx_ir.Model, Result[onnx_ir.Model]], output: Optional[StrPath] = ..., *,
-                 folder: Optional[StrPath] = ..., progress: Progress = ...,
+                 folder: Optional[DataFolder] = ..., progress: Progress = ...,
                  **named: OptionValue) -> Result[onnx_ir.Model]: ...
 
 
@@ -137,7 +137,7 @@ def _typed_by_form(function: Callable[..., Result[Any]]) -> _Rewriting:
     return cast(_Rewriting, function)
 
 
-def _rewritten(function: Callable[..., Any], model: ModelLike, output: Optional[StrPath], folder: Optional[StrPath],
+def _rewritten(function: Callable[..., Any], model: ModelLike, output: Optional[StrPath], folder: Optional[DataFolder],
                progress: Progress, named: Dict[str, OptionValue]) -> Result[Any]:
     source = _source(model, folder)
     files = {name: named.pop(name) for name in ("external_data", "manifest", "genai_config") if name in named}
@@ -154,7 +154,7 @@ def _rewritten(function: Callable[..., Any], model: ModelLike, output: Optional[
 
 
 @_typed_by_form
-def rewrite(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[StrPath] = None,
+def rewrite(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[DataFolder] = None,
             progress: Progress = None, **named: OptionValue) -> Result[Any]:
     """Rewrites a model and returns a `Result`; writes it to the path ``output`` if there is one.
 
@@ -171,20 +171,20 @@ def rewrite(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optio
 
 
 @_typed_by_form
-def add_cache(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[StrPath] = None,
+def add_cache(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[DataFolder] = None,
               progress: Progress = None, **named: OptionValue) -> Result[Any]:
     """Gives caches to a decoder that was exported without them. Arguments as of `rewrite`."""
     return _rewritten(library.add_cache, model, output, folder, progress, named)
 
 
 @_typed_by_form
-def make_dynamic(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[StrPath] = None,
+def make_dynamic(model: ModelLike, output: Optional[StrPath] = None, *, folder: Optional[DataFolder] = None,
                  progress: Progress = None, **named: OptionValue) -> Result[Any]:
     """Gives symbols to the batch, sequence and past extents that an export fixed. Arguments as of `rewrite`."""
     return _rewritten(library.make_dynamic, model, output, folder, progress, named)
 
 
-def verify(first: ModelLike, second: Optional[ModelLike] = None, *, folder: Optional[StrPath] = None,
+def verify(first: ModelLike, second: Optional[ModelLike] = None, *, folder: Optional[DataFolder] = None,
            progress: Progress = None, **named: OptionValue) -> Dict[str, Any]:
     """Runs two models step by step and compares them; returns the report as a dict with ``equal``.
 
@@ -199,7 +199,7 @@ def verify(first: ModelLike, second: Optional[ModelLike] = None, *, folder: Opti
     return report
 
 
-def diff(first: ModelLike, second: ModelLike, *, folder: Optional[StrPath] = None, progress: Progress = None,
+def diff(first: ModelLike, second: ModelLike, *, folder: Optional[DataFolder] = None, progress: Progress = None,
          **named: OptionValue) -> Dict[str, Any]:
     """What changed between two models, as a dict: ``kvopt diff --format json``.
 

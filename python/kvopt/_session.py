@@ -14,7 +14,7 @@ from ._arrays import from_kvopt, named_tensors
 from ._models import Handle
 from ._native import check, library, options, take_bytes
 from ._operations import _source
-from ._types import ArrayLike, ModelLike, OptionValue, StrPath
+from ._types import ArrayLike, DataFolder, ModelLike, OptionValue, StrPath
 
 __all__ = ["KVCache", "Session"]
 
@@ -50,7 +50,7 @@ class Session:
     Args:
         model: A path, bytes, ``onnx.ModelProto``, ``onnx_ir.Model`` or a `Result`.
         batch: Number of sequences.
-        folder: Folder of the model's external data, if the model is not a path.
+        folder: Folder of the model's external data, or bytes by location, if the model is not a path.
         capacity: Number of tokens that the caches have room for; None: they grow.
         threads: Number of threads; None: one for each core.
         named: Other options of ``kvopt run`` for sessions: ``mode``, ``folded_constants_limit``.
@@ -65,7 +65,7 @@ class Session:
     10
     """
 
-    def __init__(self, model: ModelLike, batch: int = 1, *, folder: Optional[StrPath] = None,
+    def __init__(self, model: ModelLike, batch: int = 1, *, folder: Optional[DataFolder] = None,
                  capacity: Optional[int] = None, threads: Optional[int] = None, **named: OptionValue) -> None:
         made = c.c_void_p()
         texts, count = options({"capacity": capacity, "threads": threads, **named})

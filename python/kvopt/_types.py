@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
     from ._operations import Result
 
-__all__ = ["ArrayLike", "ModelLike", "OptionValue", "Progress", "StrPath", "SupportsDLPack"]
+__all__ = ["ArrayLike", "DataFolder", "ModelLike", "OptionValue", "Progress", "StrPath", "SupportsDLPack"]
 
 # Aliases are evaluated at run time, where Python 3.9 has no `|`. Names of optional modules stay text.
 
 #: Path of a file or folder.
 StrPath = Union[str, "os.PathLike[str]"]
+
+#: External data of a model that is not a path: the folder that has it, or bytes by location. kvopt copies the bytes into
+#: the model, which with them must have less than 2 GiB.
+DataFolder = Union[StrPath, Mapping[str, Union[bytes, bytearray, memoryview]]]
 
 #: A model: the path of a file, bytes of a serialized ModelProto, or an object of onnx, of onnx_ir or of this package.
 ModelLike = Union[StrPath, bytes, bytearray, memoryview, "onnx.ModelProto", "onnx_ir.Model", "Result[Any]"]

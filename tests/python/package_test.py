@@ -78,6 +78,26 @@ class Rewriting(unittest.TestCase):
             after = os.stat(weights)
             self.assertEqual((before.st_mtime_ns, before.st_size), (after.st_mtime_ns, after.st_size))
 
+    @unittest.skipUnless(onnx, "onnx is not installed")
+    def test_takes_external_data_by_location(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(onnx.load(MODEL), path, save_as_external_data=True, location="weights", size_threshold=0)
+            proto = onnx.load(path, load_external_data=False)
+            with open(os.path.join(folder, "weights"), "rb") as file:
+                data = file.read()
+        for contents in (data, bytearray(data), memoryview(data)):
+            result = kvopt.rewrite(proto, folder={"weights": contents}, to="ort")
+            self.assertFalse(any(tensor.external_data for tensor in result.model.graph.initializer))
+        self.assertEqual(kvopt.Session(result).generate([1, 2, 3], 4), [TOKENS[:4]])
+        self.assertEqual(kvopt.Session(proto, folder={"weights": data}).generate([1, 2, 3], 4), [TOKENS[:4]])
+        for files, code in (({}, "io"), ({"others": data}, "io"), ({"weights": data[:-1]}, "invalid")):
+            with self.assertRaises(kvopt.KvoptError) as raised:
+                kvopt.inspect(proto, folder=files)
+            self.assertEqual((raised.exception.code, raised.exception.file), (code, "weights"))
+        with self.assertRaises(TypeError):
+            kvopt.inspect(proto, folder={"weights": "text"})
+
     def test_errors_have_fields(self):
         with self.assertRaises(kvopt.KvoptError) as raised:
             kvopt.inspect("/nonexistent.onnx")

@@ -81,6 +81,7 @@ def models_of_onnx_ir(model: onnx_ir.Model) -> None:
     assert_type(kvopt.rewrite(model).model, "onnx_ir.Model")
     assert_type(kvopt.add_cache(model, "cached.onnx").model, "onnx_ir.Model")
     assert_type(kvopt.make_dynamic(model, folder="weights").model, "onnx_ir.Model")
+    assert_type(kvopt.make_dynamic(model, folder={"weights": b""}).model, "onnx_ir.Model")
     model.is_a_model()  # type: ignore[attr-defined]  # the stub is read: onnx_ir.Model is not Any
 
 
