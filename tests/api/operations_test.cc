@@ -1,4 +1,5 @@
 // Inspecting, rewriting and comparing through the C interface.
+#include "tests/api/cpp17_calls.h"
 #include "tests/api/handles.h"
 
 #include "gmock/gmock.h"
@@ -244,6 +245,26 @@ TEST(ApiOperations, ThreadsRewriteSideBySide) {
     thread.join();
   for (const std::string& report : reports)
     EXPECT_EQ(report, reports.front());
+}
+
+TEST(ApiVerify, RecordingsGiveTheSameInCpp17) {
+  const std::string models = std::string(KVOPT_SOURCE_DIR) + "/models/";
+  const std::string recording = models + "llama_gqa-ts14-eager/ref/b1.onnx";
+  const ModelHandle model = openShipped();
+  const kvopt_option options[] = {{"reference", recording.c_str()}};
+  int equal = 0;
+  kvopt_bytes* json = nullptr;
+  ASSERT_EQ(textOf(kvopt_verify(model.get(), nullptr, options, 1, nullptr, &equal, &json)), "");
+  const std::string report = taken(json);
+  EXPECT_EQ(equal, 1);
+  EXPECT_THAT(report, HasSubstr("kvopt/verify/1"));
+  EXPECT_EQ(comparedWithRecording(shippedModel(), recording), std::pair(true, report));
+
+  const auto other = comparedWithRecording(models + "qwen2-dynamo23-sdpa/model.onnx", recording);
+  EXPECT_FALSE(other.first);
+  EXPECT_FALSE(other.second.empty());
+  EXPECT_EQ(comparedWithRecording(shippedModel(), "/nonexistent"),
+            std::pair(false, std::string("io: /nonexistent")));
 }
 
 } // namespace

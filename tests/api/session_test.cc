@@ -1,4 +1,5 @@
 // Decoding through the C interface, against the tokens of the exported model.
+#include "tests/api/cpp17_calls.h"
 #include "tests/api/handles.h"
 
 #include "gmock/gmock.h"
@@ -11,7 +12,6 @@
 #include <thread>
 
 extern "C" int kvopt_header_works(void);
-bool kvoptHppWorks();
 
 namespace kvopt::api {
 namespace {
@@ -156,6 +156,10 @@ TEST(ApiSession, SeedsFromTheCachesOfAnother) {
   EXPECT_EQ(codeOf(kvopt_session_seed_dlpack(other.get(), nullptr, nullptr, 1, 2)), "usage");
   EXPECT_EQ(kvopt_session_length(other.get()), 0);
   ASSERT_EQ(textOf(seedOther(rows)), "");
+  std::vector<std::pair<std::string, kvopt_tensor>> named;
+  for (size_t i = 0; i < names.size(); ++i)
+    named.emplace_back(names[i], caches[i]);
+  EXPECT_EQ(tokensAfterSeeding(shippedModel(), named, 2, {3}, shippedTokens.size()), shippedTokens);
   for (DLManagedTensor* tensor : rows)
     tensor->deleter(tensor);
   EXPECT_EQ(fed(seeded.get(), {3}), shippedTokens[0]);
