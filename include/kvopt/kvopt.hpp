@@ -152,7 +152,7 @@ public:
                                          texts.data(), texts.size(), &model));
     return Model(model);
   }
-  /// `read` provides external data; see kvopt_model_from_reader. What it throws is thrown again.
+  /// `read` provides external data; see kvopt_model_from_reader. Its exceptions are rethrown.
   static Model fromReader(const void* data, size_t size, const ReadExternal& read,
                           const Options& options = {}) {
     const auto texts = detail::view(options);

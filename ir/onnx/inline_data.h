@@ -17,7 +17,7 @@ using ExternalReader = llvm::function_ref<llvm::Expected<uint64_t>(
     const std::string& location, uint64_t offset, std::span<std::byte> contents)>;
 
 /// Returns a serialized model with its external data in the message. `read` is called once per
-/// tensor that has external data and is not empty, with as many bytes as its shape and type need.
+/// tensor that has external data and is not empty, with the size that its shape and type need.
 ///
 /// Fails before the first call for a malformed message, for a location that is absolute or has a
 /// ".." component, for a declared length that differs from what shape and type need, and if the
