@@ -91,6 +91,7 @@ template <> const FieldTable<ManifestVariant>& tableOf();
 template <> const FieldTable<ManifestTiles>& tableOf();
 template <> const FieldTable<ManifestTiledAttention>& tableOf();
 template <> const FieldTable<ManifestRotation>& tableOf();
+template <> const FieldTable<ManifestOperators>& tableOf();
 template <class T>
 concept HasFieldTable = requires {
   tableOf<T>();

@@ -189,6 +189,15 @@ struct ManifestVariant {
   int64_t pastRows = 0;   ///< total number of their rows
 };
 
+/// Operators outside ONNX's own domains that an engine needs functions or kernels for.
+struct ManifestOperators {
+  std::string domain;
+  int64_t version = 1; ///< version of the domain that the model imports
+  std::vector<std::string> names; ///< sorted, each once
+
+  bool operator==(const ManifestOperators&) const = default;
+};
+
 struct Manifest {
   std::string target;
   /// How the caches change that a rewrite changed: Grows, InPlace, Blocks, or State for caches
@@ -234,6 +243,9 @@ struct Manifest {
   /// Padding must then follow the tokens of a prompt, and the prompt is a single step.
   bool padsRight = false;
 
+  /// Operators of kvopt's domain that the model uses; nullopt if it uses none.
+  std::optional<ManifestOperators> operators;
+
   /// Set if only differences of positions affect the model's results, so that rows may be moved to
   /// other positions: every distinct rotation of cached rows. Empty if cached rows are not rotated.
   std::optional<std::vector<ManifestRotation>> rotations;
@@ -249,6 +261,10 @@ struct Manifest {
   /// The JSON object kvopt/manifest/1 of the documentation, with an indentation of two spaces.
   std::string json() const;
 };
+
+/// Operators of kvopt's domain in the model's graph and its subgraphs, which are not changed;
+/// nullopt if there are none.
+std::optional<ManifestOperators> ownOperatorsOf(Model& model);
 
 /// Parses and checks a manifest: schema, known words, axes within shapes.
 llvm::Expected<Manifest> parseManifest(llvm::StringRef json);

@@ -63,6 +63,23 @@ constexpr FieldTable<ManifestRotation> rotationTable{
     rotationFields,
     &checkRotation};
 
+constexpr Field<ManifestOperators> operatorsFields[] = {
+    fieldOf<ManifestOperators, &ManifestOperators::domain>(
+        {.key = "domain", .type = FieldType::Name, .sentence = "Domain of the operators."}),
+    fieldOf<ManifestOperators, &ManifestOperators::version>(
+        {.key = "version",
+         .sentence = "Version of the domain that the model imports.",
+         .least = 1}),
+    fieldOf<ManifestOperators, &ManifestOperators::names>(
+        {.key = "names", .sentence = "Names of the operators."}),
+};
+
+constexpr FieldTable<ManifestOperators> operatorsTable{
+    {"operators",
+     "Operators of kvopt. Engines without kernels for them run the model's function bodies.",
+     &fieldsOf<ManifestOperators>},
+    operatorsFields};
+
 void readSchema(const FieldValue& value, Manifest&) {
   std::string schema;
   readValue(value, schema);
@@ -175,6 +192,10 @@ constexpr Field<Manifest> manifestFields[] = {
         {.key = "padding",
          .when = "the model counts the tokens of each batch row by its mask",
          .sentence = "Position of padding in a batch."}),
+    manifestField<&Manifest::operators>(
+        {.key = "operators",
+         .when = "the model uses kvopt's own operators",
+         .sentence = "These operators, for programs that load kernels for them."}),
 };
 
 constexpr FieldTable<Manifest> manifestTable{
@@ -186,6 +207,7 @@ template <> const FieldTable<Manifest>& tableOf() { return manifestTable; }
 template <> const FieldTable<CapacityEntry>& tableOf() { return capacityTable; }
 template <> const FieldTable<ManifestVariant>& tableOf() { return variantTable; }
 template <> const FieldTable<ManifestRotation>& tableOf() { return rotationTable; }
+template <> const FieldTable<ManifestOperators>& tableOf() { return operatorsTable; }
 
 const ManifestObject& manifestObject() { return manifestTable.info; }
 

@@ -148,6 +148,7 @@ public:
     context.history.writeTo(*manifest);
     noteRotations(rotations, {}, *manifest);
     manifest->reorder = context.reorder;
+    manifest->operators = ownOperatorsOf(model);
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);
     model.removeMetadata(partialKey);

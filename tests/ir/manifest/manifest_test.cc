@@ -189,6 +189,21 @@ TEST(Manifest, WhatOnlySomeTargetsSaySurvives) {
   EXPECT_THAT(refusal("\"target\"", "\"chunk_batch\": -1, \"target\""), HasSubstr("chunk_batch"));
 }
 
+TEST(Manifest, OperatorsSurvive) {
+  Manifest manifest = example();
+  manifest.operators = ManifestOperators{"ai.kvopt", 1, {"InPlaceKvSdpa", "Sdpa"}};
+  auto read = parseManifest(manifest.json());
+  ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
+  EXPECT_EQ(read->operators, manifest.operators);
+  EXPECT_EQ(read->json(), manifest.json());
+  for (const char* wrong : {R"({"domain": "ai.kvopt", "version": 1})",
+                            R"({"domain": "", "version": 1, "names": ["Sdpa"]})",
+                            R"({"domain": "ai.kvopt", "version": 0, "names": ["Sdpa"]})", "[]"})
+    EXPECT_THAT(refusal("\"target\"", std::string("\"operators\": ") + wrong + ", \"target\""),
+                HasSubstr("operators"))
+        << wrong;
+}
+
 TEST(Manifest, FlagsAreBoolOrIntegers) {
   for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast})
     for (auto dtype : {ElementType::Bool, ElementType::Int8, ElementType::Int64}) {
