@@ -148,6 +148,7 @@ llvm::Expected<ExitCode> rewrite(RewriteOptions& options, const CommandContext& 
     return forms.takeError();
   if (llvm::Error error = options.words.read())
     return error;
+  options.words.request.computesPastLength = !options.paths.genaiConfig.empty();
   options.isChosen = isFormChosen(options.words, options.command);
   WeightFiles weights;
   auto first = rewriteInFirstForm(

@@ -4,6 +4,7 @@
 #include "cli/report/byte_text.h"
 #include "cli/report/op_table.h"
 #include "driver/engines/engine_facts.h"
+#include "driver/engines/operator_library.h"
 #include "driver/forms/form_table.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/site_groups.h"
@@ -206,6 +207,17 @@ SafeText nextLine(const Manifest& manifest, const AnswerRequest& request) {
   return formatText("next: {}{}\n", next, needed);
 }
 
+/// How GenAI gets kernels for kvopt's operators.
+SafeText genaiNote() {
+  const std::string library = operatorLibrary();
+  if (!library.empty())
+    return formatText("the configuration loads {}", library);
+  return formatText(
+      "runs function bodies, which is slower than the export: {} is not installed with kvopt. Build "
+      "it with -DKVOPT_ONNXRUNTIME=ON, and name it in session_options.custom_ops_library",
+      operatorLibraryName);
+}
+
 /// Details: counters of passes, operators and versions.
 SafeText details(const RewrittenModel& rewritten) {
   SafeText out = "  ";
@@ -251,8 +263,12 @@ SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,
     out += details(rewritten);
   if (!rewritten.mayBeWritten())
     return out;
-  for (const std::string& note : engineNotes(rewritten.model->graph()))
-    out += line("warning", note);
+  const bool isForGenai = manifest.operators && !request.paths.genaiConfig.empty();
+  if (isForGenai)
+    out += line("genai", genaiNote());
+  else
+    for (const std::string& note : engineNotes(rewritten.model->graph()))
+      out += line("warning", note);
   out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
   if (!request.isDryRun)
     out += formatText("wrote {}\n", writtenText(manifest, request.paths, weights));

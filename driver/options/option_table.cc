@@ -76,7 +76,7 @@ constexpr OptionInfo filesOptions[] = {
     OptionInfo{check, "--against", Input, "FILE", "",
                "Certificate to verify: the check must find all that it claims."},
     OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
-               "For --to ort: where ONNX Runtime GenAI's configuration goes."},
+               "For --to ort and kvopt: where ONNX Runtime GenAI's configuration goes."},
     OptionInfo{rewriting, "--external-data", Word, "keep|copy|inline", "keep",
                "Weights in files next to the model: keep them there, with hard links to them next "
                "to an output in another folder; copy them next to the output; or inline them."},

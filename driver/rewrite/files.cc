@@ -1,6 +1,7 @@
 // The files of a rewritten model.
 #include "driver/rewrite/files.h"
 
+#include "driver/engines/operator_library.h"
 #include "driver/rewrite/genai_config.h"
 #include "driver/rewrite/genai_folder.h"
 #include "driver/rewrite/linked_data.h"
@@ -89,7 +90,7 @@ llvm::Error prepareGenaiFolder(const Model& model, const Manifest& manifest,
   if (paths.genaiConfig.empty())
     return llvm::Error::success();
   auto config = genaiConfig(model, manifest, std::filesystem::path(paths.model).filename().string(),
-                            staysInFolder(paths, model));
+                            staysInFolder(paths, model), operatorLibrary());
   if (!config)
     return config.takeError();
   auto written = preparedFile(paths.genaiConfig, *config + "\n", access);

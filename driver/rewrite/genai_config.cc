@@ -2,6 +2,7 @@
 #include "driver/rewrite/genai_config.h"
 
 #include "driver/rewrite/genai_folder.h"
+#include "ir/ops/kvopt/cache_operator.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -144,18 +145,26 @@ llvm::Expected<const Value*> logitsOf(const Model& model, const Manifest& manife
   return unsupported("none of {} outputs is called 'logits'", others).hint(hint);
 }
 
+int64_t queryHeads(const Node& node) {
+  if (node.is("com.microsoft::GroupQueryAttention"))
+    return node.intAttr("num_heads", 0);
+  if (!CacheOperator::of(node))
+    return 0;
+  return node.operand(CacheOperator::query)->type().dim(1).value().value_or(0);
+}
+
 int64_t queryHeads(const Model& model) {
   int64_t heads = 0;
   for (const Node& node : model.graph().nodes())
-    if (node.is("com.microsoft::GroupQueryAttention"))
-      heads = std::max(heads, node.intAttr("num_heads", 0));
+    heads = std::max(heads, queryHeads(node));
   return heads;
 }
 
 } // namespace
 
 llvm::Expected<std::string> genaiConfig(const Model& model, const Manifest& manifest,
-                                        const std::string& fileName, bool replacesConfig) {
+                                        const std::string& fileName, bool replacesConfig,
+                                        const std::string& operatorLibrary) {
   auto caches = cachesOf(manifest);
   if (!caches)
     return caches.takeError();
@@ -173,6 +182,8 @@ llvm::Expected<std::string> genaiConfig(const Model& model, const Manifest& mani
     return error;
   Json decoder = Json::object();
   decoder["filename"] = fileName;
+  if (manifest.operators && !operatorLibrary.empty())
+    decoder["session_options"] = {{"custom_ops_library", operatorLibrary}};
   decoder["head_size"] = caches->width;
   decoder["inputs"] = std::move(*inputs);
   decoder["outputs"] = std::move(outputs);

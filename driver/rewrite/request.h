@@ -44,6 +44,9 @@ struct RewriteRequest {
   /// Whether fixed numbers of batch rows, tokens and earlier tokens become symbols before the model
   /// is rewritten.
   bool freeExtents = false;
+  /// Whether inputs that count earlier tokens are computed from extents of other inputs where these
+  /// suffice. ONNX Runtime GenAI does not feed such inputs.
+  bool computesPastLength = false;
   /// Number of rows of a shared buffer; nullopt leaves it symbolic.
   std::optional<int64_t> capacity;
   LayerRequirement require = LayerRequirement::All;

@@ -62,6 +62,8 @@ void addRewritePasses(PassManager& manager, const RewriteRequest& request,
   lower.options = {request.capacity, request.layers, target.size, request.tileState};
   lower.requiresAll = request.require == LayerRequirement::All;
   manager.add("lower", makeLower(std::move(lower)));
+  if (request.computesPastLength)
+    manager.addNamed({"compute-past-length"});
   manager.addNamed({"eliminate-dead-nodes"});
   manager.addNamed(target.target->finishingPasses());
 }

@@ -52,10 +52,11 @@ llvm::Expected<std::vector<Form>> formsOf(const RewriteWords& words, Command com
   if (!forms || !genai)
     return forms;
   llvm::erase_if(*forms, [](const Form& form) {
-    return form.engine != Engine::Ort || form.cache != CacheKind::Buffer;
+    const bool isRun = form.engine == Engine::Ort || form.engine == Engine::Kvopt;
+    return !isRun || form.cache != CacheKind::Buffer || form.isLatent;
   });
   if (forms->empty())
-    return usageError("--genai-config is for --to ort, whose caches are buffers");
+    return usageError("--genai-config is for --to ort and --to kvopt with caches in buffers");
   return forms;
 }
 

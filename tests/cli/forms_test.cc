@@ -1,6 +1,7 @@
 // The options that choose a form, and the form that is chosen without them.
 #include "tests/cli/cli_fixture.h"
 
+#include <fstream>
 #include <gmock/gmock.h>
 
 namespace kvopt {
@@ -88,13 +89,25 @@ TEST_F(FormsTest, AModelThatNoFormTakesIsRefusedWithEveryReason) {
   EXPECT_EQ(folder.entryCount(), 0u);
 }
 
+TEST_F(FormsTest, GenaiNeedsNoLengthOfKvoptsOperators) {
+  const ProgramResult result =
+      run({"--to", "kvopt", "--genai-config", folder.path("genai_config.json")});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("checked  OK"), HasSubstr("\n  genai    ")));
+  const nlohmann::json manifest =
+      nlohmann::json::parse(std::ifstream(folder.path("out.kv.json")));
+  EXPECT_TRUE(manifest["lengths"].empty());
+  EXPECT_EQ(manifest["operators"],
+            nlohmann::json({{"domain", "ai.kvopt"}, {"version", 1}, {"names", {"InPlaceKvSdpa"}}}));
+}
+
 TEST_F(FormsTest, ContradictionsAreUsageErrors) {
   const std::vector<std::string> cases[] = {
       {"--to", "int8", "--rows", "int4"},
       {"--to", "ort", "--cache", "ring"},
       {"--to", "kvopt", "--opset", "23"},
       {"--rows", "int8", "--cache-dtype", "float16"},
-      {"--to", "kvopt", "--genai-config", folder.path("genai.json")},
+      {"--to", "onnx", "--genai-config", folder.path("genai.json")},
       {"--cache", "ring", "--genai-config", folder.path("genai.json")},
       {"--to", "kvopt:16"},
       {"--to", "ring", "--rows", "int8:4"},

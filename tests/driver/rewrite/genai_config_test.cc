@@ -77,6 +77,24 @@ TEST_F(GenaiConfig, SaysWhatTheModelDecides) {
   EXPECT_EQ(json["search"]["max_length"], 128);
 }
 
+TEST_F(GenaiConfig, NamesTheLibraryOfOperatorsThatTheModelUses) {
+  const auto sessionOptions = [&](const std::string& library) {
+    auto model = readText("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                          "decoder (int64[B, S] input_ids) => (float[B, S, 9] logits)\n"
+                          "{\n  x = Cast <to = 1> (input_ids)\n  logits = Identity (x)\n}",
+                          ops);
+    const auto config =
+        llvm::cantFail(genaiConfig(*llvm::cantFail(std::move(model)), manifest, "m.onnx", false, library));
+    return nlohmann::json::parse(config)["model"]["decoder"].value("session_options",
+                                                                   nlohmann::json());
+  };
+  EXPECT_EQ(sessionOptions("/lib/operators.so"), nlohmann::json());
+  manifest.operators = ManifestOperators{"ai.kvopt", 1, {"InPlaceKvSdpa"}};
+  EXPECT_EQ(sessionOptions("/lib/operators.so"),
+            nlohmann::json({{"custom_ops_library", "/lib/operators.so"}}));
+  EXPECT_EQ(sessionOptions(""), nlohmann::json());
+}
+
 TEST_F(GenaiConfig, FindsTheLayersNumberAmongOthers) {
   for (ManifestCache& cache : manifest.caches)
     cache.past = "v0_" + cache.past + "_0";
