@@ -1,9 +1,10 @@
-// Decodes with one model in ONNX Runtime after some tokens and prints tokens per second and the
-// peak memory of the process in MiB. bench/headline.sh compiles it and compares an export with what
-// `kvopt rewrite` made of it.
+// Decodes with one model in ONNX Runtime after some tokens and prints tokens per second, the peak
+// memory of the process in MiB, and the milliseconds of the fastest step. bench/headline.sh and
+// bench/engines.sh compile it and compare an export with what `kvopt rewrite` made of it.
 //
-//   headline MODEL.onnx PAST STEPS THREADS
+//   headline MODEL.onnx PAST STEPS THREADS [provider LIBRARY | operators LIBRARY]
 //
+// LIBRARY is kvopt's library for ONNX Runtime, as an execution provider or for custom operators.
 // With a manifest next to the model, the past and the present of each cache are one buffer. Without
 // one, the outputs of a step are the pasts of the next one, as ONNX Runtime allocated them: no copy
 // is made between steps. Cached rows are random.
@@ -23,18 +24,38 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-/// A float32 tensor with random numbers in its first `rows` rows; other rows are zeros.
-Ort::Value cacheOf(Shape shape, int64_t rows, int64_t room) {
+/// Random numbers in the first `rows` of `room` rows; other rows are zeros.
+template <class Number>
+void fillRows(Ort::Value& cache, const Shape& shape, int64_t rows, Number (*number)(uint32_t)) {
+  auto* data = cache.GetTensorMutableData<Number>();
+  std::minstd_rand random;
+  for (int64_t head = 0; head < shape[1]; ++head)
+    for (int64_t row = 0; row < shape[2]; ++row)
+      for (int64_t column = 0; column < shape[3]; ++column)
+        *data++ = row < rows ? number(static_cast<uint32_t>(random())) : Number();
+}
+
+/// A cache of float32, float16 or int8 with `room` rows, of which `rows` are random. A float32
+/// cache of width 1 holds the scales of codes, which are positive.
+Ort::Value cacheOf(Shape shape, ONNXTensorElementDataType type, int64_t rows, int64_t room) {
   Ort::AllocatorWithDefaultOptions allocator;
   shape[0] = 1;
   shape[2] = room;
-  Ort::Value cache = Ort::Value::CreateTensor<float>(allocator, shape.data(), shape.size());
-  float* data = cache.GetTensorMutableData<float>();
-  std::minstd_rand random;
-  for (int64_t head = 0; head < shape[1]; ++head)
-    for (int64_t row = 0; row < room; ++row)
-      for (int64_t column = 0; column < shape[3]; ++column)
-        *data++ = row < rows ? static_cast<float>(random() % 2001) / 1000 - 1 : 0;
+  Ort::Value cache = Ort::Value::CreateTensor(allocator, shape.data(), shape.size(), type);
+  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8)
+    fillRows<int8_t>(cache, shape, rows,
+                     [](uint32_t bits) { return static_cast<int8_t>(bits % 255); });
+  else if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16) // 0.5 to 1, of both signs
+    fillRows<uint16_t>(cache, shape, rows, [](uint32_t bits) {
+      return static_cast<uint16_t>(0x3800 | (bits & 0x83ff));
+    });
+  else if (type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    throw std::runtime_error("a cache has another type than float32, float16 and int8");
+  else if (shape[3] == 1)
+    fillRows<float>(cache, shape, rows, [](uint32_t) { return 1 / 128.F; });
+  else
+    fillRows<float>(cache, shape, rows,
+                    [](uint32_t bits) { return static_cast<float>(bits % 2001) / 1000 - 1; });
   return cache;
 }
 
@@ -71,7 +92,7 @@ public:
       }
       pasts.push_back(name);
       presents.push_back("present" + name.substr(15));
-      caches.push_back(cacheOf(shape, past, isShared ? past + steps : past));
+      caches.push_back(cacheOf(shape, types[name], past, isShared ? past + steps : past));
     }
     // One buffer is bound once, other caches before each step.
     for (size_t i = 0; isShared && i < pasts.size(); ++i) {
@@ -134,14 +155,33 @@ double peakMemory() {
   return 0;
 }
 
+/// Makes sessions use the library.
+void load(const std::string& entry, const std::string& library, Ort::Env& env,
+          Ort::SessionOptions& options) {
+  if (entry == "operators") {
+    options.RegisterCustomOpsLibrary(library.c_str());
+    return;
+  }
+  if (entry != "provider")
+    throw std::runtime_error("the library is a provider or has operators, not '" + entry + "'");
+  env.RegisterExecutionProviderLibrary("kvopt", library);
+  std::vector<Ort::ConstEpDevice> devices;
+  for (const Ort::ConstEpDevice& device : env.GetEpDevices())
+    if (std::string(device.EpName()) == "kvopt")
+      devices.push_back(device);
+  options.AppendExecutionProvider_V2(env, devices, Ort::KeyValuePairs());
+}
+
 } // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 5)
-    throw std::runtime_error("usage: headline MODEL.onnx PAST STEPS THREADS");
+  if (argc != 5 && argc != 7)
+    throw std::runtime_error("usage: headline MODEL.onnx PAST STEPS THREADS [ENTRY LIBRARY]");
   Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "headline");
   Ort::SessionOptions options;
   options.SetIntraOpNumThreads(std::stoi(argv[4]));
+  if (argc == 7)
+    load(argv[5], argv[6], env, options);
   const int steps = std::stoi(argv[3]);
   constexpr int warmUp = 3;
   Decoder decoder(env, argv[1], options, std::stoll(argv[2]), steps + warmUp);
@@ -155,7 +195,7 @@ int main(int argc, char** argv) try {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   std::sort(times.begin(), times.end());
-  std::printf("%.3f %.0f\n", 1 / times[times.size() / 2], peakMemory());
+  std::printf("%.3f %.0f %.4f\n", 1 / times[times.size() / 2], peakMemory(), times[0] * 1000);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "headline: %s\n", error.what());

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Compares an exported decoder in ONNX Runtime with its rewritten forms, with and without kvopt's library for ONNX Runtime,
+# and writes the table to bench/results/engines.md:
+#   bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--dry-run]
+# The decoder has 32 query heads and 8 key/value heads of 64, and a small vocabulary. All forms take turns, each in a process
+# of its own, which decodes N tokens after the past. A turn's ratio is that of the medians of its steps to the export's, and
+# the table has the median over the turns. A dash marks a form that the engine does not run. --dry-run prints the table only.
+# Exits with 77 where ONNX Runtime or its headers cannot be fetched, or where the library was not built.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=build/release turns=3 steps=16 layers=4 pasts=${ENGINES_PASTS:-"512 4096 16384"} dry=
+while [ $# -gt 0 ]; do
+  case $1 in
+  --dry-run) dry=1 ;;
+  --build | --turns | --steps | --layers)
+    [ $# -gt 1 ] || exit 2
+    printf -v "${1#--}" %s "$2"
+    shift
+    ;;
+  *)
+    echo "usage: bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--dry-run]" >&2
+    exit 2
+    ;;
+  esac
+  shift
+done
+# shellcheck source=bench/machine.sh
+source bench/machine.sh
+library=$(realpath "$build/lib/libkvopt_onnxruntime.so")
+if [ ! -e "$library" ]; then
+  echo "skipped: the library for ONNX Runtime was not built" >&2
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+bash scripts/onnxruntime_cpp.sh bench/headline.cc -o "$work/decode"
+engine=$(strings -n 5 "$(bash bench/baselines/install.sh)" 2>/dev/null | grep -oxm1 'VERS_[0-9.]*' || true)
+"$build/bin/kvopt" gen llama --layers "$layers" --hidden 2048 --heads 32 --kv-heads 8 --head-dim 64 --intermediate 2048 \
+  --vocab 256 --max-positions 32768 --spelling torchscript -o "$work/export.onnx" >&2
+rewrite() {
+  "$build/bin/kvopt" rewrite "$work/export.onnx" -o "$work/$1.onnx" --verify off -q "${@:2}" >/dev/null
+}
+rewrite ort --to ort
+rewrite kvopt --to kvopt
+rewrite float16 --to kvopt --rows float16
+rewrite int8 --to kvopt --rows int8
+
+# Lines "NAME MODEL ENTRY"; ENTRY says how the library is loaded.
+forms="export export none
+--to_ort ort none
+--to_ort,_provider ort provider
+--to_kvopt,_library kvopt operators
+--to_kvopt_--rows_float16,_library float16 operators
+--to_kvopt_--rows_int8,_library int8 operators"
+
+busy=$(others)
+for threads in 1 2; do
+  for past in $pasts; do
+    for ((turn = 0; turn < turns; ++turn)); do
+      while read -r name model entry; do
+        arguments=("$work/$model.onnx" "$past" "$steps" "$threads")
+        [ "$entry" = none ] || arguments+=("$entry" "$library")
+        if ! read -r speed _ fastest < <("$work/decode" "${arguments[@]}" 2>"$work/error"); then
+          echo "$name after $past tokens: $(cat "$work/error")" >&2
+          continue
+        fi
+        echo "$threads $past $turn $name $speed $fastest" | tee -a "$work/turns" >&2
+      done <<<"$forms"
+    done
+  done
+done
+
+python3 - "$work/turns" "$(cut -d ' ' -f 1 <<<"$forms")" >"$work/table" <<'PYTHON'
+import statistics
+import sys
+
+names = sys.argv[2].split()
+cases = {}
+for line in open(sys.argv[1]):
+    threads, past, turn, name, speed, fastest = line.split()
+    case = cases.setdefault((int(threads), int(past)), {})
+    case.setdefault(name, {})[turn] = float(speed), float(fastest)
+print("| threads | tokens in the cache | " + " | ".join(f"`{name.replace('_', ' ')}`" if name != "export" else name
+                                                        for name in names) + " |")
+print("|--:|--:|" + "--:|" * len(names))
+for (threads, past), forms in cases.items():
+    cells, exported = [], forms.get("export", {})
+    for name in names:
+        runs = forms.get(name, {})
+        ratios = [speed / exported[turn][0] for turn, (speed, _) in runs.items() if turn in exported]
+        cells.append(f"{statistics.median(ratios):.1f}× ({min(fastest for _, fastest in runs.values()):.2f} ms)"
+                     if ratios else "–")
+    print(f"| {threads} | {past:,} | " + " | ".join(cells) + " |")
+PYTHON
+if [ -n "$dry" ]; then
+  cat "$work/table"
+  exit
+fi
+
+note="ONNX Runtime ${engine#VERS_}, float32 decoder of $layers layers; $machine; $(date -u +%F)"
+[ "$busy" -eq 0 ] || note+="; other work ran on the machine: compare ratios"
+{
+  printf '# Export and rewritten forms in ONNX Runtime, with and without the library\n\n'
+  printf 'Written by `bash bench/engines.sh`; do not edit. Speed relative to the export, and the fastest step.\n\n'
+  cat "$work/table"
+  printf '\n%s.\n' "$note"
+} >bench/results/engines.md
+echo "wrote bench/results/engines.md" >&2
