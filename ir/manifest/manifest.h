@@ -192,7 +192,7 @@ struct ManifestVariant {
 /// Operators outside ONNX's own domains that an engine needs functions or kernels for.
 struct ManifestOperators {
   std::string domain;
-  int64_t version = 1; ///< version of the domain that the model imports
+  int64_t version = 1;            ///< version of the domain that the model imports
   std::vector<std::string> names; ///< sorted, each once
 
   bool operator==(const ManifestOperators&) const = default;
