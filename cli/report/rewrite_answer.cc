@@ -213,7 +213,8 @@ SafeText genaiNote() {
   if (!library.empty())
     return formatText("the configuration loads {}", library);
   return formatText(
-      "runs function bodies, which is slower than the export: {} is not installed with kvopt. Build "
+      "runs function bodies, which is slower than the export: {} is not installed with kvopt. "
+      "Build "
       "it with -DKVOPT_ONNXRUNTIME=ON, and name it in session_options.custom_ops_library",
       operatorLibraryName);
 }

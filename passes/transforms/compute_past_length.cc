@@ -1,4 +1,5 @@
-// Computes the number of earlier tokens from the extents of inputs, for engines that do not feed it.
+// Computes the number of earlier tokens from the extents of inputs, for engines that do not feed
+// it.
 //
 //   before   past_length: int64[1] is an input
 //   after    past_length = Shape(attention_mask)[1] - Shape(input_ids)[1]
@@ -49,9 +50,8 @@ std::vector<InputExtent> fedExtents(const Graph& graph, const Manifest& manifest
 Dim extentOf(const InputExtent& at) { return at.input->type().dim(at.axis); }
 
 /// Extents of P + S and S; nullopt if inputs do not have them.
-std::optional<std::pair<InputExtent, InputExtent>> totalAndNew(const Graph& graph,
-                                                               const Manifest& manifest,
-                                                               const Dim& past) {
+std::optional<std::pair<InputExtent, InputExtent>>
+totalAndNew(const Graph& graph, const Manifest& manifest, const Dim& past) {
   const std::vector<InputExtent> extents = fedExtents(graph, manifest);
   for (const InputExtent& total : extents)
     for (const InputExtent& fresh : extents)

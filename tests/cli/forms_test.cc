@@ -94,8 +94,7 @@ TEST_F(FormsTest, GenaiNeedsNoLengthOfKvoptsOperators) {
       run({"--to", "kvopt", "--genai-config", folder.path("genai_config.json")});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("checked  OK"), HasSubstr("\n  genai    ")));
-  const nlohmann::json manifest =
-      nlohmann::json::parse(std::ifstream(folder.path("out.kv.json")));
+  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(folder.path("out.kv.json")));
   EXPECT_TRUE(manifest["lengths"].empty());
   EXPECT_EQ(manifest["operators"],
             nlohmann::json({{"domain", "ai.kvopt"}, {"version", 1}, {"names", {"InPlaceKvSdpa"}}}));

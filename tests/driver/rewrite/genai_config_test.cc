@@ -83,8 +83,8 @@ TEST_F(GenaiConfig, NamesTheLibraryOfOperatorsThatTheModelUses) {
                           "decoder (int64[B, S] input_ids) => (float[B, S, 9] logits)\n"
                           "{\n  x = Cast <to = 1> (input_ids)\n  logits = Identity (x)\n}",
                           ops);
-    const auto config =
-        llvm::cantFail(genaiConfig(*llvm::cantFail(std::move(model)), manifest, "m.onnx", false, library));
+    const auto config = llvm::cantFail(
+        genaiConfig(*llvm::cantFail(std::move(model)), manifest, "m.onnx", false, library));
     return nlohmann::json::parse(config)["model"]["decoder"].value("session_options",
                                                                    nlohmann::json());
   };
