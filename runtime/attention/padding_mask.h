@@ -6,12 +6,9 @@
 namespace kvopt::runtime {
 
 struct PaddingMaskRequest {
-  /// Integer mask; null if nothing is hidden. Values <= 0 hide keys [B,T] or pairs of row and key
-  /// [B,S,T]. [B] is the number of visible keys. So are the first B of [3B+2]; the other numbers
-  /// are the offsets of rows and keys in a packed batch. [2B], with hasStartPositions, holds the
-  /// ends of the visible keys, followed by their starts.
+  /// Integer mask in one of the forms of simd::PaddingForm; null if nothing is hidden.
   const TensorView* visible = nullptr;
-  bool hasStartPositions = false;
+  bool hasStartPositions = false; ///< whether the operator takes PaddingForm::ranges
   /// Bias that is added to the scores: float [1|B,1|H,S,T]; null without a bias.
   const TensorView* bias = nullptr;
   int64_t batches = 0;
@@ -25,9 +22,7 @@ struct PaddingMaskRequest {
   float hidden = 0.0f;
 };
 
-/// A float mask [1|B, 1|H, S, T] in scratch memory: bias, plus `hidden` for keys that `visible`
-/// hides; the lowest float for keys that `causal` hides. All numbers are finite, so a row that sees
-/// nothing averages the keys with the largest sum.
+/// The float mask [1|B, 1|H, S, T] that simd::PaddingMask describes, in scratch memory.
 llvm::Expected<TensorView> paddingMask(KernelContext& context, const PaddingMaskRequest& request,
                                        llvm::ArrayRef<int64_t> visible);
 

@@ -25,6 +25,7 @@
 // scores after the mask and after mask and softcap.
 //
 // Softmax and sums are computed in f32, independently of softmax_precision.
+#include "ir/ops/attention_operands.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/attention_scores.h"
 #include "runtime/kernels/support/element_dispatch.h"
@@ -179,9 +180,10 @@ Frontier frontierOf(const Node& node, int64_t keys, int64_t rows) {
 
 /// Checked values of nonpad_kv_seqlen.
 llvm::Expected<Extents> keyLengths(KernelContext& context, const AttentionOperands& operands) {
-  if (context.has(4) || context.has(5) || context.wants(1) || context.wants(2))
+  if (context.has(onnx_attention::PastKey) || context.has(onnx_attention::PastValue) ||
+      context.wants(1) || context.wants(2))
     return context.error("nonpad_kv_seqlen together with a past or a present");
-  auto lengths = integersOf(context, 6);
+  auto lengths = integersOf(context, onnx_attention::KeyLengths);
   if (!lengths)
     return lengths;
   const int64_t keys = operands.value.shape[2];
@@ -203,7 +205,7 @@ struct Storage {
 /// The mask, converted to f32 if attention does not support its type; numbers beyond f32 become its
 /// largest or lowest number. Null if absent.
 llvm::Expected<const TensorView*> readableMask(KernelContext& context, TensorView& storage) {
-  const TensorView* mask = context.input(3);
+  const TensorView* mask = context.input(onnx_attention::Mask);
   if (!mask || (mask->element != ElementType::Double && !isInteger(mask->element)))
     return mask;
   auto memory = context.scratch(static_cast<size_t>(mask->elementCount()) * sizeof(float));
@@ -231,7 +233,7 @@ llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands
                      Storage& storage) {
   const int64_t rows = operands.query.shape[2];
   const int64_t keys = operands.value.shape[2];
-  const bool ragged = context.has(6);
+  const bool ragged = context.has(onnx_attention::KeyLengths);
   Extents offsets{pastRows};
   if (ragged) {
     auto lengths = keyLengths(context, operands);
@@ -279,7 +281,7 @@ llvm::Error attention(KernelContext& context) {
     return error;
   if (context.in(0).rank() != context.in(1).rank() || context.in(1).rank() != context.in(2).rank())
     return context.error("query, key and value differ in rank");
-  if (context.has(4) != context.has(5))
+  if (context.has(onnx_attention::PastKey) != context.has(onnx_attention::PastValue))
     return context.error("a past of keys without one of values, or the other way round");
   const int64_t groups = node.intAttr("kv_num_heads", 0);
   auto query = headsOf(context, context.in(0), node.intAttr("q_num_heads", 0), "the query");
@@ -291,10 +293,10 @@ llvm::Error attention(KernelContext& context) {
   auto newValue = headsOf(context, context.in(2), groups, "the value");
   if (!newValue)
     return newValue.takeError();
-  auto key = presentOf(context, 1, context.input(4), *newKey);
+  auto key = presentOf(context, 1, context.input(onnx_attention::PastKey), *newKey);
   if (!key)
     return key.takeError();
-  auto value = presentOf(context, 2, context.input(5), *newValue);
+  auto value = presentOf(context, 2, context.input(onnx_attention::PastValue), *newValue);
   if (!value)
     return value.takeError();
 
@@ -310,7 +312,8 @@ llvm::Error attention(KernelContext& context) {
   if (llvm::Error error = checkAttention(context, operands))
     return error;
   Storage storage;
-  const int64_t pastRows = context.has(4) ? context.in(4).shape[2] : 0;
+  const int64_t pastRows =
+      context.has(onnx_attention::PastKey) ? context.in(onnx_attention::PastKey).shape[2] : 0;
   if (llvm::Error error = hideKeys(context, pastRows, operands, storage))
     return error;
 

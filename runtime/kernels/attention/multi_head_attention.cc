@@ -8,6 +8,7 @@
 //   heads of cross attention
 //   past_key, past_value [B,H,P,D]: their rows come before the new ones; the presents hold both
 //   key_padding_mask, attention_bias, unidirectional: see PaddingMaskRequest
+#include "ir/ops/contrib/multi_head_operands.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/masked_attention.h"
 #include "runtime/attention/projection_bias.h"
@@ -17,19 +18,6 @@ using namespace ir;
 using namespace runtime;
 
 namespace {
-
-enum Operand : unsigned {
-  Query,
-  Key,
-  Value,
-  ProjectionBias,
-  PaddingMask,
-  AttentionBias,
-  PastKey,
-  PastValue,
-  PastLength,
-  CacheIndirection,
-};
 
 struct Heads {
   TensorView query, key, value;
@@ -48,8 +36,8 @@ bool isPacked(const TensorView& tensor, int64_t heads, int64_t parts) {
 }
 
 llvm::Expected<Heads> headsOfOperands(KernelContext& context, int64_t heads) {
-  const TensorView& query = context.in(Query);
-  if (!context.has(Key) && !context.has(Value)) {
+  const TensorView& query = context.in(mha::Query);
+  if (!context.has(mha::Key) && !context.has(mha::Value)) {
     if (!isPacked(query, heads, 3))
       return context.error("a query without key must be [B,S,H,3,D]");
     return Heads{unpacked(query, 0), unpacked(query, 1), unpacked(query, 2)};
@@ -59,15 +47,15 @@ llvm::Expected<Heads> headsOfOperands(KernelContext& context, int64_t heads) {
   auto split = headsOf(context, query, heads, "the query");
   if (!split)
     return split.takeError();
-  if (!context.has(Key))
+  if (!context.has(mha::Key))
     return context.error("a value without a key");
-  const TensorView& key = context.in(Key);
-  if (!context.has(Value)) {
+  const TensorView& key = context.in(mha::Key);
+  if (!context.has(mha::Value)) {
     if (!isPacked(key, heads, 2))
       return context.error("a key without value must be [B,L,H,2,D]");
     return Heads{*split, unpacked(key, 0), unpacked(key, 1)};
   }
-  const TensorView& value = context.in(Value);
+  const TensorView& value = context.in(mha::Value);
   if (key.rank() != value.rank())
     return context.error("key and value differ in rank");
   auto keyHeads = headsOf(context, key, heads, "the key");
@@ -80,7 +68,7 @@ llvm::Expected<Heads> headsOfOperands(KernelContext& context, int64_t heads) {
 }
 
 llvm::Error addBias(KernelContext& context, Heads& heads) {
-  const TensorView& bias = context.in(ProjectionBias);
+  const TensorView& bias = context.in(mha::ProjectionBias);
   const int64_t query = heads.query.shape[1] * heads.query.shape[3];
   const int64_t key = heads.key.shape[1] * heads.key.shape[3];
   const int64_t value = heads.value.shape[1] * heads.value.shape[3];
@@ -90,9 +78,9 @@ llvm::Error addBias(KernelContext& context, Heads& heads) {
   int64_t first = 0;
   for (TensorView* tensor : {&heads.query, &heads.key, &heads.value}) {
     // Heads of cross attention already include their part of the bias.
-    if (tensor != &heads.query && context.has(Key) && context.in(Key).rank() == 4)
+    if (tensor != &heads.query && context.has(mha::Key) && context.in(mha::Key).rank() == 4)
       break;
-    auto sum = withProjectionBias(context, *tensor, ProjectionBias, first);
+    auto sum = withProjectionBias(context, *tensor, mha::ProjectionBias, first);
     if (!sum)
       return sum.takeError();
     first += tensor->shape[1] * tensor->shape[3];
@@ -105,32 +93,32 @@ llvm::Error multiHeadAttention(KernelContext& context) {
   const int64_t count = context.node().intAttr("num_heads", 0);
   if (count <= 0)
     return context.error("num_heads must be positive");
-  if (context.has(PastLength) || context.has(CacheIndirection))
+  if (context.has(mha::PastLength) || context.has(mha::CacheIndirection))
     return context.error("past_sequence_length and cache_indirection, which is a past in a shared "
                          "buffer or of beams, are not supported");
   if (context.wants(3))
     return context.error("the result qk is not supported");
-  if (context.has(PastKey) != context.has(PastValue))
+  if (context.has(mha::PastKey) != context.has(mha::PastValue))
     return context.error("a past of keys without one of values, or the other way round");
   auto heads = headsOfOperands(context, count);
   if (!heads)
     return heads.takeError();
-  if (context.has(ProjectionBias))
+  if (context.has(mha::ProjectionBias))
     if (llvm::Error error = addBias(context, *heads))
       return error;
   MaskedAttention attention;
   attention.query = heads->query;
-  auto key = presentOf(context, 1, context.input(PastKey), heads->key);
+  auto key = presentOf(context, 1, context.input(mha::PastKey), heads->key);
   if (!key)
     return key.takeError();
   attention.key = *key;
-  auto value = presentOf(context, 2, context.input(PastValue), heads->value);
+  auto value = presentOf(context, 2, context.input(mha::PastValue), heads->value);
   if (!value)
     return value.takeError();
   attention.value = *value;
   attention.pastRows = attention.key.shape[2] - heads->key.shape[2];
-  attention.paddingOperand = PaddingMask;
-  attention.biasOperand = AttentionBias;
+  attention.paddingOperand = mha::PaddingMask;
+  attention.biasOperand = mha::AttentionBias;
   return maskedAttentionResult(context, attention);
 }
 
