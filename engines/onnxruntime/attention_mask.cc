@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace kvopt::onnxruntime {
 
@@ -13,6 +14,46 @@ AttentionMask::AttentionMask(const Call& call, const Tensor& mask)
               "; it should be boolean or floating-point of at most four axes");
   std::copy(mask.shape.begin(), mask.shape.end(), std::end(extents) - mask.rank());
   rowStride = extents[3];
+}
+
+AttentionMask AttentionMask::open(Call& call, int64_t columns) {
+  const Tensor mask = call.scratchTensor(ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, {1, columns});
+  std::fill_n(mask.as<uint8_t>(), columns, uint8_t{1});
+  return AttentionMask(call, mask);
+}
+
+void AttentionMask::keepFirst(const Call& call, int64_t count) {
+  if (extents[3] < count)
+    call.fail("the mask has " + std::to_string(extents[3]) + " columns for " +
+              std::to_string(count) + " keys");
+  extents[3] = count;
+}
+
+void AttentionMask::hideAfter(Call& call, int64_t rows, int64_t first) {
+  const int64_t slices = extents[0] * extents[1], columns = extents[3];
+  call.require(extents[2] == 1 || extents[2] == rows, "the mask has another number of rows");
+  const bool isBoolean = type == ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+  const ElementType copied = isBoolean ? type : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  const Tensor copy = call.scratchTensor(copied, {slices, rows, columns});
+  for (int64_t slice = 0; slice < slices; ++slice)
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t from = slice * extents[2] + (extents[2] == 1 ? 0 : row);
+      const std::byte* source = data + from * rowStride * elementBytes(type);
+      const int64_t to = (slice * rows + row) * columns;
+      const int64_t seen = std::clamp<int64_t>(first + row + 1, 0, columns);
+      if (isBoolean) {
+        std::copy_n(reinterpret_cast<const uint8_t*>(source), seen, copy.as<uint8_t>() + to);
+        std::fill_n(copy.as<uint8_t>() + to + seen, columns - seen, uint8_t{0});
+      } else {
+        loadNumbers(source, *storageOf(type), seen, copy.as<float>() + to);
+        std::fill_n(copy.as<float>() + to + seen, columns - seen,
+                    -std::numeric_limits<float>::infinity());
+      }
+    }
+  type = copied;
+  data = copy.data;
+  extents[2] = rows;
+  rowStride = columns;
 }
 
 void AttentionMask::keepLast(const Call& call, int64_t count) {

@@ -12,6 +12,12 @@ public:
   AttentionMask(const Call& call, const Tensor& mask);
 
   int64_t columns() const { return extents[3]; }
+  /// A mask that hides nothing from `columns` columns.
+  static AttentionMask open(Call& call, int64_t columns);
+  /// Keeps the first `count` columns. Fails if there are fewer.
+  void keepFirst(const Call& call, int64_t count);
+  /// Hides, in a copy with `rows` rows, the columns after first + i from row i.
+  void hideAfter(Call& call, int64_t rows, int64_t first);
   /// Keeps the last `count` columns; a single column stays. Fails if there are fewer.
   void keepLast(const Call& call, int64_t count);
   /// Moves the first `shift` columns to the end, in a copy. Does nothing for a single column.

@@ -2,7 +2,6 @@
 #include "engines/onnxruntime/call.h"
 
 #include "runtime/simd/attention/attention_jobs.h"
-#include "runtime/simd/elementwise.h"
 
 #include <algorithm>
 #include <new>
@@ -95,12 +94,8 @@ const float* Call::floats(const Tensor& tensor) {
          "; it should be float, float16 or bfloat16");
   if (*storage == simd::FloatStorage::f32)
     return tensor.as<float>();
-  const auto count = static_cast<size_t>(tensor.count());
   auto* numbers = scratchTensor(ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, tensor.shape).as<float>();
-  if (*storage == simd::FloatStorage::f16)
-    simd::convertF16ToF32(tensor.as<uint16_t>(), numbers, count);
-  else
-    simd::convertBf16ToF32(tensor.as<uint16_t>(), numbers, count);
+  loadNumbers(tensor.data, *storage, tensor.count(), numbers);
   return numbers;
 }
 

@@ -5,7 +5,6 @@
 
 #include "engines/onnxruntime/group_query_settings.h"
 #include "engines/onnxruntime/present.h"
-#include "runtime/simd/elementwise.h"
 #include "runtime/simd/fixed_scale_rows.h"
 #include "runtime/simd/normalize_row.h"
 #include "runtime/simd/rotate_row.h"
@@ -165,13 +164,8 @@ Angles GroupQueryAttention::anglesOf(Call& call, const NewRows& fresh,
   angles.sines = sine;
   const auto half = static_cast<size_t>(angles.half);
   const auto load = [&](const Tensor& table, int64_t position, float* to) {
-    const std::byte* from = table.data + position * angles.half * elementBytes(table.type);
-    if (*storage == FloatStorage::f32)
-      std::memcpy(to, from, half * sizeof(float));
-    else if (*storage == FloatStorage::f16)
-      convertF16ToF32(reinterpret_cast<const uint16_t*>(from), to, half);
-    else
-      convertBf16ToF32(reinterpret_cast<const uint16_t*>(from), to, half);
+    loadNumbers(table.data + position * angles.half * elementBytes(table.type), *storage,
+                angles.half, to);
   };
   for (const int64_t position : positions) {
     if (half == 0)
@@ -340,31 +334,16 @@ void GroupQueryAttention::attend(Call& call, AttentionView view, const FixedScal
   forEachRow([&](int64_t batch, int64_t head, int64_t row) {
     auto* from = reinterpret_cast<float*>(numbers.row(batch, head, row));
     multiplyByScales(from, FloatStorage::f32, values, head / perGroup, 1.0f, from);
-    auto* to = reinterpret_cast<uint16_t*>(result.row(batch, head, row));
-    if (storage == FloatStorage::f16)
-      convertF32ToF16(from, to, static_cast<size_t>(view.keyWidth));
-    else if (storage == FloatStorage::bf16)
-      convertF32ToBf16(from, to, static_cast<size_t>(view.keyWidth));
+    storeNumbers(from, storage, view.keyWidth, result.row(batch, head, row));
   });
 }
 
 void normalizeInto(const HeadRows& from, const HeadRows& to, int64_t batch, int64_t head,
                    int64_t row, const float* weight, float epsilon, float* numbers) {
-  const auto width = static_cast<size_t>(from.width);
-  const std::byte* in = from.row(batch, head, row);
-  std::byte* out = to.row(batch, head, row);
-  const auto epsilon64 = static_cast<double>(epsilon);
-  if (from.type == floatType) {
-    normalizeRow(reinterpret_cast<const float*>(in), reinterpret_cast<float*>(out), from.width,
-                 epsilon64, false, weight, nullptr);
-    return;
-  }
-  const bool isHalf = from.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
-  const auto* bits = reinterpret_cast<const uint16_t*>(in);
-  isHalf ? convertF16ToF32(bits, numbers, width) : convertBf16ToF32(bits, numbers, width);
-  normalizeRow(numbers, numbers, from.width, epsilon64, false, weight, nullptr);
-  auto* rounded = reinterpret_cast<uint16_t*>(out);
-  isHalf ? convertF32ToF16(numbers, rounded, width) : convertF32ToBf16(numbers, rounded, width);
+  const FloatStorage storage = *storageOf(from.type);
+  loadNumbers(from.row(batch, head, row), storage, from.width, numbers);
+  normalizeRow(numbers, numbers, from.width, static_cast<double>(epsilon), false, weight, nullptr);
+  storeNumbers(numbers, storage, from.width, to.row(batch, head, row));
 }
 
 /// Copies of the rows, normalized, in scratch memory.

@@ -1,6 +1,8 @@
 // The table of operators that this library computes.
 #include "engines/onnxruntime/cache_attention.h"
 #include "engines/onnxruntime/group_query_attention.h"
+#include "engines/onnxruntime/multi_head_attention.h"
+#include "engines/onnxruntime/onnx_attention.h"
 
 #include <algorithm>
 #include <string_view>
@@ -17,6 +19,8 @@ struct KnownOperator {
 
 constexpr KnownOperator knownOperators[] = {
     {"com.microsoft", "GroupQueryAttention", groupQueryAttention},
+    {"com.microsoft", "MultiHeadAttention", multiHeadAttention},
+    {"", "Attention", onnxAttention},
 };
 
 const KnownOperator* known(const NodeDescription& node) {

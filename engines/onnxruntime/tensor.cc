@@ -1,6 +1,10 @@
 // Facts about element types, and views of heads.
 #include "engines/onnxruntime/tensor.h"
 
+#include "runtime/simd/elementwise.h"
+
+#include <cstring>
+
 namespace kvopt::onnxruntime {
 
 int64_t elementBytes(ElementType type) {
@@ -56,6 +60,28 @@ std::optional<simd::FloatStorage> storageOf(ElementType type) {
   default:
     return std::nullopt;
   }
+}
+
+void loadNumbers(const std::byte* from, simd::FloatStorage storage, int64_t count, float* to) {
+  const auto size = static_cast<size_t>(count);
+  const auto* bits = reinterpret_cast<const uint16_t*>(from);
+  if (storage == simd::FloatStorage::f16)
+    return simd::convertF16ToF32(bits, to, size);
+  if (storage == simd::FloatStorage::bf16)
+    return simd::convertBf16ToF32(bits, to, size);
+  if (size != 0 && static_cast<const void*>(from) != to)
+    std::memcpy(to, from, size * sizeof(float));
+}
+
+void storeNumbers(const float* from, simd::FloatStorage storage, int64_t count, std::byte* to) {
+  const auto size = static_cast<size_t>(count);
+  auto* bits = reinterpret_cast<uint16_t*>(to);
+  if (storage == simd::FloatStorage::f16)
+    return simd::convertF32ToF16(from, bits, size);
+  if (storage == simd::FloatStorage::bf16)
+    return simd::convertF32ToBf16(from, bits, size);
+  if (size != 0 && static_cast<const void*>(from) != to)
+    std::memcpy(to, from, size * sizeof(float));
 }
 
 std::string textOf(const Shape& shape) {

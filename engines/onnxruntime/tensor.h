@@ -20,6 +20,10 @@ int64_t elementBytes(ElementType type);
 const char* elementName(ElementType type);
 /// Storage of floating-point numbers of at most 32 bits; nullopt for other types.
 std::optional<simd::FloatStorage> storageOf(ElementType type);
+/// Converts `count` numbers to f32.
+void loadNumbers(const std::byte* from, simd::FloatStorage storage, int64_t count, float* to);
+/// Converts `count` numbers of f32, rounding once.
+void storeNumbers(const float* from, simd::FloatStorage storage, int64_t count, std::byte* to);
 /// A shape as text, for example "[1,8,0,64]".
 std::string textOf(const Shape& shape);
 

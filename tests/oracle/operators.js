@@ -4,6 +4,7 @@
 //
 //   node operators.js RUNNER [--instances N] [--seed N] [--only OPERATOR] [--show N]
 //
+// OPERATOR is a name in every domain, or one with its domain: Attention, ai.onnx::Attention.
 // Prints one line per operator and a total. Exits with 1 where numbers differ, and where kvopt refuses
 // an instance without naming an attribute or an operand.
 'use strict';
@@ -103,7 +104,7 @@ async function main([runner, ...words]) {
   let isWrong = unknown.length > 0;
   for (const family of families.map((name) => require(`./operators/${name}`)))
     for (const [op, {make, share, opset}] of Object.entries(family.operators)) {
-      if (options.only && options.only !== op) continue;
+      if (options.only && ![op, `${family.domain || 'ai.onnx'}::${op}`].includes(options.only)) continue;
       const random = new Random(options.seed * 7919 + [...op].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 65521, 7));
       const counts = Object.fromEntries(Object.keys(total).map((name) => [name, 0]));
       let shown = 0;

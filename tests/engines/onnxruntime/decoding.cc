@@ -55,8 +55,8 @@ Decoding::Decoding(Ort::Session& ofSession, Binding howBound, int64_t batchRows,
   }
 }
 
-bool Decoding::isInPlace() const {
-  return std::find(inputs.begin(), inputs.end(), "past_length") != inputs.end();
+bool Decoding::has(const char* input) const {
+  return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
 }
 
 bool Decoding::hasStates() const {
@@ -89,7 +89,7 @@ std::vector<float> Decoding::take(const Step& step) {
   Ort::IoBinding bound(session);
   std::vector<Ort::Value> kept;
   const auto bindNumbers = [&](const char* name, std::vector<int64_t>& numbers, int64_t columns) {
-    if (std::find(inputs.begin(), inputs.end(), name) == inputs.end())
+    if (!has(name))
       return;
     const int64_t shape[] = {batch, columns};
     kept.push_back(
@@ -99,11 +99,20 @@ std::vector<float> Decoding::take(const Step& step) {
   bindNumbers("input_ids", tokens, step.count);
   bindNumbers("attention_mask", seen, total);
   bindNumbers("position_ids", positions, step.count);
-  int64_t pastLength[] = {taken};
-  const int64_t one[] = {1};
-  if (isInPlace())
-    bound.BindInput("past_length", kept.emplace_back(Ort::Value::CreateTensor<int64_t>(
-                                       memory, pastLength, 1, one, 1)));
+  std::vector<int64_t> pastLength = {taken};
+  std::vector<int64_t> first(static_cast<size_t>(batch), taken);
+  std::vector<int64_t> lengths(static_cast<size_t>(batch), total);
+  const auto bindLengths = [&](const char* name, std::vector<int64_t>& numbers) {
+    if (!has(name))
+      return;
+    const int64_t shape[] = {static_cast<int64_t>(numbers.size())};
+    kept.push_back(
+        Ort::Value::CreateTensor<int64_t>(memory, numbers.data(), numbers.size(), shape, 1));
+    bound.BindInput(name, kept.back());
+  };
+  bindLengths("past_length", pastLength);
+  bindLengths("write_indices", first);
+  bindLengths("nonpad_kv_seqlen", lengths);
   bound.BindOutput("logits", memory);
   for (Cache& cache : caches) {
     const unsigned from = binding == Binding::twoBuffers ? steps % 2 : 0;

@@ -36,7 +36,9 @@ public:
   /// Whether caches have the number of rows that the model declares, such as the slots of a ring.
   bool hasFixedRows() const { return areRowsFixed; }
   /// Whether caches have a capacity and their length is an input, as in files that kvopt wrote.
-  bool isInPlace() const;
+  bool isInPlace() const { return has("past_length") || isScattered(); }
+  /// Whether TensorScatter writes the caches, and attention only reads them.
+  bool isScattered() const { return has("write_indices"); }
 
 private:
   struct Cache {
@@ -49,6 +51,7 @@ private:
     Ort::Value grown{nullptr};
   };
 
+  bool has(const char* input) const;
   Ort::Value tensorOf(Cache& cache, unsigned buffer);
 
   Ort::Session& session;

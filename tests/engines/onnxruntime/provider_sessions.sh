@@ -39,18 +39,29 @@ for i in "${!models[@]}"; do
 done
 "$1" "${models[@]}"
 
+# ONNX's Attention with a past and a present.
+mkdir "$work/growing"
+generate growing/float32 llama --spelling attention
+generate growing/float16 llama --spelling attention --dtype float16
+"$1" --growing "$work"/growing/*.onnx
+
 rewrite() {
   "$kvopt" gen "${@:3}" -o "$work/export.model" --vocab 160 >/dev/null
   # shellcheck disable=SC2086 # options are words
-  "$kvopt" rewrite "$work/export.model" -o "$work/written/$1.onnx" --to kvopt $2 --verify off -q >/dev/null
+  "$kvopt" rewrite "$work/export.model" -o "$work/written/$1.onnx" $2 --verify off -q >/dev/null
 }
 mkdir "$work/written"
-rewrite buffer "" llama
-rewrite buffer_float16 "" llama --dtype float16
-rewrite buffer_int8 "--rows int8" llama
-rewrite buffer_int4 "--rows int4" llama
-rewrite ring "--cache ring" window --window 16
-rewrite ring_int8 "--cache ring --rows int8" window --window 16
-rewrite latent --latent mla
+# ONNX's Attention over caches that TensorScatter writes.
+rewrite scattered "--to onnx" llama
+rewrite scattered_float16 "--to onnx" llama --dtype float16
+"$1" --written "$work"/written/*.onnx
+rm "$work"/written/*
+rewrite buffer "--to kvopt" llama
+rewrite buffer_float16 "--to kvopt" llama --dtype float16
+rewrite buffer_int8 "--to kvopt --rows int8" llama
+rewrite buffer_int4 "--to kvopt --rows int4" llama
+rewrite ring "--to kvopt --cache ring" window --window 16
+rewrite ring_int8 "--to kvopt --cache ring --rows int8" window --window 16
+rewrite latent "--to kvopt --latent" mla
 "$1" --written "$work"/written/*.onnx
 "$1" --custom-operators "$work"/written/*.onnx

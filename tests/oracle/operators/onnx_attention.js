@@ -21,11 +21,12 @@ function attention(random) {
     [batches, 1, rows, keys], [heads, rows, keys]]);
   const mask = random.maybe(() => random.chance(0.4) ? random.ints('bool', maskShape, 0, 1)
     : random.floats(type, maskShape), 0.4);
-  const tags = attributes.is_causal?.int === 1 && rows === 1 && fresh > 1 ? ['causal-single-row'] : [];
+  const lengths = past ? null : random.maybe(() => random.ints('int64', [batches], 0, keys), 0.3);
+  const tags = attributes.is_causal?.int === 1 && rows === 1 && past && fresh > 1 ? ['causal-single-row'] : [];
   return {attributes, tags, outputs: past ? [type, type, type] : [type],
     inputs: [x(heads, rows, width), x(groups, fresh, width), x(groups, fresh, valueWidth), mask,
       past ? random.floats(type, [batches, groups, past, width]) : null,
-      past ? random.floats(type, [batches, groups, past, valueWidth]) : null]};
+      past ? random.floats(type, [batches, groups, past, valueWidth]) : null, lengths]};
 }
 
 function rotary(random) {

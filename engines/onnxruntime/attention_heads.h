@@ -1,0 +1,29 @@
+// Heads of attention operands: layouts, rows after a past, and the view of an attention.
+#pragma once
+
+#include "engines/onnxruntime/present.h"
+
+namespace kvopt::onnxruntime {
+
+/// Heads of a tensor [B,H,S,D], or [B,S,heads * D]. Fails for other tensors; `what` names the
+/// operand in the message.
+HeadRows headsOf(const Call& call, const Tensor& tensor, int64_t heads, const char* what);
+
+/// The past in operand `operand`, which must be [B,H,P,D] of the element type of the new rows;
+/// nullopt if it is omitted.
+std::optional<Tensor> pastOf(const Call& call, unsigned operand, const HeadRows& fresh);
+
+/// The rows of `past`, followed by the new rows: result `result`, [B,H,P+L,D]. The new rows
+/// themselves if there is no past and the result is not read.
+HeadRows joinedRows(Call& call, unsigned result, const std::optional<Tensor>& past,
+                    const HeadRows& fresh, const CopyNotice& notice);
+
+/// Checks that the heads fit together, and returns an attention over all rows with the scale
+/// 1 / sqrt(D), without a mask and an output.
+simd::AttentionView viewOfHeads(const Call& call, const HeadRows& query, const HeadRows& key,
+                                const HeadRows& value);
+
+/// Makes `output` the output of the view and computes it.
+void attendInto(Call& call, const HeadRows& output, simd::AttentionView view);
+
+} // namespace kvopt::onnxruntime
