@@ -4,7 +4,8 @@
 #   bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--dry-run]
 # The decoder has 32 query heads and 8 key/value heads of 64, and a small vocabulary. All forms take turns, each in a process
 # of its own, which decodes N tokens after the past. A turn's ratio is that of the medians of its steps to the export's, and
-# the table has the median over the turns. A dash marks a form that the engine does not run. --dry-run prints the table only.
+# the table has the median over the turns. The last columns are kvopt's own runtime. A dash marks a form that the engine does
+# not run. --dry-run prints the table only.
 # Exits with 77 where ONNX Runtime or its headers cannot be fetched, or where the library was not built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -47,22 +48,39 @@ rewrite kvopt --to kvopt
 rewrite float16 --to kvopt --rows float16
 rewrite int8 --to kvopt --rows int8
 
-# Lines "NAME MODEL ENTRY"; ENTRY says how the library is loaded.
+# Lines "NAME MODEL ENTRY"; ENTRY says how the library is loaded, or that kvopt's own runtime decodes.
 forms="export export none
 --to_ort ort none
 --to_ort,_provider ort provider
 --to_kvopt,_library kvopt operators
 --to_kvopt_--rows_float16,_library float16 operators
---to_kvopt_--rows_int8,_library int8 operators"
+--to_kvopt_--rows_int8,_library int8 operators
+kvopt_run kvopt own
+kvopt_run,_--rows_float16 float16 own
+kvopt_run,_--rows_int8 int8 own"
+
+# measure MODEL PAST THREADS ENTRY: prints tokens per second, a second number, and the milliseconds of the fastest step.
+measure() {
+  case $4 in
+  own)
+    "$build/bin/kvopt" bench "$work/$1.onnx" -p 1 -d "$2" -n "$steps" -r 1 -t "$3" -o json |
+      python3 -c 'import json, sys
+row = json.load(sys.stdin)["rows"][0]
+if row["error"]:
+    sys.exit(row["error"])
+print(1000 / row["decode_ms"]["median"], 0, row["decode_ms"]["min"])'
+    ;;
+  none) "$work/decode" "$work/$1.onnx" "$2" "$steps" "$3" ;;
+  *) "$work/decode" "$work/$1.onnx" "$2" "$steps" "$3" "$4" "$library" ;;
+  esac
+}
 
 busy=$(others)
 for threads in 1 2; do
   for past in $pasts; do
     for ((turn = 0; turn < turns; ++turn)); do
       while read -r name model entry; do
-        arguments=("$work/$model.onnx" "$past" "$steps" "$threads")
-        [ "$entry" = none ] || arguments+=("$entry" "$library")
-        if ! read -r speed _ fastest < <("$work/decode" "${arguments[@]}" 2>"$work/error"); then
+        if ! read -r speed _ fastest < <(measure "$model" "$past" "$threads" "$entry" 2>"$work/error" </dev/null); then
           echo "$name after $past tokens: $(cat "$work/error")" >&2
           continue
         fi

@@ -35,7 +35,7 @@ void fillRows(Ort::Value& cache, const Shape& shape, int64_t rows, Number (*numb
         *data++ = row < rows ? number(static_cast<uint32_t>(random())) : Number();
 }
 
-/// A cache of float32, float16 or int8 with `room` rows, of which `rows` are random. A float32
+/// A cache of float32, float16 or int8 with `room` rows. The first `rows` are random. A float32
 /// cache of width 1 holds the scales of codes, which are positive.
 Ort::Value cacheOf(Shape shape, ONNXTensorElementDataType type, int64_t rows, int64_t room) {
   Ort::AllocatorWithDefaultOptions allocator;
