@@ -1,6 +1,8 @@
 // Checks of heads, and copies of growing caches.
 #include "engines/onnxruntime/attention_heads.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -27,27 +29,29 @@ std::optional<Tensor> pastOf(const Call& call, unsigned operand, const HeadRows&
   return past;
 }
 
-HeadRows joinedRows(Call& call, unsigned result, const std::optional<Tensor>& past,
-                    const HeadRows& fresh, const CopyNotice& notice) {
+void JoinedRows::copyHead(int64_t batch, int64_t head) const {
+  if (!isCopied)
+    return;
+  if (!isInPlace)
+    fillHead(past, rows, batch, head, past.rows, fresh.rows);
+  for (int64_t row = 0; row < fresh.rows && fresh.width > 0; ++row)
+    std::memcpy(rows.row(batch, head, past.rows + row), fresh.row(batch, head, row),
+                static_cast<size_t>(fresh.rowBytes()));
+}
+
+JoinedRows joinedRows(Call& call, unsigned result, const std::optional<Tensor>& past,
+                      const HeadRows& fresh, const CopyNotice& notice) {
+  JoinedRows joined{fresh, past ? rowsOf(*past) : HeadRows(), fresh};
   if (!past && !call.wants(result))
-    return fresh;
-  const int64_t pastRows = past ? past->shape[2] : 0;
+    return joined;
   int64_t rows = 0;
-  if (__builtin_add_overflow(pastRows, fresh.rows, &rows))
+  if (__builtin_add_overflow(joined.past.rows, fresh.rows, &rows))
     call.fail("the present is too large");
   const Present present = presentOf(call, result, past ? &*past : nullptr, fresh.type,
                                     {fresh.batches, fresh.heads, rows, fresh.width}, notice);
-  const HeadRows joined = rowsOf(present.tensor);
-  const HeadRows old = past ? rowsOf(*past) : HeadRows();
-  const int64_t written = present.isInPlace ? fresh.count() : joined.count();
-  call.forEach(fresh.batches * fresh.heads, written, [&](int64_t unit) {
-    const int64_t batch = unit / fresh.heads, head = unit % fresh.heads;
-    if (!present.isInPlace)
-      fillHead(old, joined, batch, head, pastRows, fresh.rows);
-    for (int64_t row = 0; row < fresh.rows && fresh.width > 0; ++row)
-      std::memcpy(joined.row(batch, head, pastRows + row), fresh.row(batch, head, row),
-                  static_cast<size_t>(fresh.rowBytes()));
-  });
+  joined.rows = rowsOf(present.tensor);
+  joined.isCopied = true;
+  joined.isInPlace = present.isInPlace;
   return joined;
 }
 
@@ -81,12 +85,84 @@ simd::AttentionView viewOfHeads(const Call& call, const HeadRows& query, const H
   return view;
 }
 
-void attendInto(Call& call, const HeadRows& output, simd::AttentionView view) {
-  if (output.count() == 0)
-    return;
+namespace {
+
+/// The part of the view for one batch row and one head of keys and values.
+simd::AttentionView headOf(const simd::AttentionView& view, int64_t batch, int64_t head) {
+  const auto moved = [](const void* data, int64_t elements, simd::FloatStorage storage) {
+    const int64_t bytes = storage == simd::FloatStorage::f32 ? 4 : 2;
+    return static_cast<std::byte*>(const_cast<void*>(data)) + elements * bytes;
+  };
+  const int64_t group = view.queryHeads / view.kvHeads, first = head * group;
+  simd::AttentionView part = view;
+  part.batches = part.kvHeads = 1;
+  part.queryHeads = group;
+  part.totalLength = view.totalLengthOf(batch);
+  part.totalLengths = nullptr;
+  part.query = moved(view.query, batch * view.queryStrides.batch + first * view.queryStrides.head,
+                     view.queryStorage);
+  part.key = moved(view.key, batch * view.keyStrides.batch + head * view.keyStrides.head,
+                   view.cacheStorage);
+  part.value = moved(view.value, batch * view.valueStrides.batch + head * view.valueStrides.head,
+                     view.cacheStorage);
+  part.output =
+      moved(view.output, batch * view.outputStrides.batch + first * view.outputStrides.head,
+            view.outputStorage);
+  const int64_t column = batch * view.maskStrides.batch + first * view.maskStrides.head;
+  if (view.maskKind == simd::MaskKind::boolean)
+    part.mask = static_cast<const uint8_t*>(view.mask) + column;
+  else if (view.maskKind == simd::MaskKind::additive)
+    part.mask = moved(view.mask, column, view.maskStorage);
+  if (view.sinks)
+    part.sinks = view.sinks + first;
+  return part;
+}
+
+/// Copies and attends to one head after the other, while its rows are in the processor's caches.
+void attendByHead(Call& call, const JoinedRows& keys, const JoinedRows& values,
+                  const simd::AttentionView& view) {
+  const int64_t heads = view.kvHeads, units = view.batches * heads;
+  size_t bytes = 0;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    const auto size = simd::AttentionJob(headOf(view, unit / heads, unit % heads)).scratchBytes(1);
+    if (!size || *size > static_cast<size_t>(INT64_MAX) / 2)
+      call.fail("the scratch memory does not fit in the address space");
+    bytes = std::max(bytes, *size);
+  }
+  const int64_t workers = std::min(units, Call::mostThreads());
+  std::vector<std::span<std::byte>> memory;
+  for (int64_t worker = 0; worker < workers; ++worker)
+    memory.push_back(call.scratch(static_cast<int64_t>(bytes)));
+  std::atomic<int64_t> next{0};
+  call.parallelFor(workers, [&](int64_t worker) {
+    for (int64_t unit = next++; unit < units; unit = next++) {
+      keys.copyHead(unit / heads, unit % heads);
+      values.copyHead(unit / heads, unit % heads);
+      simd::AttentionJob job(headOf(view, unit / heads, unit % heads));
+      job.start(memory[static_cast<size_t>(worker)]);
+      for (int64_t part = 0; part < job.units(); ++part)
+        job.run(part, 0, part + 1);
+    }
+  });
+}
+
+} // namespace
+
+void attendInto(Call& call, const JoinedRows& keys, const JoinedRows& values,
+                const HeadRows& output, simd::AttentionView view) {
   view.output = output.data;
   view.outputStrides = output.strides;
-  call.attend({&view, 1});
+  const int64_t units = view.batches * view.kvHeads;
+  const bool isCopied = keys.isCopied || values.isCopied;
+  if (isCopied && output.count() != 0 && units >= Call::mostThreads())
+    return attendByHead(call, keys, values, view);
+  if (isCopied)
+    call.forEach(units, keys.rows.count() + values.rows.count(), [&](int64_t unit) {
+      keys.copyHead(unit / view.kvHeads, unit % view.kvHeads);
+      values.copyHead(unit / view.kvHeads, unit % view.kvHeads);
+    });
+  if (output.count() != 0)
+    call.attend({&view, 1});
 }
 
 } // namespace kvopt::onnxruntime

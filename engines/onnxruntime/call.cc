@@ -14,12 +14,6 @@ namespace {
 
 void check(OrtStatus* status) { Ort::ThrowOnError(status); }
 
-/// An upper bound for the number of threads that run one call; a session may have fewer.
-int64_t mostThreads() {
-  static const int64_t count = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  return count;
-}
-
 Tensor tensorOf(const OrtValue* value) {
   const OrtApi& api = Ort::GetApi();
   OrtTensorTypeAndShapeInfo* info = nullptr;
@@ -39,6 +33,11 @@ Tensor tensorOf(const OrtValue* value) {
 
 Call::Call(OrtKernelContext* kernelContext, const CallSite& site)
     : context(kernelContext), site_(site) {}
+
+int64_t Call::mostThreads() {
+  static const int64_t count = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  return count;
+}
 
 Call::~Call() {
   for (void* block : memory)

@@ -74,6 +74,8 @@ public:
       body(index);
   }
 
+  /// An upper bound for the number of threads that run one call; a session may have fewer.
+  static int64_t mostThreads();
   /// Computes attentions with disjoint outputs.
   void attend(std::span<const simd::AttentionView> views);
 

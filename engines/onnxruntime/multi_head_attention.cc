@@ -147,15 +147,15 @@ void MultiHeadAttention::compute(Call& call) const {
   const int64_t pastRows = pastKey ? pastKey->shape[2] : 0;
   call.require(!pastKey || (pastValue && pastValue->shape[2] == pastRows),
                "the pasts of keys and values differ in length");
-  const HeadRows keys = joinedRows(call, 1, pastKey, key, notice);
-  const HeadRows values = joinedRows(call, 2, pastValue, value, notice);
-  AttentionView view = viewOfHeads(call, query, keys, values);
+  const JoinedRows keys = joinedRows(call, 1, pastKey, key, notice);
+  const JoinedRows values = joinedRows(call, 2, pastValue, value, notice);
+  AttentionView view = viewOfHeads(call, query, keys.rows, values.rows);
   if (settings.scale != 0.0f)
     view.scale = settings.scale;
   setMask(call, pastRows, view);
   const Tensor output =
       call.output(0, query.type, {query.batches, query.rows, query.heads * value.width});
-  attendInto(call, rowsOfHeads(output, query.heads, 0, query.heads), view);
+  attendInto(call, keys, values, rowsOfHeads(output, query.heads, 0, query.heads), view);
 }
 
 std::string reasonAgainst(const NodeDescription& node, MhaSettings& settings) {

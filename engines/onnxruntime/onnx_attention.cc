@@ -104,9 +104,9 @@ void OnnxAttention::compute(Call& call) const {
   const int64_t pastRows = pastKey ? pastKey->shape[2] : 0;
   call.require(!pastKey || (pastValue && pastValue->shape[2] == pastRows),
                "the pasts of keys and values differ in length");
-  const HeadRows keys = joinedRows(call, 1, pastKey, key, notice);
-  const HeadRows values = joinedRows(call, 2, pastValue, value, notice);
-  simd::AttentionView view = viewOfHeads(call, query, keys, values);
+  const JoinedRows keys = joinedRows(call, 1, pastKey, key, notice);
+  const JoinedRows values = joinedRows(call, 2, pastValue, value, notice);
+  simd::AttentionView view = viewOfHeads(call, query, keys.rows, values.rows);
   view.scale = settings.scale.value_or(view.scale);
   view.softcap = settings.softcap;
   std::vector<int64_t> lengths;
@@ -114,11 +114,11 @@ void OnnxAttention::compute(Call& call) const {
   if (given.rank() == 4) {
     const Tensor output =
         call.output(0, query.type, {query.batches, query.heads, query.rows, value.width});
-    return attendInto(call, rowsOf(output), view);
+    return attendInto(call, keys, values, rowsOf(output), view);
   }
   const Tensor output =
       call.output(0, query.type, {query.batches, query.rows, query.heads * value.width});
-  attendInto(call, rowsOfHeads(output, query.heads, 0, query.heads), view);
+  attendInto(call, keys, values, rowsOfHeads(output, query.heads, 0, query.heads), view);
 }
 
 std::string readOnnxAttributes(const NodeDescription& node, OnnxAttentionSettings& settings) {
