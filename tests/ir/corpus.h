@@ -35,7 +35,8 @@ inline std::vector<std::string> corpusModels() {
 /// Under sanitizers, tests over a corpus take one model in this many.
 constexpr size_t sampledOneIn = isSanitized ? 16 : 1;
 
-/// The same for tests that rewrite and run each model many times; they take all where KVOPT_WHOLE_CORPUS is set.
+/// The same for tests that rewrite and run each model many times; they take all where
+/// KVOPT_WHOLE_CORPUS is set.
 inline size_t costlyOneIn() {
   if (isSanitized)
     return 24;
@@ -54,8 +55,7 @@ inline std::vector<std::string> sampleOf(const std::vector<std::string>& models,
   std::vector<std::string> sample;
   for (size_t i = hash % oneIn; i < models.size(); i += oneIn)
     sample.push_back(models[i]);
-  std::cout << "a sample of " << sample.size() << " of " << models.size()
-            << " models\n";
+  std::cout << "a sample of " << sample.size() << " of " << models.size() << " models\n";
   return sample;
 }
 
