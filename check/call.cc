@@ -81,6 +81,39 @@ std::optional<std::vector<int64_t>> Call::integers(llvm::StringRef name, unsigne
 
 int64_t Call::version() const { return node.graph().opsetVersion(node.op().domain()); }
 
+namespace {
+
+const ir::Node& callerOf(const ir::Node& node, const FunctionCall* call) {
+  const ir::Node* caller = &node;
+  for (; call && call->node; call = call->outer)
+    caller = call->node;
+  return *caller;
+}
+
+} // namespace
+
+void Call::noteThreshold(const Ref& a, const Ref& b, bool meets) const {
+  const bool areIntegers = a->isInteger() && b->isInteger();
+  const auto shape = broadcastShape(a->shape, b->shape);
+  if (!shape || a->isReal() || b->isReal() || a->kind != b->kind || a->isBool())
+    return;
+  const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
+  const ir::Node& caller = callerOf(node, function);
+  const auto count = static_cast<size_t>(left->count());
+  for (size_t i = 0; i < count; ++i) {
+    const double difference = areIntegers ? static_cast<double>(left->integers[i]) -
+                                                static_cast<double>(right->integers[i])
+                                          : left->known[i] - right->known[i];
+    math.thresholds.note(caller, node, i, count, difference, areIntegers && meets,
+                         a->isToken || b->isToken);
+  }
+}
+
+void Call::noteThreshold(int64_t difference) const {
+  math.thresholds.note(callerOf(node, function), node, 0, 1, static_cast<double>(difference), true,
+                       false);
+}
+
 Results Call::fail(std::string reason) {
   isInvalid = true;
   return unsupported(std::move(reason));

@@ -58,6 +58,13 @@ public:
   /// Version of the operator set of the node's domain.
   int64_t version() const;
 
+  /// Notes that the node's behavior depends on the order of both tensors' elements, which are
+  /// integers or known numbers and broadcast to each other. The scope must have equal integers
+  /// unless `meets` is false, as for functions that are the same on both sides where they meet.
+  void noteThreshold(const Ref& a, const Ref& b, bool meets = true) const;
+  /// The same for one difference.
+  void noteThreshold(int64_t difference) const;
+
   /// Notes a failure and returns no results. The model itself fails for these operands.
   Results fail(std::string reason);
   /// The same for a form of the operator that has no rule.

@@ -39,13 +39,10 @@ public:
     for (const Output& output : outputs)
       if (!output.after->producer())
         decide(output);
-    if (!regions.gaps().empty())
-      for (Obligation& obligation : report.obligations)
-        if (obligation.verdict == Verdict::ProvedReduced) {
-          obligation.verdict = Verdict::Tested;
-          obligation.reason = *regions.gaps().begin();
-        }
     report.nodesBefore = before().nodes().size();
+    if (!regions.rejectedStep().empty())
+      report.notChecked.push_back("steps that the first model does not accept, such as " +
+                                  regions.rejectedStep());
     report.assumptions.assign(regions.assumptions().begin(), regions.assumptions().end());
     return std::move(report);
   }
@@ -184,7 +181,7 @@ private:
       return;
     for (const ir::Value* candidate : known->second) {
       Obligation obligation = describe(*candidate, value);
-      for (Frontier frontier : {Frontier::Shared, Frontier::Activations}) {
+      for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Computed}) {
         const Answer answer = regions.compare({candidate, &value, nullptr}, frontier, obligation);
         if (answer == Answer::Equal) {
           conclude(obligation);
@@ -194,7 +191,7 @@ private:
         }
         if (answer == Answer::Undecided && frontier == Frontier::Shared)
           continue;
-        if (answer == Answer::Different && frontier == Frontier::Activations &&
+        if (answer == Answer::Different && frontier == Frontier::Computed &&
             firstDifference.empty() && !obligation.place.empty())
           firstDifference = obligation.node;
       }
@@ -211,12 +208,16 @@ private:
 
   /// Verdict of an equality that evaluation has shown.
   void conclude(Obligation& obligation) {
-    std::string gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), covered);
+    std::string gap = regions.lastGap();
+    if (gap.empty())
+      gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), covered);
     if (gap.empty())
       gap = sizeArgumentGap(feeding.after().model, regions.lastAfter(), covered);
+    if (!gap.empty() && firstGap.empty())
+      firstGap = obligation.node + ": " + gap;
     obligation.verdict = std::max(gap.empty() ? Verdict::ProvedReduced : Verdict::Tested, weakest);
     weakest = obligation.verdict;
-    obligation.reason = gap;
+    obligation.reason = gap.empty() ? firstGap : gap;
   }
 
   void decide(const Output& output) {
@@ -232,6 +233,7 @@ private:
                regions.beforeClasses().of(*output.before) ==
                    regions.afterClasses().of(*output.after)) {
       obligation.verdict = weakest;
+      obligation.reason = firstGap;
     } else {
       compareOutput(output, obligation);
     }
@@ -248,8 +250,8 @@ private:
   void compareOutput(const Output& output, Obligation& obligation) {
     bool isDifferent = false, isDecided = false;
     Obligation difference;
-    for (Frontier frontier :
-         {Frontier::Shared, Frontier::Activations, Frontier::Compared, Frontier::Inputs}) {
+    for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Computed,
+                              Frontier::Compared, Frontier::Inputs}) {
       Obligation attempt = obligation;
       const Answer answer =
           regions.compare({output.before, output.after, output.pair}, frontier, attempt);
@@ -282,7 +284,9 @@ private:
   Regions regions;
   std::vector<Output> outputs;
   llvm::DenseMap<const ir::Value*, std::vector<const ir::Value*>> candidates;
+  /// The weakest verdict of all regions so far, and the first reason that one is not proved.
   Verdict weakest = Verdict::Proved;
+  std::string firstGap;
   std::string firstDifference;
 };
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace kvopt::check {
 using ir::Attribute;
@@ -78,6 +79,80 @@ ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& dat
     hash.number(reinterpret_cast<uintptr_t>(&model));
   }
   return at->second = hash.take();
+}
+
+namespace {
+
+using FileRange = std::array<uint64_t, 4>;
+
+FileRange rangeOf(const ir::FilePlace& place) {
+  return {place.file.device, place.file.inode, place.offset, place.length};
+}
+
+/// Constants in files, by type and shape.
+using FileConstants =
+    std::map<std::vector<int64_t>, std::vector<std::pair<FileRange, const ir::TensorData*>>>;
+
+FileConstants fileConstantsOf(const ir::Model& model) {
+  FileConstants found;
+  ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), [&](ir::Graph& graph) {
+    for (const auto& constant : graph.initializers()) {
+      const ir::TensorData* data = constant->initializer().get();
+      const auto place = data ? ir::filePlaceOf(*data) : std::nullopt;
+      if (!place)
+        continue;
+      std::vector<int64_t> form(data->shape().begin(), data->shape().end());
+      form.push_back(static_cast<int64_t>(data->elementType()));
+      found[form].push_back({rangeOf(*place), data});
+    }
+  });
+  return found;
+}
+
+} // namespace
+
+void ConstantDigests::readCopies(const ir::Model& before, const ir::Model& after) {
+  const FileConstants first = fileConstantsOf(before);
+  for (const auto& [form, constants] : fileConstantsOf(after)) {
+    const auto like = first.find(form);
+    if (like == first.end())
+      continue;
+    auto without = [](const auto& all, const auto& others) {
+      std::set<FileRange> named;
+      for (const auto& other : others)
+        named.insert(other.first);
+      std::vector<const ir::TensorData*> rest;
+      for (const auto& [range, data] : all)
+        if (!named.count(range))
+          rest.push_back(data);
+      return rest;
+    };
+    const auto onlyAfter = without(constants, like->second);
+    const auto onlyBefore = without(like->second, constants);
+    if (onlyAfter.empty() || onlyBefore.empty())
+      continue;
+    std::map<FileRange, ValueClass> digests;
+    for (const auto& side : {onlyAfter, onlyBefore})
+      for (const ir::TensorData* data : side) {
+        auto [at, isNew] = digests.try_emplace(rangeOf(*ir::filePlaceOf(*data)));
+        if (isNew) {
+          auto bytes = data->bytes();
+          if (!bytes) {
+            llvm::consumeError(bytes.takeError());
+            digests.erase(at);
+            continue;
+          }
+          ClassHash hash;
+          hash.text("contents of a file");
+          for (int64_t part : form)
+            hash.number(static_cast<uint64_t>(part));
+          hash.hash.update(llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes->data()),
+                                                   bytes->size()));
+          at->second = hash.take();
+        }
+        known[data] = at->second;
+      }
+  }
 }
 
 bool isCommutative(const ir::Node& node) {

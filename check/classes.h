@@ -21,9 +21,13 @@ struct ValueClass {
 };
 
 /// Digests of constants. Contents in a file are identified by file, offset and length, and are not
-/// read.
+/// read unless readCopies asks for it.
 class ConstantDigests {
 public:
+  /// Identifies constants by their contents where the models name different places of files:
+  /// constants of the second model whose places the first one does not name, and those of the
+  /// first model with the same type and shape whose places the second one does not name.
+  void readCopies(const ir::Model& before, const ir::Model& after);
   ValueClass of(const ir::Model& model, const ir::TensorData& data);
 
 private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/tensor.h"
+#include "check/thresholds.h"
 
 #include <map>
 #include <set>
@@ -42,15 +43,10 @@ struct Arithmetic {
   Field field;
   Constants constants;
   std::set<std::string> assumptions;
-  /// Assumptions that could hide a difference. A region that is equal under them is tested, not
-  /// proved.
-  std::set<std::string> gaps;
-
-  /// Adds an assumption that could hide a difference.
-  void assumeUnproved(const std::string& text) {
-    assumptions.insert(text);
-    gaps.insert(text);
-  }
+  Thresholds thresholds;
+  /// The first reason why no region is proved that is evaluated from now on; empty if there is
+  /// none.
+  std::string doubt;
 };
 
 } // namespace kvopt::check

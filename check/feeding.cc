@@ -13,10 +13,12 @@
 namespace kvopt::check {
 using ir::InputFeed;
 
-namespace {
+int64_t otherExtent(const Step& step) {
+  constexpr int64_t smallest = 2, extents = 3;
+  return smallest + step.total() % extents;
+}
 
-/// Extent of axes about which nothing is known: an encoded sequence, an image.
-constexpr int64_t otherExtent = 3;
+namespace {
 
 const ir::ManifestCache* cacheOfInput(const ir::Manifest& manifest, llvm::StringRef input) {
   for (const ir::ManifestCache& cache : manifest.caches)
@@ -203,7 +205,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
       return step.past;
     if (word == "total")
       return step.total();
-    return extentOf(ir::Dim::symbol(word), step).value_or(otherExtent);
+    return extentOf(ir::Dim::symbol(word), step).value_or(otherExtent(step));
   };
   for (const ir::ManifestLength& length : side.manifest.lengths)
     if (length.input == input.name())
@@ -222,7 +224,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
     if (const ir::DocumentedInput* known = ir::documentedInput(input))
       feed = known->feed;
     for (size_t i = 0; input.type().hasRank() && i < input.type().rank(); ++i)
-      shape.push_back(extentOf(input.type().shape()[i], step).value_or(otherExtent));
+      shape.push_back(extentOf(input.type().shape()[i], step).value_or(otherExtent(step)));
     if (input.name() == "attention_mask" && shape.size() == 2)
       shape[1] = step.total();
   }
@@ -286,10 +288,31 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
   }
   if (ir::isFloatingPoint(type))
     return arbitraryTensor(math.field, nameHash(input.name()), shape);
-  math.assumeUnproved("the input '" + input.name().str() + "' is " +
-                      (type == ir::ElementType::Bool ? "whether there is a past" : "zero"));
+  math.assumptions.insert("the input '" + input.name().str() + "' is " +
+                          (type == ir::ElementType::Bool ? "whether there is a past" : "zero"));
   const int64_t value = type == ir::ElementType::Bool && step.past > 0;
   return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), value), type);
+}
+
+std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
+  const DrivenModel& side = isAfter ? second : original;
+  if (ir::isFloatingPoint(input.type().elementType()) ||
+      cacheOfInput(side.manifest, input.name()) ||
+      llvm::any_of(side.manifest.lengths,
+                   [&](const ir::ManifestLength& length) { return length.input == input.name(); }))
+    return "";
+  InputFeed feed = InputFeed::Any;
+  const ir::DocumentedInput* known = ir::documentedInput(input);
+  auto described = llvm::find_if(side.manifest.inputs, [&](const ir::ManifestInput& entry) {
+    return entry.input == input.name();
+  });
+  if (described != side.manifest.inputs.end())
+    feed = described->feed;
+  else if (known)
+    feed = known->feed;
+  return feed == InputFeed::Any ? "the role of the input '" + input.name().str() +
+                                      "' is unknown, so that not all of its values are compared"
+                                : "";
 }
 
 Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math) {
@@ -297,11 +320,11 @@ Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmeti
   const ir::Value* input = original.model.graph().findValue(cache.past);
   for (size_t i = 0; i < cache.shape.size(); ++i) {
     const ir::ManifestExtent& written = cache.shape[i];
-    int64_t extent = otherExtent;
+    int64_t extent = otherExtent(step);
     if (const auto* fixed = std::get_if<int64_t>(&written))
       extent = *fixed;
     else if (input && input->type().hasRank() && i < input->type().rank())
-      extent = extentOf(input->type().shape()[i], step).value_or(otherExtent);
+      extent = extentOf(input->type().shape()[i], step).value_or(otherExtent(step));
     shape.push_back(extent);
   }
   const ir::CacheUpdate update = cache.update();

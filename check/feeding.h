@@ -25,6 +25,8 @@ struct Step {
   bool padsRight = false;
   /// Rows of buffers that the step leaves free.
   int64_t spare = 0;
+  /// Limit of the second model's manifest that excludes the step; empty if none does.
+  std::string excludedBy;
 
   int64_t total() const { return past + tokens; }
   bool isHidden(int64_t row, int64_t token) const;
@@ -32,6 +34,9 @@ struct Step {
   std::string text() const;
   bool operator==(const Step&) const = default;
 };
+
+/// Extent of axes about which nothing is known, such as an encoded sequence or an image: 2 to 4.
+int64_t otherExtent(const Step& step);
 
 /// Rows of a cache after a step.
 struct CachedRows {
@@ -54,6 +59,8 @@ public:
   Ref beforeInput(const ir::Value& input, const Step& step, Arithmetic& math);
   Ref afterInput(const ir::Value& input, const Step& step, Arithmetic& math);
   const std::string& failure() const { return reason; }
+  /// Why only some of an input's possible contents are fed; empty if its role is known.
+  std::string gapOfInput(bool isAfter, const ir::Value& input) const;
   /// Value of a symbolic extent of the original model; nullopt if it is unknown.
   std::optional<int64_t> extentOf(const ir::Dim& dim, const Step& step) const;
 

@@ -16,6 +16,15 @@ bool isWeight(const ir::Value& value) {
   return data && isWeightData(*data);
 }
 
+/// Whether a node only arranges the elements of its first operand.
+bool arrangesOperand(const ir::Value& value) {
+  static constexpr const char* names[] = {"Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten",
+                                          "Expand",  "Slice",     "Split",     "Gather",  "Cast"};
+  const ir::Node* node = value.producer();
+  return node && node->op().isOnnx() && llvm::is_contained(names, node->op().type()) &&
+         node->operand(0) && !node->operand(0)->constantRef();
+}
+
 Ref hollowed(const Ref& tensor) {
   if (!tensor || !tensor->isReal() || tensor->isHollow)
     return tensor;
@@ -59,9 +68,14 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
     : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
       states(steps.size()) {
+  digests.readCopies(feeding.before().model, feeding.after().model);
   indexInputs();
   classesBefore.hashAll();
   classesAfter.hashAll();
+  for (const auto& input : feeding.before().model.graph().inputs())
+    if (std::string why = feeding.gapOfInput(false, *input); !why.empty())
+      doubts[input.get()] = why;
+  collectDoubts(feeding.before().model.graph());
   auto forAll = [](const ir::Model& model, auto visit) {
     ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), [&](ir::Graph& graph) {
       for (const auto& input : graph.inputs())
@@ -94,6 +108,52 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
           for (const ir::Value& result : node.results())
             dependsOnInput.insert(&result);
     });
+}
+
+void Regions::collectDoubts(const ir::Graph& graph) {
+  const ir::Model& model = feeding.before().model;
+  auto isUnruled = [&](const ir::Node& node) {
+    return !node.is("If") && !model.findFunction(node.op()) && !rules.count(node.op().str());
+  };
+  for (const ir::Node& node : graph.nodes()) {
+    std::string why;
+    auto take = [&](const ir::Value* value) {
+      if (auto known = doubts.find(value); why.empty() && known != doubts.end())
+        why = known->second;
+    };
+    const ir::Function* function = model.findFunction(node.op());
+    if (isUnruled(node) || (function && llvm::any_of(function->body.nodes(), isUnruled))) {
+      why = node.describe() + " has no rule: its results are taken for numbers in the shapes that "
+                              "the first model declares";
+      if (firstDoubt.empty())
+        firstDoubt = why;
+    }
+    for (const ir::Use& use : node.operands())
+      take(use.value());
+    for (const ir::Graph* inner : node.subgraphs()) {
+      collectDoubts(*inner);
+      for (const ir::Value* output : inner->outputs())
+        take(output);
+    }
+    if (!why.empty())
+      for (const ir::Value& result : node.results())
+        doubts[&result] = why;
+  }
+}
+
+std::string Regions::lastGap() const {
+  if (!gap.empty())
+    return gap;
+  const std::string threshold = math.thresholds.gap();
+  return threshold.empty() ? math.doubt : threshold;
+}
+
+void Regions::reject(const Step& step, const std::string& why) {
+  if (rejected.empty())
+    rejected = step.text() + ": " + why;
+  constexpr int64_t small = 4;
+  if (step.batch == 1 && step.past <= small && step.tokens <= small)
+    doubt("the first model does not accept a step of " + step.text() + ": " + why);
 }
 
 /// Inputs with the same contents in all steps have one class.
@@ -166,14 +226,20 @@ Ref Regions::declared(size_t step, const ir::Value& value) {
       return nullptr;
     shape.push_back(*extent);
   }
-  math.assumeUnproved("results of operators without a rule are numbers, in the shapes that the "
-                      "first model declares");
+  math.assumptions.insert("results of operators without a rule are numbers, in the shapes that the "
+                          "first model declares");
   return hollowTensor(shape, false, value.type().elementType());
 }
 
 Ref Regions::hollowOf(size_t step, const ir::Value& value) {
-  const Ref contents = hollowEvaluation(step).evaluate(value);
-  return contents ? contents : declared(step, value);
+  if (const Ref contents = hollowEvaluation(step).evaluate(value))
+    return contents;
+  const Ref contents = declared(step, value);
+  if (contents && value.producer())
+    doubts.try_emplace(&value, value.producer()->describe() +
+                                   " is not evaluated: its result is taken for numbers in the "
+                                   "shape that the first model declares");
+  return contents;
 }
 
 Ref Regions::fresh(size_t step, const ValueClass& value, const Ref& pattern) {
@@ -243,36 +309,66 @@ Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier f
   auto representative = representatives.find(own);
   if (representative == representatives.end() || (!isAfter && !ofAfter.count(own)))
     return nullptr;
-  return leaf(step, own, *representative->second);
+  // A value and its arrangement are not arbitrary numbers at once.
+  if ((frontier == Frontier::Computed || frontier == Frontier::Compared) &&
+      arrangesOperand(*representative->second))
+    return nullptr;
+  const Ref contents = leaf(step, own, *representative->second);
+  if (contents && !isWeight(*representative->second))
+    if (auto why = doubts.find(representative->second); why != doubts.end())
+      doubt(why->second);
+  return contents;
 }
 
 Regions::Answer Regions::compare(const Question& question, Frontier frontier,
                                  Obligation& obligation) {
   lastPatterns.assign(steps.size(), nullptr);
   obligation.steps = obligation.elements = obligation.hidden = 0;
+  obligation.reason.clear();
+  obligation.place.clear();
+  obligation.beforeElement.clear();
+  obligation.afterElement.clear();
   nodesBefore.clear();
   nodesAfter.clear();
   Answer answer = Answer::Equal;
+  gap.clear();
+  math.thresholds.clear();
   for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    math.thresholds.enter({step.batch, step.past, step.tokens, step.spare, otherExtent(step)},
+                          step.padding > 0);
     // Without a frontier, whole models are evaluated, only to show that a difference is real.
     if (frontier == Frontier::Inputs && i >= mostWholeSteps) {
       obligation.reason = "whole models are not evaluated in every step";
       return Answer::Undecided;
     }
     Evaluation::Hooks hooks;
-    hooks.input = [&](const ir::Value& input) {
-      return feeding.beforeInput(input, steps[i], math);
+    auto fed = [&](bool isAfter, const ir::Value& input) {
+      if (std::string why = feeding.gapOfInput(isAfter, input); !why.empty())
+        doubt(why);
+      return isAfter ? feeding.afterInput(input, step, math)
+                     : feeding.beforeInput(input, step, math);
     };
+    // A step that the second manifest excludes may differ, and is then a gap.
+    auto isExcluded = [&](const std::string& how) {
+      if (!step.excludedBy.empty())
+        doubt("the second model's manifest excludes " + step.text() + " by " + step.excludedBy +
+              how);
+      return !step.excludedBy.empty();
+    };
+    hooks.input = [&](const ir::Value& input) { return fed(false, input); };
     hooks.given = [&](const ir::Value& value) { return given(i, false, value, frontier); };
     Evaluation before(feeding.before().model, rules, math, hooks);
-    hooks.input = [&](const ir::Value& input) { return feeding.afterInput(input, steps[i], math); };
+    hooks.input = [&](const ir::Value& input) { return fed(true, input); };
     hooks.given = [&](const ir::Value& value) { return given(i, true, value, frontier); };
     Evaluation after(feeding.after().model, rules, math, hooks);
     const Ref a = before.evaluate(*question.before);
     if (!a) {
       // The first model does not accept every step.
-      if (before.isInvalid())
+      if (before.isInvalid()) {
+        reject(step, before.failure());
         continue;
+      }
       obligation.reason = before.failure();
       return Answer::Undecided;
     }
@@ -284,8 +380,13 @@ Regions::Answer Regions::compare(const Question& question, Frontier frontier,
     obligation.nodesBefore = std::max(obligation.nodesBefore, before.evaluatedNodes().size());
     obligation.nodesAfter = std::max(obligation.nodesAfter, after.evaluatedNodes().size());
     if (!b) {
+      if (isExcluded(", where it is not decided"))
+        continue;
       obligation.reason = after.failure();
       if (after.isInvalid() && !acceptsStep(i)) {
+        reject(step, after.failure());
+        if (!firstDoubt.empty())
+          doubt(firstDoubt);
         obligation.reason.clear();
         continue;
       }
@@ -294,9 +395,14 @@ Regions::Answer Regions::compare(const Question& question, Frontier frontier,
       obligation.counterexample = steps[i];
       return Answer::Different;
     }
+    const Obligation earlier = obligation;
     const Answer one = question.pair
                            ? compareRows(question, steps[i], a, b, obligation)
                            : compareElements(question, steps[i], a, b, obligation, lastPatterns[i]);
+    if (one != Answer::Equal && isExcluded(", where it differs")) {
+      obligation = earlier;
+      continue;
+    }
     if (one == Answer::Different) {
       obligation.counterexample = steps[i];
       return one;

@@ -17,7 +17,8 @@ namespace kvopt::check {
 enum class Frontier {
   Shared,      ///< at all of them, weights included
   Activations, ///< at those that depend on inputs; constants are what they are
-  Compared,    ///< at those that were proved equal by evaluation
+  Computed,    ///< the same without results that only arrange the elements of another value
+  Compared,    ///< at those of Computed that were proved equal by evaluation
   Inputs,      ///< at graph inputs only
 };
 
@@ -46,9 +47,11 @@ public:
   /// Notes that a value of the second model has a class.
   void noteAfter(const ValueClass& value) { ofAfter.insert(value); }
   const std::set<std::string>& assumptions() const { return math.assumptions; }
-  /// The assumptions that could hide a difference.
-  const std::set<std::string>& gaps() const { return math.gaps; }
   const Field& field() const { return math.field; }
+  /// Why the last comparison does not cover everything in the scope or beyond it; empty if it does.
+  std::string lastGap() const;
+  /// The first step that the first model does not accept, and why; empty if there is none.
+  const std::string& rejectedStep() const { return rejected; }
   /// Nodes that the last comparison evaluated.
   const std::vector<const ir::Node*>& lastBefore() const { return nodesBefore; }
   const std::vector<const ir::Node*>& lastAfter() const { return nodesAfter; }
@@ -72,6 +75,14 @@ private:
   Answer compareRows(const Question& question, const Step& step, const Ref& before,
                      const Ref& after, Obligation& obligation);
   void indexInputs();
+  /// Finds the values of the first model whose shapes or kinds are assumed.
+  void collectDoubts(const ir::Graph& graph);
+  void doubt(const std::string& why) {
+    if (gap.empty())
+      gap = why;
+  }
+  /// Notes that the first model fails in a step. Small steps should be accepted.
+  void reject(const Step& step, const std::string& why);
 
   Feeding& feeding;
   const RuleTable& rules;
@@ -86,6 +97,8 @@ private:
   /// that are all numbers.
   std::unordered_map<ValueClass, std::vector<Ref>> compared;
   llvm::DenseSet<const ir::Value*> dependsOnInput;
+  llvm::DenseMap<const ir::Value*, std::string> doubts;
+  std::string firstDoubt, gap, rejected;
   std::vector<StepState> states;
   std::vector<Ref> lastPatterns;
   std::vector<const ir::Node*> nodesBefore, nodesAfter;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvopt::check {
 namespace {
@@ -54,8 +55,19 @@ bool areKnown(Call& call) {
   });
 }
 
+/// The result; without one, the model fails if the operands do not broadcast to each other.
 Results need(Call& call, Ref result) {
-  return result ? Results{std::move(result)} : call.fail("its operands do not fit");
+  if (result)
+    return {std::move(result)};
+  Extents shape;
+  for (const Ref& operand : call.operands)
+    if (operand) {
+      auto common = broadcastShape(shape, operand->shape);
+      if (!common)
+        return call.fail("its operands do not fit");
+      shape = *common;
+    }
+  return call.unsupported("it combines operands of different kinds, or the result is too large");
 }
 
 // Sums of integers wrap around, as in machines.
@@ -112,6 +124,8 @@ Results divide(Call& call) {
   if (areKnown(call)) {
     if (b->isInteger() && llvm::is_contained(b->integers, 0))
       return call.fail("it divides by zero");
+    if (b->isInteger())
+      call.noteThreshold(a, b);
     return need(call,
                 combined(
                     a, b,
@@ -140,6 +154,7 @@ Results modulo(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (!areKnown(call))
     return call.unsupported("remainders of reals are unknown");
+  call.noteThreshold(a, b, /*meets=*/false);
   if (b->isInteger() && llvm::is_contained(b->integers, 0))
     return call.fail("it divides by zero");
   if (call.integer("fmod", 0) != 0)
@@ -178,6 +193,8 @@ Results sumOfAll(Call& call) {
 Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
   if (!a || !b)
     return a ? a : b;
+  if (!a->isReal() && !b->isReal())
+    call.noteThreshold(a, b, /*meets=*/false);
   if (!a->isReal() && !b->isReal())
     return isUpper ? combined(
                          a, b, [](int64_t x, int64_t y) { return std::max(x, y); },
@@ -277,6 +294,7 @@ Results unary(Call& call) {
   if (a->isInteger()) {
     if (name != "Abs" && name != "Sign" && name != "Relu")
       return call.unsupported("its operand is an integer");
+    call.noteThreshold(a, integerScalar(0), /*meets=*/false);
     auto result = std::make_shared<Tensor>(*a);
     for (int64_t& value : result->integers)
       value = name == "Abs"    ? std::abs(value)
@@ -286,6 +304,8 @@ Results unary(Call& call) {
   }
   if (areKnown(call))
     if (auto function = knownFunction(name)) {
+      if (name == "Abs" || name == "Relu")
+        call.noteThreshold(a, knownScalar(0), /*meets=*/false);
       auto result = std::make_shared<Tensor>(*a);
       for (double& value : result->known)
         value = stored(function(value), a->type);
@@ -392,6 +412,8 @@ Results isInf(Call& call) {
 Results equal(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (areKnown(call))
+    call.noteThreshold(a, b);
+  if (areKnown(call))
     return need(call, combined(
                           a, b, [](int64_t x, int64_t y) { return int64_t(x == y); },
                           [](double x, double y) { return double(x == y); }, true));
@@ -443,6 +465,7 @@ Results compare(Call& call) {
   }
   if (!areKnown(call))
     return ordered(call, name);
+  call.noteThreshold(a, b);
   if (name == "Less")
     return need(call, combined(
                           a, b, [](int64_t x, int64_t y) { return int64_t(x < y); },
@@ -505,6 +528,8 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
           a, [](const Exact& x) { return !x.isZero(); }, [](double x) { return x != 0; })};
     return {unknownOf(call, "Cast " + std::to_string(int(type)), a)};
   }
+  if (type == ir::ElementType::Bool)
+    call.noteThreshold(a, a->isInteger() ? integerScalar(0) : knownScalar(0));
   if (a->isInteger()) {
     if (!toFloat) {
       if (type == ir::ElementType::Bool)
@@ -522,10 +547,17 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
     return {result};
   result->kind = Kind::Integer;
   for (double value : a->known) {
-    if (type != ir::ElementType::Bool && !(std::abs(value) < 1e18))
-      return call.unsupported("it converts a number beyond all integers");
-    result->integers.push_back(type == ir::ElementType::Bool ? value != 0
-                                                             : static_cast<int64_t>(value));
+    if (type == ir::ElementType::Bool) {
+      result->integers.push_back(value != 0);
+    } else if (std::abs(value) < 1e18) {
+      result->integers.push_back(static_cast<int64_t>(value));
+    } else {
+      // ONNX leaves the result open.
+      result->integers.push_back(std::numeric_limits<int64_t>::min());
+      call.math.assumptions.insert("numbers beyond all integers become the smallest integer");
+      if (call.math.doubt.empty())
+        call.math.doubt = call.node.describe() + " converts a number beyond all integers";
+    }
   }
   result->known.clear();
   return {result};

@@ -255,7 +255,7 @@ Results attention(Call& call) {
     job.shows = [offset](int64_t, int64_t query, int64_t key) { return key <= query + offset; };
   }
   if (call.node.results().size() > 3 && !call.node.result(3).isAbsent())
-    return call.fail("its scores are a result");
+    return call.unsupported("its scores are a result");
   const Ref result = attendedRows(call, job);
   if (!result)
     return call.fail("its operands do not fit");

@@ -79,6 +79,7 @@ Results range(Call& call) {
     return call.unsupported("its bounds are unknown");
   if (start->isInteger()) {
     const int64_t first = start->integers[0], by = step->integers[0];
+    call.noteThreshold(limit, start, /*meets=*/false);
     std::vector<int64_t> values;
     if (by == 0 || std::abs(limit->integers[0] - first) / std::abs(by) > mostElements)
       return call.unsupported("it has too many elements");
@@ -127,6 +128,8 @@ Results gather(Call& call) {
   auto axis = axisOf(call.integer("axis", 0), data->rank());
   if (!axis)
     return call.fail("its axis is out of range");
+  if (!places || !places->isInteger())
+    return call.unsupported("its indices are unknown");
   auto indices = indicesOf(places, data->shape[*axis]);
   if (!indices)
     return call.fail("an index is out of range");
@@ -160,6 +163,8 @@ Results gatherElements(Call& call) {
   auto axis = axisOf(call.integer("axis", 0), data->rank());
   if (!axis || !places || places->rank() != data->rank())
     return call.fail("its axis is out of range");
+  if (!places || !places->isInteger())
+    return call.unsupported("its indices are unknown");
   auto indices = indicesOf(places, data->shape[*axis]);
   if (!indices)
     return call.fail("an index is out of range");
@@ -213,6 +218,8 @@ std::optional<Points> pointsOf(const Extents& data, const Ref& indices, int64_t 
 Results gatherNd(Call& call) {
   const Ref data = call.in(0);
   const int64_t batch = call.integer("batch_dims", 0);
+  if (!call.in(1) || !call.in(1)->isInteger())
+    return call.unsupported("its indices are unknown");
   auto points = pointsOf(data->shape, call.in(1), batch);
   if (!points)
     return call.fail("an index is out of range");
@@ -245,6 +252,8 @@ Results scattered(Call& call, const Ref& data, const Ref& updates,
 
 Results scatterNd(Call& call) {
   const Ref data = call.in(0);
+  if (!call.in(1) || !call.in(1)->isInteger())
+    return call.unsupported("its indices are unknown");
   auto points = pointsOf(data->shape, call.in(1), 0);
   if (call.text("reduction", "none") != "none")
     return call.unsupported("it reduces");

@@ -286,6 +286,8 @@ Results trilu(Call& call) {
   if (data->rank() < 2)
     return call.fail("its data has fewer than two axes");
   const bool isUpper = call.integer("upper", 1) != 0;
+  // The band meets the corners of the matrix.
+  call.noteThreshold(data->shape.back() - 1 - shift);
   auto result = std::make_shared<Tensor>(*data);
   size_t at = 0;
   forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {

@@ -94,6 +94,39 @@ void addComparedSizes(const DrivenModel& before, const DrivenModel& after, const
   }
 }
 
+/// The limit of a manifest that excludes a step; empty if none does.
+std::string limitOn(const ir::Manifest& manifest, const Step& step) {
+  if (manifest.chunkBatch && step.past > 0 && step.tokens > 1 && step.batch > *manifest.chunkBatch)
+    return "its limit of " + std::to_string(*manifest.chunkBatch) +
+           " batch rows in steps of several tokens after a past";
+  if (manifest.stepLimit && step.tokens > *manifest.stepLimit)
+    return "its limit of " + std::to_string(*manifest.stepLimit) + " tokens per step";
+  if (manifest.capacityValue && step.total() > *manifest.capacityValue)
+    return "its capacity of " + std::to_string(*manifest.capacityValue) + " tokens";
+  if (step.padding > 0 && !manifest.unpadded.empty())
+    return "its masks without padding";
+  if (step.padding > 0 && manifest.padsRight && (!step.padsRight || step.past > 0))
+    return "padding after the tokens of a prompt only";
+  return "";
+}
+
+/// Whether the caches of a model have room for all rows of a step.
+bool hasRoom(const ir::Manifest& manifest, const Step& step) {
+  return llvm::all_of(manifest.caches, [&](const ir::ManifestCache& cache) {
+    const auto rows = cache.fixedRows();
+    switch (cache.update()) {
+    case ir::CacheUpdate::Grows:
+      return !std::holds_alternative<ir::BufferCache>(cache.storage) || !rows ||
+             step.total() <= *rows;
+    case ir::CacheUpdate::Blocks:
+      return manifest.blockSize <= 0 ||
+             step.total() <= manifest.blockSize * static_cast<int64_t>(cache.blocks().size());
+    default:
+      return true;
+    }
+  });
+}
+
 } // namespace
 
 std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
@@ -131,7 +164,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   const bool hasPast = llvm::any_of(before.manifest.caches, [](const ir::ManifestCache& cache) {
     return cache.update() != ir::CacheUpdate::State && cache.update() != ir::CacheUpdate::ReadOnly;
   });
-  bool limitsChunks = false, limitsPadding = false, limitsSteps = false;
+  std::set<std::string> limits;
   std::vector<Step> kept;
   for (Step step : all) {
     for (const FixedSizes* sizes : {&fixed, &fixedAfter}) {
@@ -146,32 +179,15 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
       step.past = 0;
     if (!hasMask || step.padding >= step.total() || step.batch == 1)
       step.padding = 0;
-    bool isExcluded = false;
-    for (const ir::Manifest* manifest : {&before.manifest, &after.manifest}) {
-      const bool isChunk = step.past > 0 && step.tokens > 1;
-      if (manifest->chunkBatch && isChunk && step.batch > *manifest->chunkBatch) {
-        limitsChunks = true;
-        isExcluded = true;
-      }
-      limitsSteps |= manifest->stepLimit && step.tokens > *manifest->stepLimit;
-      if ((manifest->stepLimit && step.tokens > *manifest->stepLimit) ||
-          (manifest->capacityValue && step.total() > *manifest->capacityValue))
-        isExcluded = true;
-      const bool isForbidden =
-          step.padding > 0 && (!manifest->unpadded.empty() ||
-                               (manifest->padsRight && (!step.padsRight || step.past > 0)));
-      limitsPadding |= isForbidden;
-      isExcluded |= isForbidden;
-    }
-    if (!isExcluded && !llvm::is_contained(kept, step))
+    step.excludedBy = limitOn(after.manifest, step);
+    const std::string limit = limitOn(before.manifest, step);
+    if (!limit.empty())
+      limits.insert("steps that the first model's manifest excludes by " + limit);
+    if (limit.empty() && hasRoom(before.manifest, step) && hasRoom(after.manifest, step) &&
+        !llvm::is_contained(kept, step))
       kept.push_back(step);
   }
-  if (limitsChunks)
-    leftOut.push_back("steps of several tokens after a past in batches that the manifest excludes");
-  if (limitsSteps)
-    leftOut.push_back("steps of more tokens than the manifest allows");
-  if (limitsPadding)
-    leftOut.push_back("padding that the manifest excludes");
+  leftOut.insert(leftOut.end(), limits.begin(), limits.end());
   llvm::stable_sort(
       kept, [](const Step& a, const Step& b) { return a.batch * a.total() < b.batch * b.total(); });
   return kept;

@@ -3,6 +3,7 @@
 #include "cli/support/command_options.h"
 #include "cli/support/style.h"
 #include "driver/check/check_json.h"
+#include "driver/check/check_words.h"
 #include "support/diagnostic.h"
 #include "support/output_file.h"
 
@@ -14,15 +15,15 @@ using namespace driver;
 namespace {
 
 struct CheckOptions {
-  CheckRequest request;
+  CheckWords words;
   std::string written;
   std::string verified;
 };
 
 llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandContext& context) {
   auto result = options.verified.empty()
-                    ? checkFiles(options.request, context.toolkit)
-                    : checkCertificate(options.verified, options.request, context.toolkit);
+                    ? checkFiles(options.words.request, context.toolkit)
+                    : checkCertificate(options.verified, options.words.request, context.toolkit);
   if (!result)
     return result.takeError();
   if (!options.written.empty()) {
@@ -38,16 +39,8 @@ llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandCon
     printJson(checkJson(*result));
   else
     printOut(checkSummary(*result, context.common.verbose));
-  switch (result->report.verdict()) {
-  case check::Verdict::Proved:
-  case check::Verdict::ProvedReduced:
-  case check::Verdict::Tested:
-    return ExitCode::Done;
-  case check::Verdict::Different:
-  case check::Verdict::Skipped:
-    break;
-  }
-  return ExitCode::Different;
+  return isEqual(result->report.verdict(), options.words.allowsTested) ? ExitCode::Done
+                                                                       : ExitCode::Different;
 }
 
 } // namespace
@@ -56,12 +49,12 @@ void addCheckCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command = addCommand(app, Command::Check);
   CommandOptions add(*command, context, Command::Check);
-  add.add("before", options->request.before);
-  add.add("after", options->request.after);
-  add.addInput("--manifest", options->request.manifest, "the manifest");
+  add.add("before", options->words.request.before.path);
+  add.add("after", options->words.request.after.path);
+  add.addInput("--manifest", options->words.request.manifest, "the manifest");
   auto* written = add.add("--certificate", options->written);
   add.addInput("--against", options->verified, "the certificate")->excludes(written);
-  add.add("--seed", options->request.seed);
+  addCheckOptions(add, options->words);
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return checkPair(*options, context); };

@@ -29,8 +29,10 @@ std::string hexDigest(llvm::StringRef text) {
   return hexDigest(llvm::ArrayRef<uint8_t>(text.bytes_begin(), text.size()));
 }
 
-llvm::Expected<std::string> fileDigest(const std::string& path) {
-  auto file = MappedFile::open(path);
+llvm::Expected<std::string> digestOf(const ModelSource& source) {
+  if (source.bytes)
+    return hexDigest(llvm::StringRef(*source.bytes));
+  auto file = MappedFile::open(source.path);
   if (!file)
     return file.takeError();
   const auto bytes = (*file)->bytes();
@@ -65,12 +67,13 @@ llvm::Expected<ir::Manifest> manifestFor(const CheckRequest& request, const ir::
 
 llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit) {
   FileCheck result;
-  result.before.path = request.before;
-  result.after.path = request.after;
-  for (CheckedFile* file : {&result.before, &result.after}) {
-    auto digest = fileDigest(file->path);
+  for (auto [file, source] :
+       {std::pair<CheckedFile*, const ModelSource*>{&result.before, &request.before},
+        {&result.after, &request.after}}) {
+    auto digest = digestOf(*source);
     if (!digest)
-      return withFile(digest.takeError(), file->path);
+      return withFile(digest.takeError(), source->path);
+    file->path = source->path;
     file->digest = std::move(*digest);
   }
   auto before = openModel(request.before, toolkit);
@@ -81,10 +84,10 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
     return after.takeError();
   auto manifestBefore = drivingManifest(**before, toolkit);
   if (!manifestBefore)
-    return withFile(manifestBefore.takeError(), request.before);
+    return withFile(manifestBefore.takeError(), request.before.path);
   auto manifestAfter = manifestFor(request, **after, toolkit);
   if (!manifestAfter)
-    return withFile(manifestAfter.takeError(), request.after);
+    return withFile(manifestAfter.takeError(), request.after.path);
   result.before.manifestDigest = hexDigest(llvm::StringRef(manifestBefore->json()));
   result.after.manifestDigest = hexDigest(llvm::StringRef(manifestAfter->json()));
   result.report =
@@ -143,6 +146,66 @@ llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
   return result;
 }
 
+bool isEqual(Verdict verdict, bool allowsTested) {
+  switch (verdict) {
+  case Verdict::Proved:
+  case Verdict::ProvedReduced:
+    return true;
+  case Verdict::Tested:
+    return allowsTested;
+  case Verdict::Different:
+  case Verdict::Skipped:
+    break;
+  }
+  return false;
+}
+
+std::vector<std::string> checkSentences(const check::CheckReport& report) {
+  const Verdict verdict = report.verdict();
+  const Obligation* weakest = nullptr;
+  size_t outputs = 0, equal = 0;
+  for (const Obligation& part : report.obligations) {
+    if (!part.isOutput)
+      continue;
+    ++outputs;
+    equal += isEqual(part.verdict, true);
+    if (part.verdict == verdict && !weakest)
+      weakest = &part;
+  }
+  const std::string reason = weakest ? weakest->reason : "the models have no output";
+  std::vector<std::string> sentences;
+  switch (verdict) {
+  case Verdict::Proved:
+  case Verdict::ProvedReduced:
+    sentences.push_back(
+        fmt::format("proved: all {} outputs are equal over the real numbers, at all "
+                    "sizes",
+                    outputs));
+    break;
+  case Verdict::Tested:
+    sentences.push_back(fmt::format(
+        "not proved, but all {} outputs are equal over the real numbers in {} steps: {}", outputs,
+        report.scope.size(), reason));
+    break;
+  case Verdict::Different:
+    sentences.push_back(fmt::format("the output '{}' differs at {} ({}): {}", weakest->after,
+                                    weakest->node, weakest->counterexample.text(), reason));
+    break;
+  case Verdict::Skipped:
+    sentences.push_back(
+        fmt::format("not decided: {} of {} outputs are equal, '{}' is not compared: {}", equal,
+                    outputs, weakest ? weakest->after : "", reason));
+    break;
+  }
+  for (const std::string& assumption : report.assumptions)
+    sentences.push_back("assumes that " + assumption);
+  std::string unseen = "rounding";
+  for (const std::string& gap : report.notChecked)
+    unseen += "; " + gap;
+  sentences.push_back("not looked at: " + unseen);
+  return sentences;
+}
+
 SafeText checkSummary(const FileCheck& result, bool isDetailed) {
   const check::CheckReport& report = result.report;
   const Verdict verdict = report.verdict();
@@ -150,9 +213,11 @@ SafeText checkSummary(const FileCheck& result, bool isDetailed) {
       formatText("{}: {}\n", check::verdictWord(verdict),
                  verdict == Verdict::Proved ? "both models compute the same, by construction"
                  : verdict == Verdict::ProvedReduced ? "both models compute the same"
-                 : verdict == Verdict::Tested    ? "both models compute the same in the whole scope"
+                 : verdict == Verdict::Tested
+                     ? "equal in the whole scope, which is not a proof (exit code 1, or 0 with "
+                       "--allow-tested)"
                  : verdict == Verdict::Different ? "the models differ"
-                                                 : "not every output is decided");
+                                                 : "not every output is decided (exit code 1)");
   text += formatText(
       "  nodes    {} of {} nodes are the same in both models; {} regions compared "
       "in {} steps\n",

@@ -2,19 +2,21 @@
 #pragma once
 
 #include "check/checker.h"
+#include "driver/model_source.h"
 #include "driver/toolkit.h"
 #include "support/safe_text.h"
 
 #include "llvm/Support/Error.h"
 
 #include <string>
+#include <vector>
 
 namespace kvopt::driver {
 
-/// A model file, and its description.
+/// A model, and its description.
 struct CheckedFile {
-  std::string path;
-  /// SHA-256 of the file, in hexadecimal. It does not cover external data.
+  std::string path; ///< empty for a model of bytes
+  /// SHA-256 of the file or bytes, in hexadecimal. It does not cover external data.
   std::string digest;
   /// SHA-256 of the manifest that was used, as JSON.
   std::string manifestDigest;
@@ -28,14 +30,18 @@ struct FileCheck {
 };
 
 struct CheckRequest {
-  std::string before;
-  std::string after;
+  ModelSource before;
+  ModelSource after;
   /// File with the manifest of `after`; empty for the one in its metadata or, without one, for a
   /// description that is derived from its graph.
   std::string manifest;
   /// Selects the fields of the arithmetic; from 0 to check::Field::seeds - 1.
   unsigned seed = 0;
 };
+
+/// Whether the verdict counts as equality: a proof or, if the caller allows it, equality in the
+/// whole scope.
+bool isEqual(check::Verdict verdict, bool allowsTested);
 
 /// Opens both models and checks them.
 llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit);
@@ -47,6 +53,9 @@ std::string certificateText(const FileCheck& result);
 /// if the certificate is about other files, or if it claims more than the check shows.
 llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
                                            const CheckRequest& request, const Toolkit& toolkit);
+
+/// Sentences about a check: what was shown, under which assumptions, and what was not looked at.
+std::vector<std::string> checkSentences(const check::CheckReport& report);
 
 /// Lines of the result: the verdict, then regions that are not proved, differences, and
 /// assumptions. With `isDetailed`, all regions.

@@ -44,12 +44,19 @@ OrderedJson obligationJson(const Obligation& obligation) {
 }
 
 OrderedJson resultJson(const FileCheck& result, const char* schema) {
-  const check::CheckReport& report = result.report;
+  OrderedJson json = {{"schema", schema},
+                      {"verdict", check::verdictWord(result.report.verdict())},
+                      {"before", fileJson(result.before)},
+                      {"after", fileJson(result.after)}};
+  json.update(checkReportJson(result.report));
+  return json;
+}
+
+} // namespace
+
+OrderedJson checkReportJson(const check::CheckReport& report) {
   OrderedJson json = {
-      {"schema", schema},
       {"verdict", check::verdictWord(report.verdict())},
-      {"before", fileJson(result.before)},
-      {"after", fileJson(result.after)},
       {"nodes",
        {{"before", report.nodesBefore},
         {"after", report.nodesAfter},
@@ -70,8 +77,6 @@ OrderedJson resultJson(const FileCheck& result, const char* schema) {
   json["not_checked"] = report.notChecked;
   return json;
 }
-
-} // namespace
 
 OrderedJson checkJson(const FileCheck& result) { return resultJson(result, "kvopt/check/1"); }
 

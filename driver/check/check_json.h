@@ -6,6 +6,8 @@
 
 namespace kvopt::driver {
 
+/// Verdicts, regions, scope and assumptions, without the files.
+OrderedJson checkReportJson(const check::CheckReport& report);
 /// The document kvopt/check/1.
 OrderedJson checkJson(const FileCheck& result);
 /// The document kvopt/certificate/1.

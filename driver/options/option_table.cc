@@ -202,6 +202,8 @@ constexpr OptionInfo comparisonOptions[] = {
                "Relative tolerance. Without it, for data sets: 1e-3, or 2e-2 for 16-bit floats."},
     OptionInfo{verify, "--seed", Whole, "N", "1", "Seed of the random tokens.", 0, UINT64_MAX},
     OptionInfo{check, "--seed", Whole, "N", "0", "Selects the fields of the arithmetic.", 0, 2},
+    OptionInfo{check, "--allow-tested", Flag, "", "",
+               "Exit code 0 for the verdict tested, too, which is not a proof."},
 };
 
 constexpr OptionInfo ownRunOptions[] = {

@@ -149,6 +149,103 @@ TEST(Checker, AnOutputThatIsGoneIsADifference) {
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
 }
 
+/// The verdict and reason of the weakest output.
+std::string weakest(const CheckReport& report) {
+  for (const Obligation& obligation : report.obligations)
+    if (obligation.isOutput && obligation.verdict == report.verdict())
+      return std::string(verdictWord(obligation.verdict)) + ": " + obligation.reason;
+  return verdictWord(report.verdict());
+}
+
+/// Respelled attention whose result is multiplied by 1, or by 2 where `condition` holds.
+std::string switched(const std::string& condition) {
+  return edited(edited(respelled, "int64[1] last = {3}>",
+                       "int64[1] last = {3}, int64 zero = {0}, int64 two = {2}, int64 limit = "
+                       "{30}, float whole = {1}, float twice = {2}>"),
+                "attended = Div (sums, total)",
+                "extents = Shape (present_key) batch = Gather (extents, zero) rows = Gather "
+                "(extents, two) " +
+                    condition +
+                    " factor = Where (switches, twice, whole) "
+                    "quotient = Div (sums, total) attended = Mul (quotient, factor)");
+}
+
+TEST(Checker, ThresholdsBeyondTheScopeAreNotProved) {
+  for (const char* condition :
+       {"switches = Greater (batch, limit)",
+        "less = Sub (batch, limit) switches = Greater (less, zero)",
+        "less = Sub (limit, batch) switches = Less (less, zero)",
+        "bound = Min (batch, limit) switches = Less (bound, batch)",
+        "parts = Div (batch, limit) switches = Greater (parts, zero)",
+        "sum = Add (limit, limit) large = Mul (sum, limit) switches = Greater (rows, large)"}) {
+    const CheckReport report = check(grown, switched(condition));
+    EXPECT_EQ(report.verdict(), Verdict::Tested) << condition << weakest(report);
+    EXPECT_NE(weakest(report).find("beyond the scope"), std::string::npos) << weakest(report);
+  }
+  // The scope has steps around constants that are compared with numbers of rows.
+  EXPECT_EQ(check(grown, switched("switches = Greater (rows, limit)")).verdict(),
+            Verdict::Different);
+  EXPECT_EQ(check(grown, switched("switches = Less (rows, zero)")).verdict(),
+            Verdict::ProvedReduced);
+}
+
+TEST(Checker, InputsWithoutAKnownRoleAreNotProved) {
+  const std::string input = "float[B, S, 8] inputs_embeds";
+  const std::string first =
+      edited(edited(grown, input, input + ", int64[1] kind"), "present_key = Concat",
+             "seen = Shape (kind) present_key = Concat");
+  const std::string second = edited(
+      edited(edited(respelled, input, input + ", int64[1] kind"), "int64[1] last = {3}",
+             "int64[1] last = {3}, float whole = {1}, float twice = {2}, int64[1] seven = {7}"),
+      "attended = Div (sums, total)",
+      "is_seven = Equal (kind, seven) factor = Where (is_seven, twice, whole) "
+      "quotient = Div (sums, total) attended = Mul (quotient, factor)");
+  const CheckReport report = check(first, second);
+  EXPECT_EQ(report.verdict(), Verdict::Tested);
+  EXPECT_NE(weakest(report).find("the role of the input 'kind' is unknown"), std::string::npos)
+      << weakest(report);
+}
+
+TEST(Checker, ResultsOfOperatorsWithoutARuleAreNotProved) {
+  auto withOperator = [](const char* text, const char* from) {
+    return edited(
+        edited(edited(text, "opset_import: [\"\" : 17]", "opset_import: [\"\" : 17, \"own\" : 1]"),
+               "Unsqueeze (inputs_embeds", "Unsqueeze (mixed"),
+        from, "mixed = own.Mix (inputs_embeds) " + std::string(from));
+  };
+  const CheckReport report =
+      check(withOperator(grown, "rows = "), withOperator(respelled, "new_rows = "));
+  EXPECT_NE(report.verdict(), Verdict::Proved);
+  EXPECT_NE(report.verdict(), Verdict::ProvedReduced);
+  EXPECT_NE(report.verdict(), Verdict::Different);
+  EXPECT_NE(weakest(report).find("rule"), std::string::npos) << weakest(report);
+}
+
+TEST(Checker, LimitsOfAManifestDoNotHideDifferences) {
+  // Steps of several tokens differ.
+  const std::string chunked =
+      edited(edited(respelled, "int64[1] last = {3}>",
+                    "int64[1] last = {3}, int64 one = {1}, int64 second = {1}, float whole = {1}, "
+                    "float twice = {2}>"),
+             "attended = Div (sums, total)",
+             "extents = Shape (inputs_embeds) count = Gather (extents, second) many = Greater "
+             "(count, one) "
+             "factor = Where (many, twice, whole) quotient = Div (sums, total) "
+             "attended = Mul (quotient, factor)");
+  auto first = read(grown), second = read(chunked), right = read(respelled);
+  ASSERT_TRUE(first && second && right);
+  ir::Manifest limited = growing();
+  limited.stepLimit = 1;
+  EXPECT_EQ(checkModels({*first, growing()}, {*second, growing()}).verdict(), Verdict::Different);
+  const CheckReport report = checkModels({*first, growing()}, {*second, limited});
+  EXPECT_EQ(report.verdict(), Verdict::Tested);
+  EXPECT_NE(weakest(report).find("its limit of 1 tokens per step, where it differs"),
+            std::string::npos)
+      << weakest(report);
+  // A limit that hides nothing changes nothing.
+  EXPECT_EQ(checkModels({*first, growing()}, {*right, limited}).verdict(), Verdict::ProvedReduced);
+}
+
 TEST(Checker, UnknownOperatorsAreFunctionsOfTheirOperands) {
   const std::string custom =
       edited(edited(grown, "opset_import: [\"\" : 17]", "opset_import: [\"\" : 17, \"own\" : 1]"),

@@ -1,0 +1,79 @@
+// Which sides of each threshold a scope has.
+#include "check/thresholds.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <limits>
+
+namespace kvopt::check {
+namespace {
+/// Largest number of elements whose thresholds are looked at one by one.
+constexpr size_t mostPlaces = 16;
+} // namespace
+
+void Thresholds::Seen::add(const Sizes& step, double difference) {
+  below |= difference < 0;
+  above |= difference > 0;
+  equal |= difference == 0;
+  if (step.isPadded)
+    return;
+  if (nearest.empty() || nearest.back().first.extents != step.extents)
+    nearest.push_back({step, std::numeric_limits<double>::infinity()});
+  nearest.back().second = std::min(nearest.back().second, std::abs(difference));
+}
+
+bool Thresholds::Seen::comesNearer() const {
+  for (const auto& [small, before] : nearest)
+    for (const auto& [large, after] : nearest) {
+      bool isLarger = true;
+      for (size_t i = 0; i < small.extents.size(); ++i)
+        isLarger &= large.extents[i] >= small.extents[i];
+      if (isLarger && after < before)
+        return true;
+    }
+  return false;
+}
+
+void Thresholds::note(const ir::Node& caller, const ir::Node& node, size_t place, size_t count,
+                      double difference, bool isExact, bool isData) {
+  if (std::isnan(difference))
+    difference = 0; // both are the same infinity
+  auto [at, isNew] = indices.try_emplace({&caller, &node}, comparisons.size());
+  if (isNew) {
+    comparisons.push_back({});
+    comparisons.back().node = &caller == &node
+                                  ? node.describe()
+                                  : caller.describe() + " calls " + node.describe() + ", which";
+    comparisons.back().count = count;
+    comparisons.back().places.resize(std::min(count, mostPlaces));
+  }
+  Comparison& known = comparisons[at->second];
+  known.isExact &= isExact;
+  known.isData |= isData;
+  known.isFixed &= known.count == count && count <= mostPlaces;
+  known.all.add(current, difference);
+  if (known.isFixed)
+    known.places[place].add(current, difference);
+}
+
+std::string Thresholds::gap() const {
+  for (const Comparison& comparison : comparisons) {
+    auto isOpen = [&](const Seen& seen) {
+      if (seen.isCrossed(comparison.isExact))
+        return false;
+      return comparison.isData || (seen.below && seen.above) || seen.comesNearer();
+    };
+    if (comparison.isFixed ? llvm::any_of(comparison.places, isOpen) : isOpen(comparison.all))
+      return comparison.node + " compares " + (comparison.isData ? "tokens" : "sizes") +
+             ", and may turn out differently beyond the scope";
+  }
+  return "";
+}
+
+void Thresholds::clear() {
+  indices.clear();
+  comparisons.clear();
+}
+
+} // namespace kvopt::check
