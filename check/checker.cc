@@ -182,7 +182,10 @@ private:
     for (const ir::Value* candidate : known->second) {
       Obligation obligation = describe(*candidate, value);
       for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Computed}) {
-        const Answer answer = regions.compare({candidate, &value, nullptr}, frontier, obligation);
+        const Regions::Question question{candidate, &value, nullptr};
+        Answer answer = regions.compare(question, frontier, obligation);
+        if (frontier == Frontier::Computed)
+          answer = regions.compareMatched(question, frontier, answer, obligation);
         if (answer == Answer::Equal) {
           conclude(obligation);
           regions.merge(*candidate, value);
@@ -253,8 +256,10 @@ private:
     for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Computed,
                               Frontier::Compared, Frontier::Inputs}) {
       Obligation attempt = obligation;
-      const Answer answer =
-          regions.compare({output.before, output.after, output.pair}, frontier, attempt);
+      const Regions::Question question{output.before, output.after, output.pair};
+      Answer answer = regions.compare(question, frontier, attempt);
+      if (frontier == Frontier::Computed || frontier == Frontier::Compared)
+        answer = regions.compareMatched(question, frontier, answer, attempt);
       if (answer == Answer::Equal) {
         obligation = attempt;
         conclude(obligation);

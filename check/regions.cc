@@ -3,6 +3,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace kvopt::check {
 namespace {
 
@@ -313,7 +316,11 @@ Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier f
   if ((frontier == Frontier::Computed || frontier == Frontier::Compared) &&
       arrangesOperand(*representative->second))
     return nullptr;
+  if (notStops.count(own))
+    return nullptr;
   const Ref contents = leaf(step, own, *representative->second);
+  if (contents && !isWeight(*representative->second))
+    (isAfter ? stopsAfter : stopsBefore).insert(own);
   if (contents && !isWeight(*representative->second))
     if (auto why = doubts.find(representative->second); why != doubts.end())
       doubt(why->second);
@@ -322,6 +329,33 @@ Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier f
 
 Regions::Answer Regions::compare(const Question& question, Frontier frontier,
                                  Obligation& obligation) {
+  notStops.clear();
+  return compareAt(question, frontier, obligation);
+}
+
+Regions::Answer Regions::compareMatched(const Question& question, Frontier frontier, Answer first,
+                                        Obligation& obligation) {
+  constexpr unsigned mostRounds = 8;
+  for (unsigned round = 0; first == Answer::Different; ++round) {
+    std::set<ValueClass> onlyOne;
+    std::set_symmetric_difference(stopsBefore.begin(), stopsBefore.end(), stopsAfter.begin(),
+                                  stopsAfter.end(), std::inserter(onlyOne, onlyOne.end()));
+    if (onlyOne.empty())
+      break;
+    if (round == mostRounds) {
+      obligation.reason = "the models share too many values to compare them";
+      return Answer::Undecided;
+    }
+    notStops.insert(onlyOne.begin(), onlyOne.end());
+    first = compareAt(question, frontier, obligation);
+  }
+  return first;
+}
+
+Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
+                                   Obligation& obligation) {
+  stopsBefore.clear();
+  stopsAfter.clear();
   lastPatterns.assign(steps.size(), nullptr);
   obligation.steps = obligation.elements = obligation.hidden = 0;
   obligation.reason.clear();

@@ -37,6 +37,11 @@ public:
   enum class Answer { Equal, Different, Undecided };
   /// Compares in all steps. Writes what was compared, and the first difference, to `obligation`.
   Answer compare(const Question& question, Frontier frontier, Obligation& obligation);
+  /// The same without values at which only one model stops: they are no arbitrary numbers for the
+  /// other one, which computes them. `first` is the answer of the last comparison, which must have
+  /// been one of the same question at the same frontier.
+  Answer compareMatched(const Question& question, Frontier frontier, Answer first,
+                        Obligation& obligation);
   /// Declares that `after` has the class of `before`, as the last comparison has shown.
   void merge(const ir::Value& before, const ir::Value& after);
 
@@ -62,6 +67,7 @@ private:
     std::unordered_map<ValueClass, Ref> leaves;
   };
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
+  Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
   Ref leaf(size_t step, const ValueClass& value, const ir::Value& representative);
   Ref fresh(size_t step, const ValueClass& value, const Ref& pattern);
   Ref hollowOf(size_t step, const ir::Value& value);
@@ -100,6 +106,8 @@ private:
   llvm::DenseMap<const ir::Value*, std::string> doubts;
   std::string firstDoubt, gap, rejected;
   std::vector<StepState> states;
+  /// Values at which each model stopped in the last comparison, and those at which none may.
+  std::set<ValueClass> stopsBefore, stopsAfter, notStops;
   std::vector<Ref> lastPatterns;
   std::vector<const ir::Node*> nodesBefore, nodesAfter;
   unsigned depth = 0;

@@ -120,7 +120,9 @@ bool hasRoom(const ir::Manifest& manifest, const Step& step) {
              step.total() <= *rows;
     case ir::CacheUpdate::Blocks:
       return manifest.blockSize <= 0 ||
-             step.total() <= manifest.blockSize * static_cast<int64_t>(cache.blocks().size());
+             step.total() <=
+                 std::min(manifest.blockSize * static_cast<int64_t>(cache.blocks().size()),
+                          manifest.capacityValue.value_or(INT64_MAX)); // the last may be shorter
     default:
       return true;
     }

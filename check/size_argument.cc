@@ -45,6 +45,7 @@ bool isUniform(llvm::StringRef name) {
                                           "Sub",
                                           "Mul",
                                           "Div",
+                                          "Mod",
                                           "Neg",
                                           "Reciprocal",
                                           "Sum",

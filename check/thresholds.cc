@@ -8,8 +8,9 @@
 
 namespace kvopt::check {
 namespace {
-/// Largest number of elements whose thresholds are looked at one by one.
-constexpr size_t mostPlaces = 16;
+/// Largest number of elements whose thresholds are looked at one by one, as in a shape. Longer
+/// vectors are indices of one axis.
+constexpr size_t mostPlaces = 6;
 } // namespace
 
 void Thresholds::Seen::add(const Sizes& step, double difference) {

@@ -7,6 +7,7 @@ Each mutant is one change (mutations.py) to the files of one rewrite (families.p
 it without running it; compare_lengths.cc compares it with the unchanged model at every length up to the capacity.
 
     found      check says that the mutant differs
+    tested     check says that equality is not proved, compare_lengths finds a difference
     refused    the mutant is no valid model, or contradicts its manifest
     undecided  check skips an output, and finds no difference
     equal      both say that nothing has changed
@@ -23,7 +24,7 @@ import tempfile
 from families import PRESETS, Families
 from structural_mutants import changed_copy, end_of
 
-OUTCOMES = ["found", "refused", "undecided", "equal", "missed", "crash"]
+OUTCOMES = ["found", "tested", "refused", "undecided", "equal", "missed", "crash"]
 
 
 def judged(options, family, path):
@@ -39,7 +40,9 @@ def judged(options, family, path):
     if verdict == "skipped":
         return "undecided", text
     lengths, message = end_of([options.compare_lengths, path, family.reference_path()])
-    return ("missed", message) if lengths == 1 else ("equal", text)
+    if lengths != 1:
+        return "equal", text
+    return ("tested", text) if verdict == "tested" else ("missed", message)
 
 
 def table(rows, name):
