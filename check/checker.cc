@@ -16,6 +16,8 @@ using Answer = Regions::Answer;
 
 /// Largest number of values of the first model that one value is compared with.
 constexpr size_t mostCandidates = 3;
+/// Numbers of times that a region grows: for a value on the way, and for an output.
+constexpr unsigned fewRounds = 2, mostRounds = 8;
 
 class Checker {
 public:
@@ -185,7 +187,7 @@ private:
         const Regions::Question question{candidate, &value, nullptr};
         Answer answer = regions.compare(question, frontier, obligation);
         if (frontier == Frontier::Computed)
-          answer = regions.compareMatched(question, frontier, answer, obligation);
+          answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
         if (answer == Answer::Equal) {
           conclude(obligation);
           regions.merge(*candidate, value);
@@ -259,7 +261,7 @@ private:
       const Regions::Question question{output.before, output.after, output.pair};
       Answer answer = regions.compare(question, frontier, attempt);
       if (frontier == Frontier::Computed || frontier == Frontier::Compared)
-        answer = regions.compareMatched(question, frontier, answer, attempt);
+        answer = regions.compareMatched(question, frontier, answer, mostRounds, attempt);
       if (answer == Answer::Equal) {
         obligation = attempt;
         conclude(obligation);

@@ -334,15 +334,14 @@ Regions::Answer Regions::compare(const Question& question, Frontier frontier,
 }
 
 Regions::Answer Regions::compareMatched(const Question& question, Frontier frontier, Answer first,
-                                        Obligation& obligation) {
-  constexpr unsigned mostRounds = 8;
+                                        unsigned rounds, Obligation& obligation) {
   for (unsigned round = 0; first == Answer::Different; ++round) {
     std::set<ValueClass> onlyOne;
     std::set_symmetric_difference(stopsBefore.begin(), stopsBefore.end(), stopsAfter.begin(),
                                   stopsAfter.end(), std::inserter(onlyOne, onlyOne.end()));
     if (onlyOne.empty())
       break;
-    if (round == mostRounds) {
+    if (round == rounds) {
       obligation.reason = "the models share too many values to compare them";
       return Answer::Undecided;
     }

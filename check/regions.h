@@ -40,7 +40,8 @@ public:
   /// The same without values at which only one model stops: they are no arbitrary numbers for the
   /// other one, which computes them. `first` is the answer of the last comparison, which must have
   /// been one of the same question at the same frontier.
-  Answer compareMatched(const Question& question, Frontier frontier, Answer first,
+  /// Each of at most `rounds` rounds makes the region grow.
+  Answer compareMatched(const Question& question, Frontier frontier, Answer first, unsigned rounds,
                         Obligation& obligation);
   /// Declares that `after` has the class of `before`, as the last comparison has shown.
   void merge(const ir::Value& before, const ir::Value& after);
