@@ -4,6 +4,8 @@
 #include "api/objects.h"
 #include "api/progress.h"
 
+#include "driver/check/check_json.h"
+#include "driver/check/check_words.h"
 #include "driver/diff/difference_json.h"
 #include "driver/explain/explanation_json.h"
 #include "driver/forms/form_table.h"
@@ -107,9 +109,8 @@ llvm::Expected<std::unique_ptr<kvopt_result>> resultOf(RewriteResult rewritten, 
     if (!made.notVerified.empty())
       return refused("not verified: " + made.notVerified, report);
     if (!made.mayBeWritten())
-      return refused(made.verification->isDifferent()
-                         ? "the rewritten model computes something else"
-                         : "the rewritten model could not be compared",
+      return refused(made.isDifferent() ? "the rewritten model computes something else"
+                                        : "the rewritten model could not be compared",
                      report);
     result->report = report.dump();
     result->model = std::move(made.model);
@@ -348,6 +349,31 @@ kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model* second,
                      if (llvm::Error error = checkArgument(equal, "equal"))
                        return error;
                      return verified(*first, second, texts, equal, json);
+                   });
+}
+
+kvopt_error* kvopt_check(const kvopt_model* before, const kvopt_model* after,
+                         const kvopt_option* options, size_t option_count,
+                         const kvopt_progress* progress, int* equal, kvopt_bytes** json) {
+  return withModel(before, options, option_count, progress, json,
+                   [&](llvm::ArrayRef<OptionText> texts) -> llvm::Error {
+                     if (llvm::Error error = checkArgument(after, "after"))
+                       return error;
+                     if (llvm::Error error = checkArgument(equal, "equal"))
+                       return error;
+                     CheckWords words;
+                     OptionReader reader(Command::Check, texts);
+                     addCheckOptions(reader, words);
+                     if (llvm::Error error = reader.finish())
+                       return error;
+                     words.request.before = before->source;
+                     words.request.after = after->source;
+                     auto result = checkFiles(words.request, *before->toolkit);
+                     if (!result)
+                       return result.takeError();
+                     give(checkJson(*result), json);
+                     *equal = isEqual(result->report.verdict(), words.allowsTested) ? 1 : 0;
+                     return llvm::Error::success();
                    });
 }
 

@@ -125,7 +125,7 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
     return ExitCode::Different;
   }
   if (!rewritten.mayBeWritten()) {
-    context.error(rewritten.verification->isDifferent()
+    context.error(rewritten.isDifferent()
                       ? "kvopt: the rewritten model computes something else; nothing was written"
                       : "kvopt: the rewritten model could not be compared; nothing was written");
     return ExitCode::Different;

@@ -3,6 +3,7 @@
 
 #include "cli/report/byte_text.h"
 #include "cli/report/op_table.h"
+#include "driver/check/check_files.h"
 #include "driver/engines/engine_facts.h"
 #include "driver/engines/operator_library.h"
 #include "driver/forms/form_table.h"
@@ -87,19 +88,30 @@ SafeText savings(const RewrittenModel& rewritten) {
   return text;
 }
 
+/// Lines about a comparison; the first one has the label.
+template <class Styled>
+SafeText sentenceLines(const std::vector<std::string>& sentences, const Styled& styled) {
+  SafeText out;
+  for (const std::string& text : sentences)
+    out += line(out.empty() ? "checked" : "", styled(text));
+  return out;
+}
+
 /// Lines about the check that the model computes the same.
 SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Style& style) {
   if (!rewritten.notVerified.empty())
     return line("checked", style.bad(formatText("NOT: {}", rewritten.notVerified)));
+  if (rewritten.checked)
+    return sentenceLines(checkSentences(*rewritten.checked), [&](const std::string& text) {
+      return rewritten.mayBeWritten() ? style.good(text) : style.bad(text);
+    });
   if (!rewritten.verification)
     return line("checked", "nothing (--verify off)");
   const VerificationReport& report = *rewritten.verification;
   if (!report.equal() || isVerbose)
     return line("checked", style.verdict(verificationSummary(report, isVerbose), report.equal()));
-  SafeText out;
-  for (const std::string& text : verificationVerdict(report))
-    out += line(out.empty() ? "checked" : "", style.good(text));
-  return out;
+  return sentenceLines(verificationVerdict(report),
+                       [&](const std::string& text) { return style.good(text); });
 }
 
 /// A cache that grows from a fixed number of rows; null if there is none.
@@ -286,11 +298,11 @@ SafeText unchangedAnswer(const UnchangedModel& unchanged, const WeightFiles& wei
           : formatText("nothing to do: {} updates the caches of {} in place where past and present "
                        "are one buffer\n",
                        unchanged.updatedBy, request.model);
-  if (unchanged.verification) {
-    const std::vector<std::string> texts = verificationVerdict(*unchanged.verification);
-    for (size_t i = 0; i < texts.size(); ++i)
-      out += line(i == 0 ? "checked" : "", texts[i]);
-  }
+  auto plain = [](const std::string& text) { return text; };
+  if (unchanged.verification)
+    out += sentenceLines(verificationVerdict(*unchanged.verification), plain);
+  if (unchanged.checked)
+    out += sentenceLines(checkSentences(*unchanged.checked), plain);
   out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
   if (request.isDryRun)
     return out;

@@ -172,8 +172,9 @@ constexpr OptionInfo viewOptions[] = {
 };
 
 constexpr OptionInfo comparisonOptions[] = {
-    OptionInfo{rewriting, "--verify", Word, "off|quick|full", "quick",
-               "How much of the written model is compared with the exported one."},
+    OptionInfo{rewriting, "--verify", Word, "off|check|quick|full", "quick",
+               "How the written model is compared with the exported one: check proves equality "
+               "without running them, quick and full run both."},
     OptionInfo{rewriting | verify | run, "--input", Texts, "NAME=VALUE[@EXTENTS]", "",
                "What to feed an input, as in bias=additive_mask or kind=zeros@batch,new. May be "
                "given again."},

@@ -18,6 +18,7 @@ namespace kvopt::driver {
 /// Extent of the comparison of a rewritten model with its source.
 enum class VerificationExtent {
   Off,
+  Check, ///< both models are checked without running them (check::checkModels)
   Quick, ///< quickVerification()
   Full,  ///< fullVerification()
 };

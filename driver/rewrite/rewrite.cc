@@ -2,6 +2,7 @@
 // are.
 #include "driver/rewrite/rewrite.h"
 
+#include "check/checker.h"
 #include "driver/first_step.h"
 #include "driver/forms/form_table.h"
 #include "driver/recover.h"
@@ -202,7 +203,7 @@ public:
     }
     if (llvm::Error error = verify(result, *model, *passes->manifest))
       return error;
-    if (request.oneBranch && !result.verification)
+    if (request.oneBranch && !result.verification && !result.checked)
       return refusal(
           fmt::format("{}: the branches cannot be compared: {}", path, result.notVerified));
     result.model = std::move(model);
@@ -307,9 +308,10 @@ private:
     RewrittenModel compared;
     if (llvm::Error error = verify(compared, **copy, result.manifest))
       return error;
-    if (!compared.verification || !compared.mayBeWritten())
+    if ((!compared.verification && !compared.checked) || !compared.mayBeWritten())
       return std::nullopt;
     result.verification = std::move(compared.verification);
+    result.checked = std::move(compared.checked);
     return result;
   }
 
@@ -445,6 +447,8 @@ private:
   llvm::Error verify(RewrittenModel& result, const Model& written, const Manifest& manifest) {
     if (request.verification == VerificationExtent::Off)
       return llvm::Error::success();
+    if (request.verification == VerificationExtent::Check)
+      return check(result, written, manifest);
     VerificationPlan plan = request.verification == VerificationExtent::Full
                                 ? fullVerification()
                                 : VerificationPlan(quickVerification());
@@ -463,6 +467,19 @@ private:
             fmt::format("the model as it was read takes no step: {}", refused.diagnostic().str());
       });
     result.verification = std::move(*report);
+    return llvm::Error::success();
+  }
+
+  /// Checks the result against the model as it was read, without running them.
+  llvm::Error check(RewrittenModel& result, const Model& written, const Manifest& manifest) {
+    if (llvm::Error error = inferShapes(original->graph()))
+      return withFile(std::move(error), path);
+    auto driven = drivenBy();
+    if (!driven)
+      return driven.takeError();
+    result.checked = kvopt::check::checkModels({*original, *driven}, {written, manifest});
+    if (result.firstStep)
+      result.checked->notChecked.push_back("the model of the first step");
     return llvm::Error::success();
   }
 

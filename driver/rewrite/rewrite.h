@@ -1,6 +1,7 @@
 // Rewriting a model for a target.
 #pragma once
 
+#include "check/report.h"
 #include "driver/op_counts.h"
 #include "driver/rewrite/request.h"
 #include "driver/toolkit.h"
@@ -44,15 +45,24 @@ struct RewrittenModel {
   double milliseconds = 0;
   /// Result of the verification; nullopt if it was off or impossible.
   std::optional<VerificationReport> verification;
+  /// Result of the check; nullopt unless VerificationExtent::Check was asked for.
+  std::optional<check::CheckReport> checked;
   /// The reason that the model could not be compared with the original; empty if it was compared,
   /// or if verification was off.
   std::string notVerified;
 
+  /// Whether a comparison has found a difference.
+  bool isDifferent() const {
+    return (verification && verification->isDifferent()) ||
+           (checked && checked->verdict() == check::Verdict::Different);
+  }
+
   /// Whether the model may be written. A model that computes something else, or that could not be
   /// compared, must not be written. A model whose last blocks no run can reach is written with that
-  /// verdict.
+  /// verdict, as is one that the check finds equal in its whole scope.
   bool mayBeWritten() const {
-    return notVerified.empty() && (!verification || verification->isEqualWhereRun());
+    return notVerified.empty() && (!verification || verification->isEqualWhereRun()) &&
+           (!checked || checked->verdict() <= check::Verdict::Tested);
   }
 };
 
@@ -68,6 +78,7 @@ struct UnchangedModel {
   std::string updatedBy;
   /// Comparison of a model whose caches now share buffers with the model as it was read.
   std::optional<VerificationReport> verification;
+  std::optional<check::CheckReport> checked;
 };
 
 /// An attention layer that the target refuses, and the reason.

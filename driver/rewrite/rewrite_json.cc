@@ -1,6 +1,7 @@
 // Rewrites as JSON.
 #include "driver/rewrite/rewrite_json.h"
 
+#include "driver/check/check_json.h"
 #include "driver/engines/engine_facts.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/rewrite/cache_bytes.h"
@@ -95,6 +96,8 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   json["millis"] = rewritten.milliseconds;
   json["verify"] =
       rewritten.verification ? verificationJson(*rewritten.verification) : OrderedJson(nullptr);
+  if (rewritten.checked)
+    json["check"] = checkReportJson(*rewritten.checked);
   if (!rewritten.notVerified.empty())
     json["not_verified"] = rewritten.notVerified;
   return json;
@@ -109,6 +112,8 @@ OrderedJson unchangedJson(const std::string& output, const std::string& target,
     json["updated_in_place_by"] = unchanged.updatedBy;
   if (unchanged.verification)
     json["verify"] = verificationJson(*unchanged.verification);
+  if (unchanged.checked)
+    json["check"] = checkReportJson(*unchanged.checked);
   json["sites"] = {{"rewritten", 0}, {"total", 0}};
   json["ops"] = {{"before", size.ops}, {"after", size.ops}};
   json["opset"] = {{"before", size.opset}, {"after", size.opset}};

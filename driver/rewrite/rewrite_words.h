@@ -62,6 +62,7 @@ void addWritingOptions(Options& add, Command command, RewriteWords& words) {
     addRewriteOptions(add, words);
   add.add("--verify", request.verification,
           {{"off", VerificationExtent::Off},
+           {"check", VerificationExtent::Check},
            {"quick", VerificationExtent::Quick},
            {"full", VerificationExtent::Full}});
   add.add("--input", words.inputs);

@@ -224,6 +224,13 @@ KVOPT_API kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model*
                                     const kvopt_option* options, size_t option_count,
                                     const kvopt_progress* progress, int* equal, kvopt_bytes** json);
 
+/** Checks that two models compute the same, without running them. `equal` is 1 if every output of
+ * `after` is proved equal, and `json` is the report, kvopt/check/1, which has the verdict. Options,
+ * as of `kvopt check`: --seed, --allow-tested. */
+KVOPT_API kvopt_error* kvopt_check(const kvopt_model* before, const kvopt_model* after,
+                                   const kvopt_option* options, size_t option_count,
+                                   const kvopt_progress* progress, int* equal, kvopt_bytes** json);
+
 /** What changed between two models as JSON, kvopt/diff/1. */
 KVOPT_API kvopt_error* kvopt_diff(const kvopt_model* first, const kvopt_model* second,
                                   const kvopt_option* options, size_t option_count,

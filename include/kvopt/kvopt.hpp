@@ -257,7 +257,7 @@ inline Result makeDynamic(const Model& model, const Options& options = {},
   return detail::rewritten(kvopt_make_dynamic, model, options, progress);
 }
 
-/// Result of a comparison; `report` is JSON, kvopt/verify/1.
+/// Result of a comparison; `report` is JSON: kvopt/verify/1, or kvopt/check/1.
 struct Verification {
   bool isEqual = false;
   std::string report;
@@ -285,6 +285,18 @@ inline Verification verifyRecording(const Model& model, const std::string& path,
   kvopt_bytes* json = nullptr;
   call.check(
       kvopt_verify(model.get(), nullptr, texts.data(), texts.size(), call.get(), &equal, &json));
+  return {equal != 0, detail::take(json)};
+}
+
+/// Checks that two models compute the same, without running them. `isEqual` means proved.
+inline Verification check(const Model& before, const Model& after, const Options& options = {},
+                          const Progress& progress = {}) {
+  const auto texts = detail::view(options);
+  const detail::ProgressCall call(progress);
+  int equal = 0;
+  kvopt_bytes* json = nullptr;
+  call.check(kvopt_check(before.get(), after.get(), texts.data(), texts.size(), call.get(), &equal,
+                         &json));
   return {equal != 0, detail::take(json)};
 }
 

@@ -10,11 +10,12 @@
 
 from ._native import CancelledError, KvoptError, RefusedError, library
 from ._native import library_path as get_library_path
-from ._operations import Result, add_cache, diff, explain, inspect, make_dynamic, rewrite, verify
+from ._operations import (Result, add_cache, check, diff, explain, inspect, make_dynamic, rewrite,
+                          verify)
 from ._session import KVCache, Session
 from ._types import ArrayLike, DataFolder, ModelLike, OptionValue, Progress, SupportsDLPack
 
 __version__: str = library.version().decode()
 __all__ = ["ArrayLike", "CancelledError", "DataFolder", "KVCache", "KvoptError", "ModelLike", "OptionValue",
-           "Progress", "RefusedError", "Result", "Session", "SupportsDLPack", "add_cache", "diff", "explain", "get_library_path",
-           "inspect", "make_dynamic", "rewrite", "verify"]
+           "Progress", "RefusedError", "Result", "Session", "SupportsDLPack", "add_cache", "check", "diff",
+           "explain", "get_library_path", "inspect", "make_dynamic", "rewrite", "verify"]

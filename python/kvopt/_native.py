@@ -114,6 +114,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "result_save": (_P, [_P, _TEXT, *_OPTIONS, _PROGRESS]),
     "result_free": (None, [_P]),
     "verify": (_P, [_P, _P, *_OPTIONS, _PROGRESS, c.POINTER(c.c_int), _OUT]),
+    "check": (_P, [_P, _P, *_OPTIONS, _PROGRESS, c.POINTER(c.c_int), _OUT]),
     "diff": (_P, [_P, _P, *_OPTIONS, _PROGRESS, _OUT]),
     "session_create": (_P, [_P, _I64, *_OPTIONS, _OUT]),
     "session_free": (None, [_P]),

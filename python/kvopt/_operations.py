@@ -9,14 +9,14 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Generic, List, Mapping, 
                     overload)
 
 from ._models import Handle, Source, serialized
-from ._native import check, library, options, progress_table, take_bytes
+from ._native import check as raise_failure, library, options, progress_table, take_bytes
 from ._types import DataFolder, ModelLike, OptionValue, Progress, StrPath
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-__all__ = ["Result", "add_cache", "diff", "explain", "inspect", "make_dynamic", "rewrite", "verify"]
+__all__ = ["Result", "add_cache", "check", "diff", "explain", "inspect", "make_dynamic", "rewrite", "verify"]
 
 #: Type of a result's model.
 _Form = TypeVar("_Form", covariant=True)
@@ -56,7 +56,7 @@ class Result(Generic[_Form]):
         """The model's C object, for sessions and comparisons."""
         if not hasattr(self, "_model"):
             made = c.c_void_p()
-            check(library.result_model(self._handle.pointer, c.byref(made)))
+            raise_failure(library.result_model(self._handle.pointer, c.byref(made)))
             self._model = Handle(made, library.model_free)
         return self._model.pointer
 
@@ -71,7 +71,7 @@ class Result(Generic[_Form]):
         """
         texts, count = options(named)
         with progress_table(progress) as table:
-            check(library.result_save(self._handle.pointer, os.fsencode(path), texts, count, table.table))
+            raise_failure(library.result_save(self._handle.pointer, os.fsencode(path), texts, count, table.table))
         self.path = os.fspath(path)
         return self.path
 
@@ -88,7 +88,7 @@ def _json(function: Callable[..., Any], models: List[Union[Source, Result[Any], 
     made = c.c_void_p()
     texts, count = options(named)
     with progress_table(progress) as table:
-        check(function(*[model and model.pointer for model in models], texts, count, table.table, *outputs, c.byref(made)))
+        raise_failure(function(*[model and model.pointer for model in models], texts, count, table.table, *outputs, c.byref(made)))
     report: Dict[str, Any] = json.loads(take_bytes(made))
     return report
 
@@ -144,7 +144,7 @@ def _rewritten(function: Callable[..., Any], model: ModelLike, output: Optional[
     texts, count = options(named)
     made = c.c_void_p()
     with progress_table(progress) as table:
-        check(function(source.pointer, texts, count, table.table, c.byref(made)))
+        raise_failure(function(source.pointer, texts, count, table.table, c.byref(made)))
     result: Result[Any] = Result(made, source if isinstance(source, Source) else source._source)
     if output is not None:
         result.save(output, None, **files)
@@ -195,6 +195,19 @@ def verify(first: ModelLike, second: Optional[ModelLike] = None, *, folder: Opti
     equal = c.c_int()
     models = [_source(first, folder), None if second is None else _source(second, folder)]
     report = _json(library.verify, models, progress, named, c.byref(equal))
+    report["equal"] = bool(equal.value)
+    return report
+
+
+def check(before: ModelLike, after: ModelLike, *, folder: Optional[DataFolder] = None, progress: Progress = None,
+          **named: OptionValue) -> Dict[str, Any]:
+    """Checks that two models compute the same, without running them.
+
+    Returns the report of ``kvopt check --format json`` as a dict, with ``equal``: whether every output is proved. With
+    ``allow_tested=True``, outputs that are equal in all steps of the scope count, too.
+    """
+    equal = c.c_int()
+    report = _json(library.check, [_source(before, folder), _source(after, folder)], progress, named, c.byref(equal))
     report["equal"] = bool(equal.value)
     return report
 

@@ -166,6 +166,39 @@ TEST(ApiVerify, TellsEqualFromDifferent) {
   EXPECT_THAT(taken(json), HasSubstr("\"schema\":\"kvopt/verify/1\""));
 }
 
+TEST(ApiCheck, ProvesARewriteAndFindsADifference) {
+  const ModelHandle model = openShipped();
+  const ResultHandle result = rewritten(model.get(), {{"to", "onnx"}, {"opset", "23"}});
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
+  const ModelHandle second(made, kvopt_model_free);
+  int equal = -1;
+  kvopt_bytes* json = nullptr;
+  ASSERT_EQ(textOf(kvopt_check(model.get(), made, nullptr, 0, nullptr, &equal, &json)), "");
+  EXPECT_EQ(equal, 1);
+  const std::string report = taken(json);
+  EXPECT_THAT(report, HasSubstr("\"schema\":\"kvopt/check/1\""));
+  EXPECT_THAT(report, HasSubstr("\"verdict\":\"proved-reduced\""));
+
+  // Rows of codes are not decided.
+  const ResultHandle codes = rewritten(model.get(), {{"to", "int8"}, {"verify", "off"}});
+  kvopt_model* rounded = nullptr;
+  ASSERT_EQ(textOf(kvopt_result_model(codes.get(), &rounded)), "");
+  const ModelHandle third(rounded, kvopt_model_free);
+  json = nullptr;
+  const kvopt_option allowed[] = {{"allow-tested", "true"}, {"seed", "1"}};
+  ASSERT_EQ(textOf(kvopt_check(model.get(), rounded, allowed, 2, nullptr, &equal, &json)), "");
+  EXPECT_EQ(equal, 0);
+  EXPECT_THAT(taken(json), HasSubstr("\"verdict\":\"skipped\""));
+
+  const kvopt_option files[] = {{"manifest", "m.json"}};
+  json = nullptr;
+  EXPECT_EQ(codeOf(kvopt_check(model.get(), made, files, 1, nullptr, &equal, &json)), "usage");
+  const kvopt_option wrong[] = {{"seed", "3"}};
+  EXPECT_EQ(codeOf(kvopt_check(model.get(), made, wrong, 1, nullptr, &equal, &json)), "usage");
+  EXPECT_EQ(json, nullptr);
+}
+
 TEST(ApiDiff, ListsChanges) {
   const ModelHandle model = openShipped();
   const ResultHandle result = rewritten(model.get(), {{"to", "ort"}});
@@ -219,6 +252,12 @@ TEST(ApiOperations, NullAndUnknownArgumentsAreErrors) {
   EXPECT_EQ(codeOf(kvopt_verify(model.get(), nullptr, nullptr, 0, nullptr, &equal, &json)),
             "usage");
   EXPECT_EQ(codeOf(kvopt_verify(model.get(), model.get(), nullptr, 0, nullptr, nullptr, &json)),
+            "usage");
+  EXPECT_EQ(codeOf(kvopt_check(nullptr, model.get(), nullptr, 0, nullptr, &equal, &json)), "usage");
+  EXPECT_EQ(codeOf(kvopt_check(model.get(), nullptr, nullptr, 0, nullptr, &equal, &json)), "usage");
+  EXPECT_EQ(codeOf(kvopt_check(model.get(), model.get(), nullptr, 0, nullptr, nullptr, &json)),
+            "usage");
+  EXPECT_EQ(codeOf(kvopt_check(model.get(), model.get(), nullptr, 0, nullptr, &equal, nullptr)),
             "usage");
   EXPECT_EQ(codeOf(kvopt_diff(model.get(), nullptr, nullptr, 0, nullptr, &json)), "usage");
   EXPECT_EQ(codeOf(kvopt_result_serialize(nullptr, &json)), "usage");

@@ -58,6 +58,12 @@ class Rewriting(unittest.TestCase):
             self.assertEqual(result.model, path)
             self.assertTrue(os.path.exists(os.path.join(folder, "fused.kv.json")))
             self.assertTrue(kvopt.verify(MODEL, path, prompt=4, steps=2)["equal"])
+            report = kvopt.check(MODEL, path, seed=1)
+            self.assertEqual((report["equal"], report["verdict"]), (True, "proved-reduced"))
+            self.assertEqual(kvopt.check(MODEL, MODEL)["verdict"], "proved")
+            with self.assertRaises(kvopt.KvoptError) as raised:
+                kvopt.check(MODEL, path, seed=7)
+            self.assertEqual(raised.exception.code, "usage")
             self.assertTrue(kvopt.rewrite(path, to="kvopt").unchanged)
             self.assertEqual(kvopt.Session(path, capacity=16).capacity, 16)
 

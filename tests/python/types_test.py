@@ -100,7 +100,8 @@ def answers(model: pathlib.Path) -> None:
 
     result = kvopt.rewrite(model, to="kvopt", verify="off", progress=progress)
     for answer in (kvopt.inspect(model, progress=False), kvopt.explain(model, layer=0, progress=lambda what, done, total: None),
-                   kvopt.verify(model, result, prompt=np.int64(3), steps=1, atol=1e-3), kvopt.diff(model, result)):
+                   kvopt.verify(model, result, prompt=np.int64(3), steps=1, atol=1e-3), kvopt.diff(model, result),
+                   kvopt.check(model, result, allow_tested=True)):
         assert_type(answer, Dict[str, Any])
         assert isinstance(answer, dict)
     # Some option may be given several times, and one that is None is left out.
