@@ -275,6 +275,10 @@ ValueClass Classes::operatorOf(const ir::Node& node) {
   return hash.take();
 }
 
+namespace {
+ValueClass sumClass() { return classOf("sum", {}); }
+} // namespace
+
 void Classes::hash(const ir::Node& node) {
   if ((node.is("Identity") || node.is("Dropout")) && node.operand(0) &&
       node.results().size() == 1) {
@@ -288,7 +292,7 @@ void Classes::hash(const ir::Node& node) {
     operands.pop_back();
   if (isCommutative(node))
     std::sort(operands.begin(), operands.end());
-  operands.push_back(operatorOf(node));
+  operands.push_back(node.is("Add") && node.attributes().empty() ? sumClass() : operatorOf(node));
   // A constant is known by its contents.
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
@@ -297,6 +301,19 @@ void Classes::hash(const ir::Node& node) {
     else
       classes[&result] = classOf("result", operands, {i});
   }
+  // The last result of these operators is the sum that they normalize.
+  constexpr unsigned sumIndex = 3;
+  const bool isSkip = node.is("com.microsoft::SkipLayerNormalization") ||
+                      node.is("com.microsoft::SkipSimplifiedLayerNormalization");
+  if (!isSkip || node.results().size() <= sumIndex || node.result(sumIndex).isAbsent())
+    return;
+  const unsigned bias = node.is("com.microsoft::SkipLayerNormalization") ? 4 : 3;
+  if (node.operands().size() > bias && node.operand(bias))
+    return;
+  std::vector<ValueClass> terms{of(*node.operand(0)), of(*node.operand(1))};
+  std::sort(terms.begin(), terms.end());
+  terms.push_back(sumClass());
+  classes[&node.result(sumIndex)] = classOf("result", terms, {0});
 }
 
 void Classes::hashAll() {
