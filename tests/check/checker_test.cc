@@ -259,6 +259,41 @@ TEST(Checker, UnknownOperatorsAreFunctionsOfTheirOperands) {
   EXPECT_NE(check(custom, later).verdict(), Verdict::ProvedReduced);
 }
 
+TEST(Checker, RowsThatNoTokenWroteAreArbitrary) {
+  // Zeros in such rows would hide that the second model sums all rows of the buffer.
+  const std::string header = "<ir_version: 8, opset_import: [\"\" : 17]>\n";
+  auto first = read(header + R"(g (float[B, S, 8] inputs_embeds, float[B, 1, P, 8] past_key)
+  => (float[B, 1, 8] sum, float[B, 1, T, 8] present_key) <int64[1] one = {1}, int64[1] two = {2}> {
+  rows = Unsqueeze (inputs_embeds, one)
+  present_key = Concat <axis = 2> (past_key, rows)
+  sum = ReduceSum <keepdims = 0> (present_key, two)
+})");
+  auto second = read(header + R"(g (float[B, S, 8] inputs_embeds, float[B, 1, C, 8] past_key,
+   int64 past_length) => (float[B, 1, 8] sum, float[B, 1, C, 8] present_key)
+<int64[1] one = {1}, int64[1] two = {2}, int64[1] zero = {0}, int64[1] all = {-1}> {
+  rows = Unsqueeze (inputs_embeds, one)
+  start = Reshape (past_length, all)
+  shape = Shape (rows)
+  count = Gather (shape, two)
+  end = Add (start, count)
+  extents = Shape (past_key)
+  capacity = Gather (extents, two)
+  head = Slice (past_key, zero, start, two)
+  tail = Slice (past_key, end, capacity, two)
+  present_key = Concat <axis = 2> (head, rows, tail)
+  sum = ReduceSum <keepdims = 0> (present_key, two)
+})");
+  ASSERT_TRUE(first && second);
+  ir::Manifest before = growing();
+  before.caches.pop_back();
+  ir::Manifest after = before;
+  after.contract = ir::CacheUpdate::InPlace;
+  after.caches[0].storage = ir::BufferCache{};
+  after.caches[0].shape[2] = std::string("C");
+  after.lengths.push_back({"past_length", ir::ElementType::Int64, {}, ir::LengthFeed::PastLength});
+  EXPECT_EQ(checkModels({*first, before}, {*second, after}).verdict(), Verdict::Different);
+}
+
 TEST(Checker, ABufferHoldsTheRowsOfAGrowingCache) {
   const std::string buffered = R"(<ir_version: 8, opset_import: ["" : 17]>
 g (float[B, S, 8] inputs_embeds, float[B, 1, C, 8] past_key, float[B, 1, C, 8] past_value,
