@@ -208,7 +208,8 @@ protected:
   driver::Toolkit toolkit;
 };
 
-/// The models of models/; under sanitizers without the largest, which runs the code that the others run.
+/// The models of models/; under sanitizers without the largest, which runs the code that the others
+/// run.
 inline auto shippedModels() {
   std::vector<ShippedModel> models = {
       {"llama_gqa-ts14-eager", 2}, {"gpt2-dynamo18-eager", 2}, {"qwen2-dynamo23-sdpa", 2}};

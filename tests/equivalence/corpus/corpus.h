@@ -26,8 +26,8 @@ inline std::vector<std::string> foldersWith(const std::filesystem::path& folder,
   return names;
 }
 
-/// Expects a table of a corpus to be that of tests/golden/`file`; of a sample of one in `oneIn`, every row to be one
-/// of it.
+/// Expects a table of a corpus to be that of tests/golden/`file`; of a sample of one in `oneIn`,
+/// every row to be one of it.
 inline void expectGolden(const std::string& table, const std::string& file,
                          size_t oneIn = sampledOneIn) {
   std::ifstream stored(std::string(KVOPT_SOURCE_DIR) + "/tests/golden/" + file);
