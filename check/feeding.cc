@@ -310,9 +310,14 @@ std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
     feed = described->feed;
   else if (known)
     feed = known->feed;
-  return feed == InputFeed::Any ? "the role of the input '" + input.name().str() +
-                                      "' is unknown, so that not all of its values are compared"
-                                : "";
+  if (feed == InputFeed::Any)
+    return "the role of the input '" + input.name().str() +
+           "' is unknown, so that not all of its values are compared";
+  if (feed == InputFeed::BatchRows)
+    return "the input '" + input.name().str() + "' keeps the order of the rows of a batch";
+  if (feed == InputFeed::VisibleKeys && input.name() == "encoder_attention_mask")
+    return "the input '" + input.name().str() + "' hides no position";
+  return "";
 }
 
 Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math) {

@@ -206,6 +206,24 @@ TEST(Checker, InputsWithoutAKnownRoleAreNotProved) {
       << weakest(report);
 }
 
+TEST(Checker, MasksOfEncodersThatHideNothingProveNothing) {
+  const std::string input = "float[B, S, 8] inputs_embeds";
+  const std::string masked = input + ", int64[B, E] encoder_attention_mask";
+  const std::string first = edited(edited(grown, input, masked), "present_key = Concat",
+                                   "seen = Shape (encoder_attention_mask) present_key = Concat");
+  const std::string second = edited(
+      edited(edited(respelled, input, masked), "int64[1] last = {3}",
+             "int64[1] last = {3}, float whole = {1}, float twice = {2}, int64 hidden = {0}"),
+      "attended = Div (sums, total)",
+      "least = ReduceMin <keepdims = 0> (encoder_attention_mask) hides = Equal (least, hidden) "
+      "factor = Where (hides, twice, whole) "
+      "quotient = Div (sums, total) attended = Mul (quotient, factor)");
+  const CheckReport report = check(first, second);
+  EXPECT_EQ(report.verdict(), Verdict::Tested) << weakest(report);
+  EXPECT_NE(weakest(report).find("'encoder_attention_mask' hides no position"), std::string::npos)
+      << weakest(report);
+}
+
 TEST(Checker, ResultsOfOperatorsWithoutARuleAreNotProved) {
   auto withOperator = [](const char* text, const char* from) {
     return edited(
