@@ -84,6 +84,19 @@ std::string namesOf(const transforms::FreedAxes& axes) {
   return llvm::join(names, " and ");
 }
 
+/// Number of attention operators in a main graph, by name; nullopt if some attention consists of
+/// several operators.
+std::optional<std::map<std::string, int64_t>> fusedAttention(const ir::Graph& graph) {
+  std::map<std::string, int64_t> operators;
+  for (const Node& node : graph.nodes()) {
+    if (isSoftmax(node) && isAttentionLike(node))
+      return std::nullopt;
+    if (isAttentionOperator(node))
+      ++operators[node.op().str()];
+  }
+  return operators;
+}
+
 /// Fails for options that exclude each other.
 llvm::Error checkRequest(const RewriteRequest& request, const Target& target) {
   if (request.oneBranch && request.verification == VerificationExtent::Off)
@@ -135,7 +148,7 @@ public:
                                  path, (*written)->target,
                                  request.freeExtents ? "make-dynamic" : "--layers"));
     const InPlaceUpdates updates = inPlaceUpdates(model->graph());
-    const auto fused = fusedAttention();
+    const auto fused = fusedAttention(model->graph());
     if (request.verification != VerificationExtent::Off) {
       auto copy = copySharingConstants(*model);
       if (!copy)
@@ -229,19 +242,6 @@ private:
     return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
   }
 
-  /// Number of attention operators in the main graph, by name; nullopt if some attention consists
-  /// of several operators.
-  std::optional<std::map<std::string, int64_t>> fusedAttention() const {
-    std::map<std::string, int64_t> operators;
-    for (const Node& node : model->graph().nodes()) {
-      if (isSoftmax(node) && isAttentionLike(node))
-        return std::nullopt;
-      if (isAttentionOperator(node))
-        ++operators[node.op().str()];
-    }
-    return operators;
-  }
-
   /// Whether the model's own operators update all of its caches in place, and the rewritten model
   /// has the same ones. Some targets replace operators of attention: `fused` counts those of the
   /// model as it was read.
@@ -255,7 +255,7 @@ private:
           return cache.update() == CacheUpdate::ReadOnly || updates.byPast.count(cache.past) != 0;
         });
     return areAllUpdated && inPlaceUpdates(model->graph()).operators == updates.operators &&
-           (target.target->isForCaches() || fusedAttention() == fused);
+           (target.target->isForCaches() || fusedAttention(model->graph()) == fused);
   }
 
   /// The model as it was read, and how to drive it in place.
@@ -443,22 +443,27 @@ private:
     return llvm::Error::success();
   }
 
-  /// Compares the result with the model as it was read, unless verification is off.
+  /// Compares the result with the model as it was read, or checks it without running them, unless
+  /// verification is off.
   llvm::Error verify(RewrittenModel& result, const Model& written, const Manifest& manifest) {
     if (request.verification == VerificationExtent::Off)
       return llvm::Error::success();
-    if (request.verification == VerificationExtent::Check)
-      return check(result, written, manifest);
-    VerificationPlan plan = request.verification == VerificationExtent::Full
-                                ? fullVerification()
-                                : VerificationPlan(quickVerification());
-    plan.setTolerance(toleranceBetween(original->graph(), manifest));
-    plan.setRecipes(request.recipes);
     if (llvm::Error error = inferShapes(original->graph()))
       return withFile(std::move(error), path);
     auto driven = drivenBy();
     if (!driven)
       return driven.takeError();
+    if (request.verification == VerificationExtent::Check) {
+      result.checked = kvopt::check::checkModels({*original, *driven}, {written, manifest});
+      if (result.firstStep)
+        result.checked->notChecked.push_back("the model of the first step");
+      return llvm::Error::success();
+    }
+    VerificationPlan plan = request.verification == VerificationExtent::Full
+                                ? fullVerification()
+                                : VerificationPlan(quickVerification());
+    plan.setTolerance(toleranceBetween(original->graph(), manifest));
+    plan.setRecipes(request.recipes);
     auto report = verifyModels(*original, *driven, written, manifest, plan, 1, toolkit,
                                passes->hasFirstStep ? result.firstStep.get() : nullptr);
     if (!report)
@@ -467,19 +472,6 @@ private:
             fmt::format("the model as it was read takes no step: {}", refused.diagnostic().str());
       });
     result.verification = std::move(*report);
-    return llvm::Error::success();
-  }
-
-  /// Checks the result against the model as it was read, without running them.
-  llvm::Error check(RewrittenModel& result, const Model& written, const Manifest& manifest) {
-    if (llvm::Error error = inferShapes(original->graph()))
-      return withFile(std::move(error), path);
-    auto driven = drivenBy();
-    if (!driven)
-      return driven.takeError();
-    result.checked = kvopt::check::checkModels({*original, *driven}, {written, manifest});
-    if (result.firstStep)
-      result.checked->notChecked.push_back("the model of the first step");
     return llvm::Error::success();
   }
 
