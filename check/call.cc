@@ -130,6 +130,7 @@ RuleTable allRules() {
   addMovementRules(rules);
   addIndexRules(rules);
   addArithmeticRules(rules);
+  addComparisonRules(rules);
   addProductRules(rules);
   addReductionRules(rules);
   addAttentionRules(rules);

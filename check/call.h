@@ -84,6 +84,7 @@ using RuleTable = llvm::StringMap<Rule>; // by OpName::str()
 void addMovementRules(RuleTable& rules);
 void addIndexRules(RuleTable& rules);
 void addArithmeticRules(RuleTable& rules);
+void addComparisonRules(RuleTable& rules);
 void addProductRules(RuleTable& rules);
 void addReductionRules(RuleTable& rules);
 void addAttentionRules(RuleTable& rules);

@@ -20,8 +20,8 @@ struct ValueClass {
   bool operator<(const ValueClass& other) const { return bits < other.bits; }
 };
 
-/// Digests of constants. Contents in a file are identified by file, offset and length, and are not
-/// read unless readCopies asks for it.
+/// Digests of constants. Contents in a file are identified by file, offset and length, and only
+/// readCopies reads them.
 class ConstantDigests {
 public:
   /// Identifies constants by their contents where the models name different places of files:

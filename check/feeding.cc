@@ -121,7 +121,31 @@ Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), seco
   bindSymbols();
 }
 
+namespace {
+
+/// Whether a documented mask is of rows that are not the decoder's own, such as an encoder's.
+bool isOfOtherRows(const ir::Value& input) {
+  const ir::DocumentedInput* known = ir::documentedInput(input);
+  return known && known->feed == InputFeed::VisibleKeys &&
+         known->axes[known->rank - 1] == ir::DocumentedExtent::Other;
+}
+
+} // namespace
+
 void Feeding::bindSymbols() {
+  auto sizeOf = [](ir::DocumentedExtent extent) -> std::optional<Size> {
+    switch (extent) {
+    case ir::DocumentedExtent::Batch:
+      return Size::Batch;
+    case ir::DocumentedExtent::NewTokens:
+      return Size::Tokens;
+    case ir::DocumentedExtent::AllTokens:
+      return Size::Total;
+    case ir::DocumentedExtent::Other:
+      break;
+    }
+    return std::nullopt;
+  };
   auto bind = [&](const ir::Value& input, size_t axis, Size size) {
     if (!input.type().hasRank() || axis >= input.type().rank())
       return;
@@ -131,20 +155,10 @@ void Feeding::bindSymbols() {
   };
   for (const DrivenModel* side : {&original, &second})
     for (const auto& input : side->model.graph().inputs()) {
-      const ir::DocumentedInput* known = ir::documentedInput(*input);
-      if (known && known->feed == InputFeed::Tokens) {
-        bind(*input, 0, Size::Batch);
-        bind(*input, input->type().hasRank() ? input->type().rank() - 1 : 1, Size::Tokens);
-      } else if (known && known->feed == InputFeed::Positions && known->rank == 2) {
-        bind(*input, 0, Size::Batch);
-        bind(*input, 1, Size::Tokens);
-      } else if (input->name() == "inputs_embeds") {
-        bind(*input, 0, Size::Batch);
-        bind(*input, 1, Size::Tokens);
-      } else if (input->name() == "attention_mask") {
-        bind(*input, 0, Size::Batch);
-        bind(*input, 1, Size::Total);
-      }
+      if (const ir::DocumentedInput* known = ir::documentedInput(*input))
+        for (unsigned axis = 0; axis < known->rank; ++axis)
+          if (const auto size = sizeOf(known->axes[axis]))
+            bind(*input, axis, *size);
       const ir::ManifestCache* cache = cacheOfInput(side->manifest, input->name());
       if (cache && cache->update() == ir::CacheUpdate::Grows && !cache->isOneBuffer() &&
           side == &original)
@@ -221,12 +235,13 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
         shape.push_back(extent(written));
     }
   if (!isDescribed) {
-    if (const ir::DocumentedInput* known = ir::documentedInput(input))
+    const ir::DocumentedInput* known = ir::documentedInput(input);
+    if (known)
       feed = known->feed;
     for (size_t i = 0; input.type().hasRank() && i < input.type().rank(); ++i)
-      shape.push_back(extentOf(input.type().shape()[i], step).value_or(otherExtent(step)));
-    if (input.name() == "attention_mask" && shape.size() == 2)
-      shape[1] = step.total();
+      shape.push_back(known && known->axes[i] == ir::DocumentedExtent::AllTokens
+                          ? step.total()
+                          : extentOf(input.type().shape()[i], step).value_or(otherExtent(step)));
   }
   const int64_t count = elementCount(shape);
   if (count < 0) {
@@ -265,7 +280,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
     }
     return repeated(positions(step));
   case InputFeed::VisibleKeys:
-    if (input.name() == "encoder_attention_mask")
+    if (isOfOtherRows(input))
       return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), 1), type);
     return repeated(visibleKeys(step));
   case InputFeed::HiddenKeys: {
@@ -315,7 +330,7 @@ std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
            "' is unknown, so that not all of its values are compared";
   if (feed == InputFeed::BatchRows)
     return "the input '" + input.name().str() + "' keeps the order of the rows of a batch";
-  if (feed == InputFeed::VisibleKeys && input.name() == "encoder_attention_mask")
+  if (feed == InputFeed::VisibleKeys && isOfOtherRows(input))
     return "the input '" + input.name().str() + "' hides no position";
   return "";
 }

@@ -37,10 +37,10 @@ public:
   enum class Answer { Equal, Different, Undecided };
   /// Compares in all steps. Writes what was compared, and the first difference, to `obligation`.
   Answer compare(const Question& question, Frontier frontier, Obligation& obligation);
-  /// The same without values at which only one model stops: they are no arbitrary numbers for the
-  /// other one, which computes them. `first` is the answer of the last comparison, which must have
-  /// been one of the same question at the same frontier.
-  /// Each of at most `rounds` rounds makes the region grow.
+  /// The same, but both models stop at the same values. A value at which only one model stops would
+  /// be an arbitrary number there, and a computed one in the other model. `first` is the answer of
+  /// the last comparison, which must be of the same question at the same frontier. The region grows
+  /// in each of at most `rounds` rounds.
   Answer compareMatched(const Question& question, Frontier frontier, Answer first, unsigned rounds,
                         Obligation& obligation);
   /// Declares that `after` has the class of `before`, as the last comparison has shown.

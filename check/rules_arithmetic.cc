@@ -1,5 +1,5 @@
-// Rules of elementwise operators.
-#include "check/call.h"
+// Rules of arithmetic and functions of elements.
+#include "check/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -10,65 +10,6 @@
 
 namespace kvopt::check {
 namespace {
-
-using IntegerFunction = int64_t (*)(int64_t, int64_t);
-using NumberFunction = double (*)(double, double);
-
-/// A known number as its element type stores it.
-double stored(double value, ir::ElementType type) {
-  return type == ir::ElementType::Double ? value : static_cast<double>(static_cast<float>(value));
-}
-
-/// Elements of two integer or two known tensors combined; null if the kinds differ.
-Ref combined(const Ref& a, const Ref& b, IntegerFunction ofIntegers, NumberFunction ofNumbers,
-             bool isTruth = false) {
-  auto shape = broadcastShape(a->shape, b->shape);
-  if (!shape || elementCount(*shape) < 0)
-    return nullptr;
-  auto result = std::make_shared<Tensor>();
-  result->shape = *shape;
-  result->type = isTruth ? ir::ElementType::Bool : a->type;
-  result->isToken = a->isToken || b->isToken;
-  const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
-  if (a->isInteger() && b->isInteger() && ofIntegers) {
-    result->kind = Kind::Integer;
-    for (size_t i = 0; i < left->integers.size(); ++i)
-      result->integers.push_back(ofIntegers(left->integers[i], right->integers[i]));
-    return result;
-  }
-  if (a->kind != Kind::Known || b->kind != Kind::Known || !ofNumbers)
-    return nullptr;
-  result->kind = isTruth ? Kind::Integer : Kind::Known;
-  for (size_t i = 0; i < left->known.size(); ++i) {
-    const double value = ofNumbers(left->known[i], right->known[i]);
-    if (isTruth)
-      result->integers.push_back(value != 0);
-    else
-      result->known.push_back(stored(value, a->type));
-  }
-  return result;
-}
-
-bool areKnown(Call& call) {
-  return llvm::all_of(call.operands, [](const Ref& operand) {
-    return !operand || (!operand->isReal() && !(operand->isWeight && operand->kind == Kind::Known));
-  });
-}
-
-/// The result; without one, the model fails if the operands do not broadcast to each other.
-Results need(Call& call, Ref result) {
-  if (result)
-    return {std::move(result)};
-  Extents shape;
-  for (const Ref& operand : call.operands)
-    if (operand) {
-      auto common = broadcastShape(shape, operand->shape);
-      if (!common)
-        return call.fail("its operands do not fit");
-      shape = *common;
-    }
-  return call.unsupported("it combines operands of different kinds, or the result is too large");
-}
 
 // Sums of integers wrap around, as in machines.
 int64_t wrapped(uint64_t value) { return static_cast<int64_t>(value); }
@@ -236,13 +177,6 @@ Results minimum(Call& call) {
   return folded(call, [&](const Ref& a, const Ref& b) { return bounded(call, a, b, false); });
 }
 
-Ref knownScalar(double value) {
-  auto result = std::make_shared<Tensor>();
-  result->kind = Kind::Known;
-  result->known = {value};
-  return result;
-}
-
 Results clip(Call& call) {
   Ref low = call.in(1), high = call.in(2);
   if (const ir::Attribute* value = call.attribute("min"))
@@ -357,218 +291,6 @@ Results power(Call& call) {
   })};
 }
 
-Results where(Call& call) {
-  const Ref condition = call.in(0);
-  Ref parts[] = {call.in(1), call.in(2)};
-  auto shape = broadcastShape(parts[0]->shape, parts[1]->shape);
-  if (shape)
-    shape = broadcastShape(*shape, condition->shape);
-  if (!shape || elementCount(*shape) < 0)
-    return call.fail("its operands do not fit");
-  if (condition->isHollow)
-    return call.hollow(*shape);
-  if (!condition->isInteger())
-    return call.unsupported("its condition is unknown");
-  unify(call, parts);
-  const Ref first = broadcastTo(parts[0], *shape), second = broadcastTo(parts[1], *shape);
-  const Ref choice = broadcastTo(condition, *shape);
-  Ref both[] = {reshaped(first, {first->count()}), reshaped(second, {second->count()})};
-  const Ref list = concatenated(call, both, 0);
-  int64_t next = 0;
-  const int64_t count = first->count();
-  return {rearranged(list, *shape, [&](llvm::ArrayRef<int64_t>) {
-    const int64_t at = next++;
-    return choice->integers[static_cast<size_t>(at)] ? at : count + at;
-  })};
-}
-
-Ref truths(const Ref& a, llvm::function_ref<bool(const Exact&)> ofReal,
-           llvm::function_ref<bool(double)> ofKnown) {
-  std::vector<int64_t> result;
-  if (a->isHollow)
-    return hollowTensor(a->shape, false, ir::ElementType::Bool);
-  for (const Exact& value : a->reals)
-    result.push_back(ofReal(value));
-  for (double value : a->known)
-    result.push_back(ofKnown(value));
-  return integerTensor(a->shape, std::move(result), ir::ElementType::Bool);
-}
-
-Results isNan(Call& call) {
-  return {truths(
-      call.in(0), [](const Exact& x) { return x.status == Status::NotANumber; },
-      [](double x) { return std::isnan(x); })};
-}
-
-Results isInf(Call& call) {
-  return {truths(
-      call.in(0),
-      [](const Exact& x) {
-        return x.status == Status::MinusInfinity || x.status == Status::PlusInfinity;
-      },
-      [](double x) { return std::isinf(x); })};
-}
-
-Results equal(Call& call) {
-  const Ref a = call.in(0), b = call.in(1);
-  if (areKnown(call))
-    call.noteThreshold(a, b);
-  if (areKnown(call))
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x == y); },
-                          [](double x, double y) { return double(x == y); }, true));
-  auto shape = broadcastShape(a->shape, b->shape);
-  if (!shape)
-    return call.fail("its operands do not fit");
-  if (call.isHollow())
-    return {hollowTensor(*shape, false, ir::ElementType::Bool)};
-  const Ref left = broadcastTo(call.real(a), *shape), right = broadcastTo(call.real(b), *shape);
-  std::vector<int64_t> result;
-  for (size_t i = 0; i < left->reals.size(); ++i) {
-    if (left->reals[i].status == Status::Undecided || right->reals[i].status == Status::Undecided)
-      return call.unsupported("it compares numbers that the arithmetic does not represent");
-    result.push_back(left->reals[i].isEqual(right->reals[i]));
-  }
-  return {integerTensor(*shape, std::move(result), ir::ElementType::Bool)};
-}
-
-/// The order of reals is an unknown predicate, "less", of both. Places differ in its value, so that
-/// both cases occur.
-Results ordered(Call& call, llvm::StringRef name) {
-  const Ref a = call.real(0), b = call.real(1);
-  auto shape = broadcastShape(a->shape, b->shape);
-  if (!shape)
-    return call.fail("its operands do not fit");
-  const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
-  const bool isSwapped = name == "Greater" || name == "LessOrEqual";
-  const bool isNegated = name == "GreaterOrEqual" || name == "LessOrEqual";
-  const uint64_t less = nameHash("Less");
-  std::vector<int64_t> result;
-  for (size_t i = 0; i < left->reals.size(); ++i) {
-    const Exact& x = isSwapped ? right->reals[i] : left->reals[i];
-    const Exact& y = isSwapped ? left->reals[i] : right->reals[i];
-    const Exact truth = call.field().unknown(less, {x, y});
-    if (truth.status != Status::Number)
-      return call.unsupported("the order of an element that is not a number is unknown");
-    result.push_back((truth.p & 1) != uint32_t(isNegated));
-  }
-  return {integerTensor(*shape, std::move(result), ir::ElementType::Bool)};
-}
-
-Results compare(Call& call) {
-  const Ref a = call.in(0), b = call.in(1);
-  const llvm::StringRef name = call.node.op().type();
-  if (call.isHollow()) {
-    auto shape = broadcastShape(a->shape, b->shape);
-    return shape ? Results{hollowTensor(*shape, false, ir::ElementType::Bool)}
-                 : call.fail("its operands do not fit");
-  }
-  if (!areKnown(call))
-    return ordered(call, name);
-  call.noteThreshold(a, b);
-  if (name == "Less")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x < y); },
-                          [](double x, double y) { return double(x < y); }, true));
-  if (name == "LessOrEqual")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x <= y); },
-                          [](double x, double y) { return double(x <= y); }, true));
-  if (name == "Greater")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x > y); },
-                          [](double x, double y) { return double(x > y); }, true));
-  return need(call, combined(
-                        a, b, [](int64_t x, int64_t y) { return int64_t(x >= y); },
-                        [](double x, double y) { return double(x >= y); }, true));
-}
-
-Results logic(Call& call) {
-  const Ref a = call.in(0), b = call.in(1);
-  const llvm::StringRef name = call.node.op().type();
-  if (call.isHollow()) {
-    auto shape = broadcastShape(a->shape, b->shape);
-    return shape ? Results{hollowTensor(*shape, false, ir::ElementType::Bool)}
-                 : call.fail("its operands do not fit");
-  }
-  const bool isTruth = a->isBool();
-  if (name == "And" || name == "BitwiseAnd")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return x & y; }, nullptr, isTruth));
-  if (name == "Or" || name == "BitwiseOr")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return x | y; }, nullptr, isTruth));
-  return need(call, combined(
-                        a, b, [](int64_t x, int64_t y) { return x ^ y; }, nullptr, isTruth));
-}
-
-Results negation(Call& call) {
-  const Ref a = call.in(0);
-  if (a->isHollow)
-    return {a};
-  if (!a->isInteger())
-    return call.unsupported("its operand is unknown");
-  auto result = std::make_shared<Tensor>(*a);
-  for (int64_t& value : result->integers)
-    value = !value;
-  return {result};
-}
-
-Results converted(Call& call, const Ref& a, ir::ElementType type) {
-  const bool toFloat = ir::isFloatingPoint(type);
-  auto result = std::make_shared<Tensor>(*a);
-  result->type = type;
-  if (a->isReal()) {
-    if (toFloat) {
-      call.math.assumptions.insert("casts between floating-point types are exact");
-      return {result};
-    }
-    if (type == ir::ElementType::Bool)
-      return {truths(
-          a, [](const Exact& x) { return !x.isZero(); }, [](double x) { return x != 0; })};
-    return {unknownOf(call, "Cast " + std::to_string(int(type)), a)};
-  }
-  if (type == ir::ElementType::Bool)
-    call.noteThreshold(a, a->isInteger() ? integerScalar(0) : knownScalar(0));
-  if (a->isInteger()) {
-    if (!toFloat) {
-      if (type == ir::ElementType::Bool)
-        for (int64_t& value : result->integers)
-          value = value != 0;
-      return {result};
-    }
-    result->kind = Kind::Known;
-    for (int64_t value : a->integers)
-      result->known.push_back(stored(double(value), type));
-    result->integers.clear();
-    return {result};
-  }
-  if (toFloat)
-    return {result};
-  result->kind = Kind::Integer;
-  for (double value : a->known) {
-    if (type == ir::ElementType::Bool) {
-      result->integers.push_back(value != 0);
-    } else if (std::abs(value) < 1e18) {
-      result->integers.push_back(static_cast<int64_t>(value));
-    } else {
-      // ONNX leaves the result open.
-      result->integers.push_back(std::numeric_limits<int64_t>::min());
-      call.math.assumptions.insert("numbers beyond all integers become the smallest integer");
-      if (call.math.doubt.empty())
-        call.math.doubt = call.node.describe() + " converts a number beyond all integers";
-    }
-  }
-  result->known.clear();
-  return {result};
-}
-
-Results cast(Call& call) {
-  return converted(call, call.in(0), static_cast<ir::ElementType>(call.integer("to", 1)));
-}
-
-Results castLike(Call& call) { return converted(call, call.in(0), call.in(1)->type); }
-
 } // namespace
 
 void addArithmeticRules(RuleTable& rules) {
@@ -585,17 +307,6 @@ void addArithmeticRules(RuleTable& rules) {
   rules["Clip"] = clip;
   rules["Exp"] = exponential;
   rules["Pow"] = power;
-  rules["Where"] = where;
-  rules["IsNaN"] = isNan;
-  rules["IsInf"] = isInf;
-  rules["Equal"] = equal;
-  rules["Not"] = negation;
-  rules["Cast"] = cast;
-  rules["CastLike"] = castLike;
-  for (const char* name : {"Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-    rules[name] = compare;
-  for (const char* name : {"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
-    rules[name] = logic;
   for (const char* name : {"Sqrt",
                            "Sin",
                            "Cos",

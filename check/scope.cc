@@ -24,14 +24,17 @@ FixedSizes fixedSizesOf(const DrivenModel& side) {
   for (const auto& input : side.model.graph().inputs()) {
     const ir::DocumentedInput* known = ir::documentedInput(*input);
     const ir::TensorType& type = input->type();
-    if (!known || !type.hasRank())
+    // Positions and masks may have one row for all rows of a batch.
+    if (!known || !type.hasRank() ||
+        (known->feed != ir::InputFeed::Tokens && known->feed != ir::InputFeed::Any))
       continue;
-    if (known->feed == ir::InputFeed::Tokens || input->name() == "inputs_embeds") {
-      if (auto extent = type.dim(0).value())
-        fixed.batch = *extent;
-      if (auto extent = type.dim(known->feed == ir::InputFeed::Tokens ? -1 : 1).value())
-        fixed.tokens = *extent;
-    }
+    for (unsigned axis = 0; axis < known->rank; ++axis)
+      if (auto extent = type.dim(axis).value()) {
+        if (known->axes[axis] == ir::DocumentedExtent::Batch)
+          fixed.batch = *extent;
+        else if (known->axes[axis] == ir::DocumentedExtent::NewTokens)
+          fixed.tokens = *extent;
+      }
   }
   for (const ir::ManifestCache& cache : side.manifest.caches)
     if (cache.update() == ir::CacheUpdate::Grows && !cache.isOneBuffer())

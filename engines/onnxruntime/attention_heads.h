@@ -25,8 +25,8 @@ struct JoinedRows {
   void copyHead(int64_t batch, int64_t head) const;
 };
 
-/// Memory for the rows of `past`, followed by the new rows: result `result`, [B,H,P+L,D]. The new
-/// rows themselves if there is no past and the result is not read.
+/// Memory for the rows of `past`, followed by the new rows: result `result`, [B,H,P+L,D]. Without a
+/// past, and if no node reads the result, the new rows themselves are used.
 JoinedRows joinedRows(Call& call, unsigned result, const std::optional<Tensor>& past,
                       const HeadRows& fresh, const CopyNotice& notice);
 

@@ -6,22 +6,43 @@
 
 namespace kvopt::ir {
 
+/// The meaning of an axis of a documented input. Other is a width, codebooks, or rows of an
+/// encoder.
+enum class DocumentedExtent { Other, Batch, NewTokens, AllTokens };
+
 struct DocumentedInput {
   const char* name;
   unsigned rank;
-  InputFeed feed; ///< Any: the output of an encoder or an embedding
+  InputFeed feed;           ///< Any: the output of an encoder or an embedding
+  DocumentedExtent axes[3]; ///< the first `rank`
 };
 
 constexpr DocumentedInput documentedInputs[] = {
-    {"input_ids", 2, InputFeed::Tokens},
-    {"input_ids", 3, InputFeed::Tokens}, // with several codebooks
-    {"decoder_input_ids", 2, InputFeed::Tokens},
-    {"decoder_input_ids", 3, InputFeed::Tokens},
-    {"inputs_embeds", 3, InputFeed::Any},
-    {"attention_mask", 2, InputFeed::VisibleKeys},
-    {"encoder_attention_mask", 2, InputFeed::VisibleKeys},
-    {"position_ids", 2, InputFeed::Positions},
-    {"cache_position", 1, InputFeed::Positions},
+    {"input_ids", 2, InputFeed::Tokens, {DocumentedExtent::Batch, DocumentedExtent::NewTokens}},
+    // With several codebooks.
+    {"input_ids",
+     3,
+     InputFeed::Tokens,
+     {DocumentedExtent::Batch, DocumentedExtent::Other, DocumentedExtent::NewTokens}},
+    {"decoder_input_ids",
+     2,
+     InputFeed::Tokens,
+     {DocumentedExtent::Batch, DocumentedExtent::NewTokens}},
+    {"decoder_input_ids",
+     3,
+     InputFeed::Tokens,
+     {DocumentedExtent::Batch, DocumentedExtent::Other, DocumentedExtent::NewTokens}},
+    {"inputs_embeds", 3, InputFeed::Any, {DocumentedExtent::Batch, DocumentedExtent::NewTokens}},
+    {"attention_mask",
+     2,
+     InputFeed::VisibleKeys,
+     {DocumentedExtent::Batch, DocumentedExtent::AllTokens}},
+    {"encoder_attention_mask", 2, InputFeed::VisibleKeys, {DocumentedExtent::Batch}},
+    {"position_ids",
+     2,
+     InputFeed::Positions,
+     {DocumentedExtent::Batch, DocumentedExtent::NewTokens}},
+    {"cache_position", 1, InputFeed::Positions, {DocumentedExtent::NewTokens}},
 };
 
 /// Entry for an input's name and rank; null if there is none.

@@ -130,18 +130,18 @@ std::vector<std::string> linesOf(const fs::path& path) {
 }
 
 TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
-  if (isSanitized)
-    GTEST_SKIP() << "under sanitizers other tests read samples of the corpora";
   if (!fs::is_directory(corpusFolder()))
     GTEST_SKIP() << "no models; set KVOPT_CORPUS";
   // The second corpus is in the neighboring folder.
-  std::vector<fs::path> folders;
+  std::vector<std::string> all;
   for (const fs::path& corpus : {corpusFolder(), corpusFolder() / ".." / "corpus2"})
     if (fs::is_directory(corpus))
       for (const auto& entry : fs::directory_iterator(corpus))
         if (fs::is_regular_file(entry.path() / "model.onnx"))
-          folders.push_back(entry.path());
-  std::sort(folders.begin(), folders.end());
+          all.push_back(entry.path().string());
+  std::sort(all.begin(), all.end());
+  const std::vector<std::string> sample = sampleOf(all);
+  const std::vector<fs::path> folders(sample.begin(), sample.end());
   ASSERT_GT(folders.size(), 2u);
 
   std::vector<std::string> arguments{"inspect"};
@@ -171,7 +171,8 @@ TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
   for (const std::string& line : after)
     EXPECT_TRUE(before.count(line)) << "new: " << line;
   for (const std::string& line : before)
-    EXPECT_TRUE(after.count(line)) << "mended, so regenerate with scripts/golden.sh: " << line;
+    EXPECT_TRUE(sampledOneIn != 1 || after.count(line))
+        << "mended, so regenerate with scripts/golden.sh: " << line;
 }
 
 TEST(CorpusFacts, NoAttentionIsFoundWhereThereIsNone) {
