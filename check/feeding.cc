@@ -375,7 +375,11 @@ Ref Feeding::placed(const ir::Manifest& manifest, const ir::ManifestCache& cache
     extent = cache.fixedRows().value_or(step.total() + step.spare);
     break;
   case ir::CacheUpdate::Ring:
-    extent = cache.fixedRows().value_or(0);
+    if (!cache.fixedRows()) {
+      reason = "the number of rows that the cache '" + cache.past + "' keeps is unknown";
+      return nullptr;
+    }
+    extent = *cache.fixedRows();
     first = std::max<int64_t>(0, step.past - extent);
     isRing = true;
     break;

@@ -376,11 +376,15 @@ Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
       return Answer::Undecided;
     }
     Evaluation::Hooks hooks;
+    std::string notFed; // the reason that an input has no contents
     auto fed = [&](bool isAfter, const ir::Value& input) {
       if (std::string why = feeding.gapOfInput(isAfter, input); !why.empty())
         doubt(why);
-      return isAfter ? feeding.afterInput(input, step, math)
-                     : feeding.beforeInput(input, step, math);
+      const Ref contents = isAfter ? feeding.afterInput(input, step, math)
+                                   : feeding.beforeInput(input, step, math);
+      if (!contents)
+        notFed = feeding.failure();
+      return contents;
     };
     // A step that the second manifest excludes may differ, and is then a gap.
     auto isExcluded = [&](const std::string& how) {
@@ -402,7 +406,7 @@ Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
         reject(step, before.failure());
         continue;
       }
-      obligation.reason = before.failure();
+      obligation.reason = notFed.empty() ? before.failure() : notFed;
       return Answer::Undecided;
     }
     const Ref b = after.evaluate(*question.after);
@@ -415,7 +419,7 @@ Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
     if (!b) {
       if (isExcluded(", where it is not decided"))
         continue;
-      obligation.reason = after.failure();
+      obligation.reason = notFed.empty() ? after.failure() : notFed;
       if (after.isInvalid() && !acceptsStep(i)) {
         reject(step, after.failure());
         if (!firstDoubt.empty())

@@ -224,6 +224,24 @@ TEST(Checker, MasksOfEncodersThatHideNothingProveNothing) {
       << weakest(report);
 }
 
+TEST(Checker, CachesThatKeepAnUnknownNumberOfRowsAreNotCompared) {
+  auto first = read(grown), second = read(respelled);
+  auto wrong = read(
+      edited(edited(respelled, "int64[1] last = {3}", "int64[1] last = {3}, float twice = {2}"),
+             "attended = Div (sums, total)",
+             "quotient = Div (sums, total) attended = Mul (quotient, twice)"));
+  ASSERT_TRUE(first && second && wrong);
+  ir::Manifest last = growing();
+  for (ir::ManifestCache& cache : last.caches)
+    cache.storage = ir::RingCache{};
+  for (const ir::Model* other : {&*second, &*wrong}) {
+    const CheckReport report = checkModels({*first, last}, {*other, last});
+    EXPECT_EQ(report.verdict(), Verdict::Skipped);
+    EXPECT_NE(weakest(report).find("that the cache 'past_key' keeps is unknown"), std::string::npos)
+        << weakest(report);
+  }
+}
+
 TEST(Checker, ResultsOfOperatorsWithoutARuleAreNotProved) {
   auto withOperator = [](const char* text, const char* from) {
     return edited(
