@@ -119,10 +119,6 @@ fi
 
 note="ONNX Runtime ${engine#VERS_}, float32 decoder of $layers layers; $machine; $(date -u +%F)"
 [ "$busy" -eq 0 ] || note+="; other work ran on the machine: compare ratios"
-{
-  printf '# Export and rewritten forms in ONNX Runtime, with and without the library\n\n'
-  printf 'Written by `bash bench/engines.sh`; do not edit. Speed relative to the export, and the fastest step.\n\n'
-  cat "$work/table"
-  printf '\n%s.\n' "$note"
-} >bench/results/engines.md
+result_page 'Export and rewritten forms in ONNX Runtime, with and without the library' bench/engines.sh "$work/table" \
+  'Speed relative to the export, and the fastest step.' >bench/results/engines.md
 echo "wrote bench/results/engines.md" >&2

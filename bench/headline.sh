@@ -68,11 +68,7 @@ fi
 
 note="ONNX Runtime ${engine#VERS_}, $threads threads, float32 decoder of 135 M weights; $machine; $(date -u +%F)"
 [ "$busy" -eq 0 ] || note+="; other work ran on the machine: compare ratios"
-{
-  printf '# Export and rewritten model in ONNX Runtime\n\nWritten by `bash bench/headline.sh`; do not edit.\n\n'
-  cat "$work/table"
-  printf '\n%s.\n' "$note"
-} >bench/results/headline.md
+result_page 'Export and rewritten model in ONNX Runtime' bench/headline.sh "$work/table" >bench/results/headline.md
 python3 - "$work/table" "$note" <<'PYTHON'
 import pathlib
 import sys

@@ -33,3 +33,10 @@ others() {
     cut -d ' ' -f 4 /proc/loadavg | cut -d / -f 1
   done | awk '{ sum += $1 - 1 } END { printf "%.0f", sum / NR }'
 }
+
+# result_page TITLE SCRIPT TABLE [REMARK]: a page of results, with what `note` says of the run below it.
+result_page() {
+  printf '# %s\n\nWritten by `bash %s`; do not edit.%s\n\n' "$1" "$2" "${4:+ $4}"
+  cat "$3"
+  printf '\n%s.\n' "$note"
+}

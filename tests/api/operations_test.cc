@@ -31,6 +31,12 @@ ResultHandle rewritten(const kvopt_model* model, const std::vector<kvopt_option>
   return {result, kvopt_result_free};
 }
 
+ModelHandle modelOf(const ResultHandle& result) {
+  kvopt_model* made = nullptr;
+  EXPECT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
+  return {made, kvopt_model_free};
+}
+
 /// A folder that is removed.
 class Folder {
 public:
@@ -72,9 +78,8 @@ TEST(ApiRewrite, ResultsAreRunSavedAndRewrittenAgain) {
   EXPECT_THAT(kvopt_result_report(result.get()), HasSubstr("\"rewritten\":2"));
   EXPECT_THAT(kvopt_result_manifest(result.get()), HasSubstr("kvopt/manifest/1"));
 
-  kvopt_model* made = nullptr;
-  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
-  const ModelHandle inMemory(made, kvopt_model_free);
+  const ModelHandle inMemory = modelOf(result);
+  kvopt_model* made = inMemory.get();
   const SessionHandle session = sessionOf(made, 1, {{"capacity", "32"}});
   EXPECT_EQ(kvopt_session_capacity(session.get()), 32);
   EXPECT_EQ(generated(session.get(), {1, 2, 3}, shippedTokens.size()), shippedTokens);
@@ -140,9 +145,8 @@ TEST(ApiRewrite, NeverReplacesItsInput) {
 TEST(ApiVerify, TellsEqualFromDifferent) {
   const ModelHandle model = openShipped();
   const ResultHandle result = rewritten(model.get(), {{"to", "onnx"}, {"opset", "23"}});
-  kvopt_model* made = nullptr;
-  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
-  const ModelHandle second(made, kvopt_model_free);
+  const ModelHandle second = modelOf(result);
+  kvopt_model* made = second.get();
   int equal = -1;
   kvopt_bytes* json = nullptr;
   const kvopt_option one[] = {{"prompt", "5"}, {"steps", "3"}};
@@ -169,9 +173,8 @@ TEST(ApiVerify, TellsEqualFromDifferent) {
 TEST(ApiCheck, ProvesARewriteAndFindsADifference) {
   const ModelHandle model = openShipped();
   const ResultHandle result = rewritten(model.get(), {{"to", "onnx"}, {"opset", "23"}});
-  kvopt_model* made = nullptr;
-  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
-  const ModelHandle second(made, kvopt_model_free);
+  const ModelHandle second = modelOf(result);
+  kvopt_model* made = second.get();
   int equal = -1;
   kvopt_bytes* json = nullptr;
   ASSERT_EQ(textOf(kvopt_check(model.get(), made, nullptr, 0, nullptr, &equal, &json)), "");
@@ -182,9 +185,8 @@ TEST(ApiCheck, ProvesARewriteAndFindsADifference) {
 
   // Rows of codes are not decided.
   const ResultHandle codes = rewritten(model.get(), {{"to", "int8"}, {"verify", "off"}});
-  kvopt_model* rounded = nullptr;
-  ASSERT_EQ(textOf(kvopt_result_model(codes.get(), &rounded)), "");
-  const ModelHandle third(rounded, kvopt_model_free);
+  const ModelHandle third = modelOf(codes);
+  kvopt_model* rounded = third.get();
   json = nullptr;
   const kvopt_option allowed[] = {{"allow-tested", "true"}, {"seed", "1"}};
   ASSERT_EQ(textOf(kvopt_check(model.get(), rounded, allowed, 2, nullptr, &equal, &json)), "");
@@ -202,9 +204,8 @@ TEST(ApiCheck, ProvesARewriteAndFindsADifference) {
 TEST(ApiDiff, ListsChanges) {
   const ModelHandle model = openShipped();
   const ResultHandle result = rewritten(model.get(), {{"to", "ort"}});
-  kvopt_model* made = nullptr;
-  ASSERT_EQ(textOf(kvopt_result_model(result.get(), &made)), "");
-  const ModelHandle second(made, kvopt_model_free);
+  const ModelHandle second = modelOf(result);
+  kvopt_model* made = second.get();
   kvopt_bytes* json = nullptr;
   ASSERT_EQ(textOf(kvopt_diff(model.get(), made, nullptr, 0, nullptr, &json)), "");
   EXPECT_THAT(taken(json), HasSubstr("GroupQueryAttention"));
