@@ -380,8 +380,8 @@ Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
     auto fed = [&](bool isAfter, const ir::Value& input) {
       if (std::string why = feeding.gapOfInput(isAfter, input); !why.empty())
         doubt(why);
-      const Ref contents = isAfter ? feeding.afterInput(input, step, math)
-                                   : feeding.beforeInput(input, step, math);
+      const Ref contents =
+          isAfter ? feeding.afterInput(input, step, math) : feeding.beforeInput(input, step, math);
       if (!contents)
         notFed = feeding.failure();
       return contents;

@@ -14,8 +14,10 @@ cp -rL python "$work/python"
 package=$work/python/kvopt
 mkdir -p "$package/lib" "$package/bin"
 cp "$work/bundle/bin/kvopt" "$package/bin/"
-# A wheel has no links: the library has the name that it is looked up by.
+# A wheel has no links: a library has the name that it is looked up by. That for ONNX Runtime exists where its headers were
+# found.
 cp -L "$work/bundle/lib/libkvopt.so.0" "$package/lib/"
+[ ! -e "$work/bundle/lib/libkvopt_onnxruntime.so" ] || cp -L "$work/bundle/lib/libkvopt_onnxruntime.so" "$package/lib/"
 cp -r "$work/bundle/lib/kvopt" "$package/lib/kvopt"
 cp -r "$work/bundle/share/doc/kvopt" "$package/licenses"
 glibc=$(ldd --version | sed -n '1s/.* //p' | tr . _)

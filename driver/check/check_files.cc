@@ -160,6 +160,17 @@ bool isEqual(Verdict verdict, bool allowsTested) {
   return false;
 }
 
+namespace {
+
+/// Where a value differs: the node, if one computes it, and the step.
+std::string placeOf(const Obligation& part) {
+  const std::string step = part.counterexample.text();
+  return part.node.empty() ? fmt::format(" ({})", step)
+                           : fmt::format(" at {} ({})", part.node, step);
+}
+
+} // namespace
+
 std::vector<std::string> checkSentences(const check::CheckReport& report) {
   const Verdict verdict = report.verdict();
   const Obligation* weakest = nullptr;
@@ -188,8 +199,8 @@ std::vector<std::string> checkSentences(const check::CheckReport& report) {
         report.scope.size(), reason));
     break;
   case Verdict::Different:
-    sentences.push_back(fmt::format("the output '{}' differs at {} ({}): {}", weakest->after,
-                                    weakest->node, weakest->counterexample.text(), reason));
+    sentences.push_back(
+        fmt::format("the output '{}' differs{}: {}", weakest->after, placeOf(*weakest), reason));
     break;
   case Verdict::Skipped:
     sentences.push_back(
@@ -236,7 +247,7 @@ SafeText checkSummary(const FileCheck& result, bool isDetailed) {
     text += formatText("  {:<8} '{}': {}", part.isOutput ? "output" : "region", part.after,
                        check::verdictWord(part.verdict));
     if (part.verdict == Verdict::Different)
-      text += formatText(" at {} ({})", part.node, part.counterexample.text());
+      text += formatText("{}", placeOf(part));
     if (!part.place.empty())
       text += formatText(", element {}: {} instead of {}", part.place, part.afterElement,
                          part.beforeElement);

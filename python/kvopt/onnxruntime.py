@@ -55,8 +55,9 @@ def register(session_options: onnxruntime.SessionOptions,
              **options: Union[str, int]) -> Literal["provider", "operators"]:
     """Makes sessions with these options compute attention with kvopt's kernels, where the result is the same.
 
-    The model needs no rewrite: the provider claims GroupQueryAttention and kvopt's own operators. Before ONNX Runtime 1.23,
-    which has no such providers, kvopt's own operators are registered alone.
+    The model needs no rewrite: the provider claims GroupQueryAttention, MultiHeadAttention, ONNX's Attention (from ONNX
+    Runtime 1.30 on) and kvopt's own operators. Before ONNX Runtime 1.23, which has no such providers, kvopt's own
+    operators are registered alone.
 
     Args:
         session_options: An ``onnxruntime.SessionOptions``.

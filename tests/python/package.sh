@@ -38,6 +38,21 @@ wheel)
   "$work/environment/bin/python" "$source/tests/python/package_test.py"
   [ "$("$work/environment/bin/kvopt" --version)" = "$("$build/bin/kvopt" --version)" ]
   "$work/environment/bin/python" -m kvopt inspect "$source/models/kjv/model.onnx" >/dev/null
+  if [ -e "$build/lib/libkvopt_onnxruntime.so" ]; then
+    "$work/environment/bin/kvopt" rewrite "$source/models/kjv/model.onnx" -o model.onnx --to kvopt --verify off -q \
+      --genai-config genai_config.json >/dev/null
+    "$work/environment/bin/python" - <<'PYTHON'
+import ctypes
+import json
+
+import kvopt.onnxruntime
+
+path = kvopt.onnxruntime.get_library_path()
+assert ctypes.CDLL(path).RegisterCustomOps and ctypes.CDLL(path).CreateEpFactories
+named = json.load(open("genai_config.json"))["model"]["decoder"]["session_options"]["custom_ops_library"]
+assert named == path, (named, path)
+PYTHON
+  fi
   ;;
 onnxruntime)
   written=()
