@@ -1,26 +1,28 @@
 #!/usr/bin/env bash
 # Compares an exported decoder in ONNX Runtime with its rewritten forms, with and without kvopt's library for ONNX Runtime,
 # and writes the table to bench/results/engines.md:
-#   bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--dry-run]
-# The decoder has 32 query heads and 8 key/value heads of 64, and a small vocabulary. All forms take turns, each in a process
-# of its own, which decodes N tokens after the past. A turn's ratio is that of the medians of its steps to the export's, and
-# the table has the median over the turns. The last columns are kvopt's own runtime. A dash marks a form that the engine does
-# not run. --dry-run prints the table only.
+#   bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--weights "TYPE…"] [--dry-run]
+# The decoder has 32 query heads and 8 key/value heads of 64, and a small vocabulary; the table has rows for each type of weights.
+# All forms take turns, each in a process of its own, which decodes N tokens after the past. A turn's ratio is that of the
+# medians of its steps to the export's, and the table has the median over the turns. The last columns are kvopt's own runtime.
+# A dash marks a form that the engine does not run. --dry-run prints the table only.
 # Exits with 77 where ONNX Runtime or its headers cannot be fetched, or where the library was not built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build=build/release turns=3 steps=16 layers=4 pasts=${ENGINES_PASTS:-"512 4096 16384"} dry=
+build=build/release turns=3 steps=16 layers=4 weights="float32 float16 int4" dry=
+pasts=${ENGINES_PASTS:-"512 4096 16384"}
 while [ $# -gt 0 ]; do
   case $1 in
   --dry-run) dry=1 ;;
-  --build | --turns | --steps | --layers)
+  --build | --turns | --steps | --layers | --weights)
     [ $# -gt 1 ] || exit 2
     printf -v "${1#--}" %s "$2"
     shift
     ;;
   *)
-    echo "usage: bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--dry-run]" >&2
+    echo "usage: bash bench/engines.sh [--build BUILD] [--turns N] [--steps N] [--layers N] [--weights \"TYPE…\"] \\
+[--dry-run]" >&2
     exit 2
     ;;
   esac
@@ -38,15 +40,19 @@ trap 'rm -rf "$work"' EXIT
 
 bash scripts/onnxruntime_cpp.sh bench/headline.cc -o "$work/decode"
 engine=$(strings -n 5 "$(bash bench/baselines/install.sh)" 2>/dev/null | grep -oxm1 'VERS_[0-9.]*' || true)
-"$build/bin/kvopt" gen llama --layers "$layers" --hidden 2048 --heads 32 --kv-heads 8 --head-dim 64 --intermediate 2048 \
-  --vocab 256 --max-positions 32768 --spelling torchscript -o "$work/export.onnx" >&2
+# rewrite FROM TO [OPTION…]
 rewrite() {
-  "$build/bin/kvopt" rewrite "$work/export.onnx" -o "$work/$1.onnx" --verify off -q "${@:2}" >/dev/null
+  "$build/bin/kvopt" rewrite "$work/$1.onnx" -o "$work/$2.onnx" --verify off -q "${@:3}" >/dev/null
 }
-rewrite ort --to ort
-rewrite kvopt --to kvopt
-rewrite float16 --to kvopt --rows float16
-rewrite int8 --to kvopt --rows int8
+for type in $weights; do
+  "$build/bin/kvopt" gen llama --layers "$layers" --hidden 2048 --heads 32 --kv-heads 8 --head-dim 64 --intermediate 2048 \
+    --vocab 256 --max-positions 32768 --dtype "$type" --spelling torchscript -o "$work/$type-export.onnx" >&2
+  rewrite "$type-export" "$type-ort" --to ort
+  rewrite "$type-export" "$type-kvopt" --to kvopt
+  for rows in float16 int8; do
+    rewrite "$type-export" "$type-$rows" --to kvopt --rows "$rows" || true # rows of float16 stay as they are
+  done
+done
 
 # Lines "NAME MODEL ENTRY"; ENTRY says how the library is loaded, or that kvopt's own runtime decodes.
 forms="export export none
@@ -76,19 +82,17 @@ print(1000 / row["decode_ms"]["median"], 0, row["decode_ms"]["min"])'
 }
 
 busy=$(others)
-for threads in 1 2; do
-  for past in $pasts; do
-    for ((turn = 0; turn < turns; ++turn)); do
-      while read -r name model entry; do
-        if ! read -r speed _ fastest < <(measure "$model" "$past" "$threads" "$entry" 2>"$work/error" </dev/null); then
-          echo "$name after $past tokens: $(cat "$work/error")" >&2
-          continue
-        fi
-        echo "$threads $past $turn $name $speed $fastest" | tee -a "$work/turns" >&2
-      done <<<"$forms"
-    done
-  done
-done
+while read -r type threads past turn; do
+  while read -r name model entry; do
+    if ! read -r speed _ fastest < <(measure "$type-$model" "$past" "$threads" "$entry" 2>"$work/error" </dev/null); then
+      echo "$type, $name after $past tokens: $(cat "$work/error")" >&2
+      continue
+    fi
+    echo "$type $threads $past $turn $name $speed $fastest" | tee -a "$work/turns" >&2
+  done <<<"$forms"
+done < <(for type in $weights; do for threads in 1 2; do for past in $pasts; do for ((turn = 0; turn < turns; ++turn)); do
+  echo "$type $threads $past $turn"
+done; done; done; done)
 
 python3 - "$work/turns" "$(cut -d ' ' -f 1 <<<"$forms")" >"$work/table" <<'PYTHON'
 import statistics
@@ -97,27 +101,27 @@ import sys
 names = sys.argv[2].split()
 cases = {}
 for line in open(sys.argv[1]):
-    threads, past, turn, name, speed, fastest = line.split()
-    case = cases.setdefault((int(threads), int(past)), {})
+    weights, threads, past, turn, name, speed, fastest = line.split()
+    case = cases.setdefault((weights, int(threads), int(past)), {})
     case.setdefault(name, {})[turn] = float(speed), float(fastest)
-print("| threads | tokens in the cache | " + " | ".join(f"`{name.replace('_', ' ')}`" if name != "export" else name
-                                                        for name in names) + " |")
-print("|--:|--:|" + "--:|" * len(names))
-for (threads, past), forms in cases.items():
+print("| weights | threads | tokens in the cache | " + " | ".join(f"`{name.replace('_', ' ')}`" if name != "export" else name
+                                                                  for name in names) + " |")
+print("|---|--:|--:|" + "--:|" * len(names))
+for (weights, threads, past), forms in cases.items():
     cells, exported = [], forms.get("export", {})
     for name in names:
         runs = forms.get(name, {})
         ratios = [speed / exported[turn][0] for turn, (speed, _) in runs.items() if turn in exported]
         cells.append(f"{statistics.median(ratios):.1f}× ({min(fastest for _, fastest in runs.values()):.2f} ms)"
                      if ratios else "–")
-    print(f"| {threads} | {past:,} | " + " | ".join(cells) + " |")
+    print(f"| {weights} | {threads} | {past:,} | " + " | ".join(cells) + " |")
 PYTHON
 if [ -n "$dry" ]; then
   cat "$work/table"
   exit
 fi
 
-note="ONNX Runtime ${engine#VERS_}, float32 decoder of $layers layers; $machine; $(date -u +%F)"
+note="ONNX Runtime ${engine#VERS_}, decoder of $layers layers; $machine; $(date -u +%F)"
 [ "$busy" -eq 0 ] || note+="; other work ran on the machine: compare ratios"
 result_page 'Export and rewritten forms in ONNX Runtime, with and without the library' bench/engines.sh "$work/table" \
   'Speed relative to the export, and the fastest step.' >bench/results/engines.md
