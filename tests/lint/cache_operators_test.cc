@@ -8,7 +8,7 @@
 namespace kvopt {
 namespace {
 
-constexpr const char* definitions = "ir/ops/kvopt/cache_operators.cc";
+constexpr const char* definitions = "ir/ops/kvopt/cache_operands.h";
 
 TEST(CacheOperators, AreNamedInOneFile) {
   const std::regex name("(InPlace|Ring|Block)\\w*KvSdpa\"");

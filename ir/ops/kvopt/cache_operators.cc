@@ -46,33 +46,12 @@
 namespace kvopt::ir {
 namespace {
 
-struct NamedOperator {
-  CacheOperator op;
-  const char* name;
-};
-
-constexpr NamedOperator namedOperators[] = {
-    {{CachePlace::Buffer, nullptr, CacheSharing::KeysAndValues}, "ai.kvopt::InPlaceKvSdpa"},
-    {{CachePlace::Buffer, &int8Rows, CacheSharing::KeysAndValues},
-     "ai.kvopt::InPlaceQuantizedKvSdpa"},
-    {{CachePlace::Buffer, nullptr, CacheSharing::Latent}, "ai.kvopt::InPlaceLatentKvSdpa"},
-    {{CachePlace::Buffer, &int8Rows, CacheSharing::Latent},
-     "ai.kvopt::InPlaceQuantizedLatentKvSdpa"},
-    {{CachePlace::Ring, nullptr, CacheSharing::KeysAndValues}, "ai.kvopt::RingKvSdpa"},
-    {{CachePlace::Ring, &int8Rows, CacheSharing::KeysAndValues}, "ai.kvopt::RingQuantizedKvSdpa"},
-    {{CachePlace::Ring, nullptr, CacheSharing::Latent}, "ai.kvopt::RingLatentKvSdpa"},
-    {{CachePlace::Ring, &int8Rows, CacheSharing::Latent}, "ai.kvopt::RingQuantizedLatentKvSdpa"},
-    {{CachePlace::Blocks, nullptr, CacheSharing::KeysAndValues}, "ai.kvopt::BlockKvSdpa"},
-    {{CachePlace::Blocks, &int8Rows, CacheSharing::KeysAndValues},
-     "ai.kvopt::BlockQuantizedKvSdpa"},
-    {{CachePlace::Blocks, nullptr, CacheSharing::Latent}, "ai.kvopt::BlockLatentKvSdpa"},
-    {{CachePlace::Blocks, &int8Rows, CacheSharing::Latent}, "ai.kvopt::BlockQuantizedLatentKvSdpa"},
-};
-
 constexpr auto cacheOperators = [] {
-  std::array<CacheOperator, std::size(namedOperators)> all;
-  for (size_t i = 0; i < all.size(); ++i)
-    all[i] = namedOperators[i].op;
+  std::array<CacheOperator, std::size(cacheOperatorForms)> all;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const CacheOperatorForm& form = cacheOperatorForms[i];
+    all[i] = {form.place, form.hasCodes() ? &int8Rows : nullptr, form.sharing};
+  }
   return all;
 }();
 
@@ -212,10 +191,9 @@ void defineOperator(OpRegistry& registry, const CacheOperator& op) {
 llvm::ArrayRef<CacheOperator> CacheOperator::all() { return cacheOperators; }
 
 OpName CacheOperator::name() const {
-  const CacheOperator named{place, hasCodes() ? &int8Rows : nullptr, sharing};
-  for (const NamedOperator& each : namedOperators)
-    if (each.op == named)
-      return each.name;
+  for (const CacheOperatorForm& form : cacheOperatorForms)
+    if (form.place == place && form.hasCodes() == hasCodes() && form.sharing == sharing)
+      return form.name;
   assert(false && "every combination has a name");
   return {};
 }
@@ -223,9 +201,9 @@ OpName CacheOperator::name() const {
 std::optional<CacheOperator> CacheOperator::named(OpName op) {
   if (op.domain() != kvoptDomain)
     return std::nullopt;
-  for (const NamedOperator& each : namedOperators)
-    if (op == each.name)
-      return each.op;
+  for (size_t i = 0; i < cacheOperators.size(); ++i)
+    if (op == cacheOperatorForms[i].name)
+      return cacheOperators[i];
   return std::nullopt;
 }
 
