@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -47,12 +48,12 @@ struct KeyValueSegment {
 ///       causal: j <= i + offset,     window w > 0: i + offset - j < w
 ///   O[b,h,i,:] = sum_j exp(s[j]) V[b,g,j,:] / (exp(sinks[h]) + sum_j exp(s[j]))   over visible j
 ///
-/// A row that sees nothing is zero. Scores are clamped to the finite range of f32 before the
-/// exponential, so finite inputs give no NaN unless a partial sum of a dot product, or the sum of
-/// the weighted values, overflows f32. Positions from T(b) on are never read. Keys and values
-/// outside the causal and windowed range of all query rows of a unit may contain anything. A
-/// position inside it that only the mask, or another row's range, hides has weight 0, so its V must
-/// be finite.
+/// A row that sees nothing is zero. Scores are clamped to the finite range of f32, and from below
+/// to lowestScore, before the exponential, so finite inputs give no NaN unless a partial sum of a
+/// dot product, or the sum of the weighted values, overflows f32. Positions from T(b) on are never
+/// read. Keys and values outside the causal and windowed range of all query rows of a unit may
+/// contain anything. A position inside it that only the mask, or another row's range, hides has
+/// weight 0, so its V must be finite.
 struct AttentionView {
   int64_t batches = 0;
   int64_t queryHeads = 0; ///< H, a multiple of kvHeads
@@ -107,6 +108,13 @@ struct AttentionView {
   const void* mask = nullptr;
   MaskStrides maskStrides;
   const float* sinks = nullptr; ///< [H] or null
+  /// Scores below it are raised to it, except those of hidden keys.
+  float lowestScore = -std::numeric_limits<float>::max();
+  /// [B,H,S] or null: receives the largest score of each row, or a number of at most lowestScore if
+  /// the row sees nothing.
+  float* maxima = nullptr;
+  /// [B,H,S] or null: receives the sum of exp(score - maximum) of each row.
+  float* sums = nullptr;
 
   bool isQuantized() const { return keyScales != nullptr; }
   /// Whether some or all rows are first copied to scratch memory.
@@ -115,6 +123,14 @@ struct AttentionView {
   bool isPacked() const { return codeForm != CodeForm::bytes; }
   int64_t totalLengthOf(int64_t batch) const {
     return totalLengths ? totalLengths[batch] : totalLength;
+  }
+  /// Writes the largest score and the sum of weights of a row, where they are wanted.
+  void storeWeights(int64_t batch, int64_t head, int64_t row, float maximum, float sum) const {
+    const int64_t index = (batch * queryHeads + head) * queryRows + row;
+    if (maxima)
+      maxima[index] = maximum;
+    if (sums)
+      sums[index] = sum;
   }
 };
 

@@ -118,7 +118,8 @@ struct Row {
       return kMinusInfinity;
     const double scaled = double{view.scale} * dot(key);
     const double cap = double{view.softcap};
-    return (cap == 0 ? scaled : cap * std::tanh(scaled / cap)) + mask(key);
+    const double sum = (cap == 0 ? scaled : cap * std::tanh(scaled / cap)) + mask(key);
+    return sum == kMinusInfinity ? sum : std::max(sum, double{view.lowestScore});
   }
 
   double value(int64_t key, int64_t d) const {
@@ -141,11 +142,16 @@ void attend(const Row& row, double* output) {
     scores.push_back(row.score(key));
     maximum = std::max(maximum, scores.back());
   }
+  const auto storeWeights = [&](double sum) {
+    view.storeWeights(row.batch, row.head, row.row, static_cast<float>(maximum),
+                      static_cast<float>(sum));
+  };
   if (maximum == kMinusInfinity)
-    return;
+    return storeWeights(0);
   double sum = std::exp(sink - maximum);
   for (const double score : scores)
     sum += std::exp(score - maximum);
+  storeWeights(sum);
   int64_t key = 0;
   for (const double score : scores) {
     if (score != kMinusInfinity)

@@ -85,7 +85,7 @@ inline float finishScores(const AttentionBlock& block, int64_t query, const floa
   const AttentionView& view = block.view;
   const auto scale = hn::Set(f32, view.scale);
   const auto softcap = hn::Set(f32, view.softcap);
-  const auto lowest = hn::Set(f32, -kLargest);
+  const auto lowest = hn::Set(f32, view.lowestScore);
   const auto highest = hn::Set(f32, kLargest);
   const auto hidden = hn::Set(f32, kMinusInfinity);
   float* scores = block.scores + query * kAttentionTileKeys;
@@ -186,6 +186,7 @@ inline void storeOutput(const AttentionBlock& block) {
     const int64_t row = block.firstRow + query / block.group;
     const int64_t index = block.batch * strides.batch + head * strides.head + row * strides.row;
     const float* packed = block.accumulator + query * block.packedValueWidth;
+    view.storeWeights(block.batch, head, row, block.maximum[query], block.sum[query]);
     const float sum = block.sum[query] == 0.0f ? 1.0f : block.sum[query];
     int64_t d = 0;
     if (view.outputStorage == FloatStorage::f32) {

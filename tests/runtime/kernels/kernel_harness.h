@@ -228,6 +228,19 @@ inline const runtime::KernelRegistry& testKernels() {
   return *registry;
 }
 
+/// All kernels but those of kvopt's own operators, which then run their function bodies.
+inline const runtime::KernelRegistry& standardKernels() {
+  static const std::unique_ptr<const runtime::KernelRegistry> registry = [] {
+    auto filled = std::make_unique<runtime::KernelRegistry>();
+    for (const runtime::Kernel* kernel : testKernels().all())
+      if (kernel->op.domain() != ir::kvoptDomain)
+        filled->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
+            kernel->acceptsStrides;
+    return filled;
+  }();
+  return *registry;
+}
+
 /// What one call of a kernel did.
 struct KernelResult {
   std::string error; ///< empty on success

@@ -258,7 +258,7 @@ void softmaxVector(const PrefillBlock& block, const PanelTile& part, size_t vect
   const auto begin = hn::Load(f32, begins), end = hn::Load(f32, ends);
   const auto scale = hn::Set(f32, view.scale);
   const auto softcap = hn::Set(f32, view.softcap);
-  const auto lowest = hn::Set(f32, -kLargest);
+  const auto lowest = hn::Set(f32, view.lowestScore);
   const auto highest = hn::Set(f32, kLargest);
   const auto hidden = hn::Set(f32, kMinusInfinity);
   const auto before = hn::LoadU(f32, block.maximum + firstLane);
@@ -341,6 +341,7 @@ template <class Output> void storeRow(const PrefillBlock& block, int64_t lane, f
   const RowStrides& strides = block.view.outputStrides;
   const size_t lanes = hn::Lanes(f32), width = unsignedOf(block.view.valueWidth);
   const float sum = block.sum[lane];
+  block.view.storeWeights(block.batch, block.head(lane), block.row(lane), block.maximum[lane], sum);
   const float factor = sum == 0.0f ? 1.0f : 1.0f / sum;
   auto* out = static_cast<typename Output::Element*>(block.view.output) +
               block.batch * strides.batch + block.head(lane) * strides.head +

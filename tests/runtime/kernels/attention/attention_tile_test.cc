@@ -1,11 +1,13 @@
-// AttentionTile, run as a host runs it: a chain of tiles computes what attention to all keys at
-// once does, however the keys are divided and whatever the first tiles hide.
+// AttentionTile, by its kernel and by its function body, run as a host runs it: a chain of tiles
+// computes what attention to all keys at once does, however the keys are divided and whatever the
+// first tiles hide.
 #include "ir/ops/kvopt/attention_tile_body.h"
 #include "ir/text/reader.h"
 #include "runtime/exec/executor.h"
 #include "support/half.h"
 #include "tests/runtime/kernels/kernel_harness.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -106,7 +108,7 @@ struct HostState {
 
 class TileHost {
 public:
-  TileHost(const TiledProblem& tiled, ElementType stateElement)
+  TileHost(const TiledProblem& tiled, ElementType stateElement, const KernelRegistry& kernels)
       : p(tiled), element(stateElement), model(testOperators()) {
     model.opsets = {{"", 18}, {kvoptDomain, 1}};
     llvm::cantFail(readFunctionText(attentionTileFunctionText(18, element), model));
@@ -133,7 +135,7 @@ public:
     tile.setAttribute("softcap", Attribute::ofFloat(p.softcap));
     for (Value& result : tile.results())
       graph.addOutput(result);
-    executor = llvm::cantFail(Executor::create(model, testKernels()));
+    executor = llvm::cantFail(Executor::create(model, kernels));
   }
 
   HostState first() {
@@ -231,19 +233,23 @@ double largestDifference(const std::vector<double>& expected, const std::vector<
   return largest;
 }
 
+/// Those with the kernel, and those with the function body.
+std::array<const KernelRegistry*, 2> bothKernels() { return {&testKernels(), &standardKernels()}; }
+
 /// The stated bounds for both types of state, for tiles of 16 to 128 keys.
 void expectEqualsOneShot(TiledProblem p) {
   p.fill();
   const std::vector<double> expected = p.expected();
-  for (const auto& [state, bound] :
-       {std::pair(ElementType::Float, 1e-6), std::pair(ElementType::Float16, 5e-3)}) {
-    TileHost host(p, state);
-    for (int64_t size : {16, 32, 48, 64, 100, 128}) {
-      SCOPED_TRACE(
-          fmt::format("{} keys in tiles of {}, a state of {}", p.keys, size, dtypeName(state)));
-      EXPECT_LE(largestDifference(expected, host.run(size)), bound);
+  for (const KernelRegistry* kernels : bothKernels())
+    for (const auto& [state, bound] :
+         {std::pair(ElementType::Float, 1e-6), std::pair(ElementType::Float16, 5e-3)}) {
+      TileHost host(p, state, *kernels);
+      for (int64_t size : {16, 32, 48, 64, 100, 128}) {
+        SCOPED_TRACE(fmt::format("{} keys in tiles of {}, a state of {}, {}", p.keys, size,
+                                 dtypeName(state), kernels == &testKernels() ? "kernel" : "body"));
+        EXPECT_LE(largestDifference(expected, host.run(size)), bound);
+      }
     }
-  }
 }
 
 TEST(AttentionTile, EqualsOneShotForEveryNumberOfKeys) {
@@ -288,8 +294,9 @@ TEST(AttentionTile, RowsWhoseKeysAreAllHiddenByTheLowestNumberAverageAll) {
   TiledProblem even = p;
   even.mask = [](int64_t, int64_t) { return 0; };
   even.query.assign(even.query.size(), 0);
-  for (ElementType state : {ElementType::Float, ElementType::Float16})
-    EXPECT_LE(largestDifference(even.expected(), TileHost(p, state).run(32)), 1e-3);
+  for (const KernelRegistry* kernels : bothKernels())
+    for (ElementType state : {ElementType::Float, ElementType::Float16})
+      EXPECT_LE(largestDifference(even.expected(), TileHost(p, state, *kernels).run(32)), 1e-3);
 }
 
 TEST(AttentionTile, Sinks) {
@@ -333,7 +340,9 @@ TEST(AttentionTile, ManyKeysDoNotOverflowAStateOfFloat16) {
   p.mask = [](int64_t, int64_t) { return 10003.9; };
   p.fill();
   p.value.assign(p.value.size(), 100.0f);
-  EXPECT_LE(largestDifference(p.expected(), TileHost(p, ElementType::Float16).run(128)), 0.5);
+  for (const KernelRegistry* kernels : bothKernels())
+    EXPECT_LE(largestDifference(p.expected(), TileHost(p, ElementType::Float16, *kernels).run(128)),
+              0.5);
 }
 
 TEST(AttentionTile, KeysThatAreHiddenMayBeAnything) {
@@ -345,9 +354,10 @@ TEST(AttentionTile, KeysThatAreHiddenMayBeAnything) {
   for (int64_t group = 0; group < p.batches * p.groups; ++group)
     for (int64_t at = (group * p.keys + 40) * p.width; at < (group + 1) * p.keys * p.width; ++at)
       p.key[static_cast<size_t>(at)] = at % 2 ? std::numeric_limits<float>::quiet_NaN() : 3e38f;
-  for (ElementType state : {ElementType::Float, ElementType::Float16})
-    EXPECT_LE(largestDifference(expected, TileHost(p, state).run(16)),
-              state == ElementType::Float ? 1e-6 : 5e-3);
+  for (const KernelRegistry* kernels : bothKernels())
+    for (ElementType state : {ElementType::Float, ElementType::Float16})
+      EXPECT_LE(largestDifference(expected, TileHost(p, state, *kernels).run(16)),
+                state == ElementType::Float ? 1e-6 : 5e-3);
 }
 
 } // namespace

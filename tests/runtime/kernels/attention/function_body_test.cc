@@ -22,19 +22,6 @@ std::string cacheText(llvm::StringRef name, const BodyForm& form,
 
 constexpr int64_t opsets[] = {13, 17, 18, 23};
 
-/// All kernels but those of kvopt's own operators.
-const KernelRegistry& standardKernels() {
-  static const std::unique_ptr<const KernelRegistry> registry = [] {
-    auto filled = std::make_unique<KernelRegistry>();
-    for (const Kernel* kernel : testKernels().all())
-      if (kernel->op.domain() != kvoptDomain)
-        filled->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
-            kernel->acceptsStrides;
-    return filled;
-  }();
-  return *registry;
-}
-
 struct BodyResult {
   std::string error;
   std::vector<Tensor> outputs;
