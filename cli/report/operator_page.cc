@@ -14,8 +14,9 @@ namespace {
 constexpr const char* introduction = R"(# kvopt's operators
 
 `kvopt rewrite --to kvopt` writes operators of the domain `ai.kvopt`. Each call carries a function body in standard
-operators, so that every engine computes the same, and kvopt's runtime executes them in place. This page is printed by
-`kvopt list ops --markdown`.
+operators, so that every engine computes the same, and kvopt's runtime executes them in place. In ONNX Runtime, the
+library `libkvopt_onnxruntime.so` [computes all of them](drive.md#kvopts-kernels-inside-onnx-runtime). This page is
+printed by `kvopt list ops --markdown`.
 
 Operands that end in `?` may be absent. An attribute without a default need not be written, unless it is *required*.
 )";

@@ -38,6 +38,8 @@ public:
       fail(message);
   }
 
+  /// Number of the node's operands, with those that are omitted.
+  size_t operandCount() const { return site_.places.inputs.size(); }
   bool has(unsigned operand) const;
   bool wants(unsigned result) const { return placeOf(site_.places.outputs, result) >= 0; }
 

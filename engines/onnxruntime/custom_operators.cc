@@ -2,7 +2,7 @@
 // name, and refuses a model with types that no entry has, even if its operators have bodies.
 #include "engines/onnxruntime/custom_operators.h"
 
-#include "engines/onnxruntime/cache_attention.h"
+#include "engines/onnxruntime/kvopt_operator.h"
 
 #include <climits>
 #include <deque>
@@ -12,67 +12,36 @@ namespace kvopt::onnxruntime {
 
 namespace {
 
-/// Element types of query and output, of new rows, and of caches.
-struct TypeCombination {
-  ElementType query;
-  ElementType fresh;
-  ElementType cache;
-};
-
-constexpr ElementType f32 = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-constexpr ElementType f16 = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
-constexpr ElementType bf16 = ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
-constexpr ElementType int8 = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
-constexpr ElementType uint8 = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
-
-constexpr TypeCombination numberTypes[] = {
-    {f32, f32, f32}, {f16, f16, f16},  {bf16, bf16, bf16}, {f32, f16, f16},   {f32, bf16, bf16},
-    {f16, f32, f32}, {bf16, f32, f32}, {f32, int8, int8},  {f16, int8, int8}, {bf16, int8, int8},
-};
-constexpr TypeCombination codeTypes[] = {
-    {f32, f32, int8},  {f16, f16, int8},  {bf16, bf16, int8},
-    {f32, f32, uint8}, {f16, f16, uint8}, {bf16, bf16, uint8},
-};
-
 /// The kernel of one node.
 struct OperatorKernel {
   CallSite site;
   std::unique_ptr<Operation> operation;
 };
 
-class CacheOperatorEntry : public OrtCustomOp {
+class OperatorEntry : public OrtCustomOp {
 public:
-  CacheOperatorEntry(const CacheForm& ofOperator, const TypeCombination& of);
+  OperatorEntry(const KvoptOperator& operatorOfEntry, const OperatorTypes& combination);
 
 private:
-  static const CacheOperatorEntry& of(const OrtCustomOp* op) {
-    return *static_cast<const CacheOperatorEntry*>(op);
+  static const OperatorEntry& of(const OrtCustomOp* op) {
+    return *static_cast<const OperatorEntry*>(op);
   }
-  ElementType inputType(unsigned index) const;
-  ElementType outputType(unsigned index) const;
   std::unique_ptr<OperatorKernel> kernel(const OrtKernelInfo* info) const;
 
-  CacheForm form;
-  TypeCombination types;
+  const KvoptOperator& known;
+  const OperatorTypes& types;
 };
 
-ElementType CacheOperatorEntry::inputType(unsigned index) const {
-  if (index == 0)
-    return types.query;
-  if (index <= form.sides())
-    return types.fresh;
-  if (index == form.pastLength())
-    return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
-  if (index == form.mask())
-    return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED; // boolean or floating-point
-  if (index == form.sinks())
-    return f32;
-  const bool isScale = form.hasCodes && (index - form.past(0)) % 2 == 1;
-  return isScale ? f32 : types.cache;
-}
-
-ElementType CacheOperatorEntry::outputType(unsigned index) const {
-  return index == 0 ? types.query : inputType(form.past(0) + index - 1);
+OrtCustomOpInputOutputCharacteristic characteristicOf(const TypedFormal& formal) {
+  switch (formal.count) {
+  case TypedFormal::Count::one:
+    return INPUT_OUTPUT_REQUIRED;
+  case TypedFormal::Count::optional:
+    return INPUT_OUTPUT_OPTIONAL;
+  case TypedFormal::Count::any:
+    return INPUT_OUTPUT_VARIADIC;
+  }
+  return INPUT_OUTPUT_REQUIRED;
 }
 
 /// The node's attributes of the operators, as far as they are given.
@@ -111,22 +80,36 @@ std::vector<int> placesUpTo(size_t count) {
   return places;
 }
 
-std::unique_ptr<OperatorKernel> CacheOperatorEntry::kernel(const OrtKernelInfo* info) const {
+/// The element type of an operand that is given.
+ElementType typeOfOperand(const OrtKernelInfo* info, size_t index) {
+  OrtTypeInfo* type = nullptr;
+  Ort::ThrowOnError(Ort::GetApi().KernelInfo_GetInputTypeInfo(info, index, &type));
+  const Ort::TypeInfo owner(type);
+  return owner.GetONNXType() == ONNX_TYPE_TENSOR
+             ? owner.GetTensorTypeAndShapeInfo().GetElementType()
+             : anyType;
+}
+
+std::unique_ptr<OperatorKernel> OperatorEntry::kernel(const OrtKernelInfo* info) const {
   NodeDescription node;
   node.name = nameOf(info);
   node.domain = kvoptDomain;
-  node.op = form.op;
+  node.op = known.name;
   node.attributes = attributesOf(info);
   size_t inputs = 0, outputs = 0;
   Ort::ThrowOnError(Ort::GetApi().KernelInfo_GetInputCount(info, &inputs));
   Ort::ThrowOnError(Ort::GetApi().KernelInfo_GetOutputCount(info, &outputs));
-  for (unsigned i = 0; i < inputs; ++i)
-    node.inputs.push_back({true, inputType(i), false});
+  // Some engines crash if they are asked for the type of an omitted operand.
+  for (size_t i = 0; i < inputs; ++i) {
+    const bool isListed =
+        i < types.inputs.size() && types.inputs[i].count != TypedFormal::Count::any;
+    node.inputs.push_back({true, isListed ? types.inputs[i].type : typeOfOperand(info, i), false});
+  }
   node.outputs.assign(outputs, true);
   auto result = std::make_unique<OperatorKernel>();
   result->site.node = node.fullName() + " '" + node.name + "'";
   result->site.places = {placesUpTo(inputs), placesUpTo(outputs)};
-  Offer offer = cacheAttention(node);
+  Offer offer = known.offer(node);
   if (!offer.operation)
     throw Ort::Exception("kvopt: " + result->site.node + " is not supported: " + offer.reason,
                          ORT_NOT_IMPLEMENTED);
@@ -134,25 +117,28 @@ std::unique_ptr<OperatorKernel> CacheOperatorEntry::kernel(const OrtKernelInfo* 
   return result;
 }
 
-CacheOperatorEntry::CacheOperatorEntry(const CacheForm& ofOperator, const TypeCombination& of_)
-    : OrtCustomOp{}, form(ofOperator), types(of_) {
+OperatorEntry::OperatorEntry(const KvoptOperator& operatorOfEntry, const OperatorTypes& combination)
+    : OrtCustomOp{}, known(operatorOfEntry), types(combination) {
   version = apiVersion();
-  GetName = [](const OrtCustomOp* op) { return of(op).form.op; };
+  GetName = [](const OrtCustomOp* op) { return of(op).known.name; };
   GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
-  GetInputTypeCount = [](const OrtCustomOp* op) { return size_t{of(op).form.operands()}; };
+  GetInputTypeCount = [](const OrtCustomOp* op) { return of(op).types.inputs.size(); };
   GetInputType = [](const OrtCustomOp* op, size_t index) {
-    return of(op).inputType(static_cast<unsigned>(index));
+    return of(op).types.inputs[index].type;
   };
-  GetOutputTypeCount = [](const OrtCustomOp* op) { return size_t{of(op).form.results()}; };
+  GetOutputTypeCount = [](const OrtCustomOp* op) { return of(op).types.outputs.size(); };
   GetOutputType = [](const OrtCustomOp* op, size_t index) {
-    return of(op).outputType(static_cast<unsigned>(index));
+    return of(op).types.outputs[index].type;
   };
   GetInputCharacteristic = [](const OrtCustomOp* op, size_t index) {
-    return index < of(op).form.mask() ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;
+    return characteristicOf(of(op).types.inputs[index]);
   };
-  GetOutputCharacteristic = [](const OrtCustomOp*, size_t index) {
-    return index == 0 ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;
+  GetOutputCharacteristic = [](const OrtCustomOp* op, size_t index) {
+    return characteristicOf(of(op).types.outputs[index]);
   };
+  // Operands of any number are blocks of rows and of scales.
+  GetVariadicInputMinArity = [](const OrtCustomOp*) { return 0; };
+  GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 0; };
   GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
   GetStartVersion = [](const OrtCustomOp*) { return 1; };
   GetEndVersion = [](const OrtCustomOp*) { return INT_MAX; };
@@ -172,15 +158,13 @@ CacheOperatorEntry::CacheOperatorEntry(const CacheForm& ofOperator, const TypeCo
 
 /// All entries and their domain, which sessions refer to until the process ends.
 struct CustomOperators {
-  std::deque<CacheOperatorEntry> entries;
+  std::deque<OperatorEntry> entries;
   Ort::CustomOpDomain domain{kvoptDomain};
 
   CustomOperators() {
-    for (const CacheForm& form : cacheForms)
-      for (const TypeCombination& types : form.hasCodes
-                                              ? std::span<const TypeCombination>(codeTypes)
-                                              : std::span<const TypeCombination>(numberTypes))
-        domain.Add(&entries.emplace_back(form, types));
+    for (const KvoptOperator& known : kvoptOperators())
+      for (const OperatorTypes& types : known.types)
+        domain.Add(&entries.emplace_back(known, types));
   }
 };
 

@@ -35,13 +35,17 @@ Present presentOf(Call& call, unsigned result, const Tensor* past, ElementType t
   return present;
 }
 
+void clearRows(const HeadRows& present, int64_t batch, int64_t head, int64_t first) {
+  if (const int64_t rest = present.rows - first; rest > 0 && present.width > 0)
+    std::memset(present.row(batch, head, first), 0, static_cast<size_t>(rest * present.rowBytes()));
+}
+
 void fillHead(const HeadRows& past, const HeadRows& present, int64_t batch, int64_t head,
               int64_t valid, int64_t fresh) {
-  const auto bytes = [&](int64_t rows) { return static_cast<size_t>(rows * present.rowBytes()); };
   if (valid > 0)
-    std::memcpy(present.row(batch, head, 0), past.row(batch, head, 0), bytes(valid));
-  if (const int64_t rest = present.rows - valid - fresh; rest > 0)
-    std::memset(present.row(batch, head, valid + fresh), 0, bytes(rest));
+    std::memcpy(present.row(batch, head, 0), past.row(batch, head, 0),
+                static_cast<size_t>(valid * present.rowBytes()));
+  clearRows(present, batch, head, valid + fresh);
 }
 
 } // namespace kvopt::onnxruntime

@@ -29,6 +29,9 @@ private:
 Present presentOf(Call& call, unsigned result, const Tensor* past, ElementType type,
                   const Shape& shape, const CopyNotice& notice);
 
+/// Sets the rows of one head from `first` on to zero.
+void clearRows(const HeadRows& present, int64_t batch, int64_t head, int64_t first);
+
 /// Completes one head of a present that is not in place: copies the first `valid` rows of the past,
 /// and sets the rows from `valid + fresh` on to zero.
 void fillHead(const HeadRows& past, const HeadRows& present, int64_t batch, int64_t head,

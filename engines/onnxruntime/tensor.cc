@@ -16,6 +16,7 @@ int64_t elementBytes(ElementType type) {
   case ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16:
     return 2;
   case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+  case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
     return 8;
   case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8:
   case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8:
@@ -44,6 +45,8 @@ const char* elementName(ElementType type) {
     return "uint8";
   case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
     return "bool";
+  case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
+    return "double";
   default:
     return "another type";
   }

@@ -13,7 +13,7 @@ constexpr const char* definitions = "ir/ops/kvopt/cache_operands.h";
 TEST(CacheOperators, AreNamedInOneFile) {
   const std::regex name("(InPlace|Ring|Block)\\w*KvSdpa\"");
   std::set<std::string> found;
-  for (const char* folder : {"ir", "passes", "runtime", "driver", "cli", "api"})
+  for (const char* folder : {"ir", "passes", "runtime", "driver", "cli", "api", "engines"})
     for (const SourceFile& file : readFiles(folder, isSourcePath))
       for (std::sregex_iterator at(file.text.begin(), file.text.end(), name), end; at != end;
            ++at) {
