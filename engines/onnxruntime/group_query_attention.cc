@@ -1,13 +1,11 @@
-// GroupQueryAttention over the engine's tensors: norms, rotation, append, attention.
+// GroupQueryAttention over the engine's tensors: append, rotation, attention.
 //
 // runtime/kernels/attention/group_query_attention.cc describes operands, lengths and presents.
 #include "engines/onnxruntime/group_query_attention.h"
 
-#include "engines/onnxruntime/group_query_settings.h"
+#include "engines/onnxruntime/group_query_rows.h"
 #include "engines/onnxruntime/present.h"
 #include "runtime/simd/fixed_scale_rows.h"
-#include "runtime/simd/normalize_row.h"
-#include "runtime/simd/rotate_row.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,165 +19,26 @@ namespace {
 
 constexpr ElementType floatType = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
 
-struct Lengths {
-  std::vector<int64_t> past;  ///< number of valid rows of the past, per batch row
-  std::vector<int64_t> held;  ///< number of rows of the present before the new rows
-  std::vector<int64_t> total; ///< number including the new rows and padding
-  std::vector<int64_t> valid; ///< number without padding
-  int64_t longest = 0;        ///< total_sequence_length
-  bool isPrompt = false;
-};
-
-struct NewRows {
-  HeadRows query, key, value;
-};
-
-/// Cosines and sines of the rows' positions, [B,S,half].
-struct Angles {
-  const float* cosines = nullptr;
-  const float* sines = nullptr;
-  int64_t half = 0;
-
-  RotaryRow of(int64_t row, bool interleaved) const {
-    return {cosines + row * half, sines + row * half, half, interleaved};
-  }
-};
-
 class GroupQueryAttention : public Operation {
 public:
   explicit GroupQueryAttention(const GqaSettings& ofNode) : settings(ofNode) {}
   void compute(Call& call) const override;
 
 private:
-  NewRows newRows(Call& call, const Tensor& query) const;
-  Lengths lengthsOf(Call& call, const NewRows& fresh) const;
-  Angles anglesOf(Call& call, const NewRows& fresh, const Lengths& lengths) const;
   FixedScales scalesOf(Call& call, unsigned operand, bool perColumn, int64_t width) const;
-  const float* normWeight(Call& call, unsigned operand, const HeadRows& rows) const;
-  std::optional<Tensor> past(Call& call, unsigned operand, const NewRows& fresh,
-                             const Lengths& lengths) const;
+  std::optional<Tensor> past(Call& call, unsigned operand, const GqaRows& fresh,
+                             const GqaLengths& lengths) const;
   ElementType cacheType(ElementType fresh) const;
   /// Everything but the memory of query, caches and output. Refers to `lengths`.
-  AttentionView viewOf(Call& call, const NewRows& fresh, const Lengths& lengths) const;
-  void setMask(Call& call, const NewRows& fresh, const Lengths& lengths, AttentionView& view) const;
+  AttentionView viewOf(Call& call, const GqaRows& fresh, const GqaLengths& lengths) const;
+  void setMask(Call& call, const GqaRows& fresh, const GqaLengths& lengths,
+               AttentionView& view) const;
   void attend(Call& call, AttentionView view, const FixedScales& keys, const FixedScales& values,
               const Tensor& output) const;
 
   GqaSettings settings;
   CopyNotice notice;
 };
-
-NewRows GroupQueryAttention::newRows(Call& call, const Tensor& query) const {
-  call.require(query.rank() == 3, "the query must be [B,S,width]");
-  const auto split = [&](const Tensor& tensor, int64_t heads) {
-    if (tensor.rank() != 3 || tensor.shape[2] % heads != 0 || tensor.shape[2] == 0)
-      call.fail("an operand of shape " + textOf(tensor.shape) + " does not split into " +
-                std::to_string(heads) + " heads");
-  };
-  call.require(call.has(Key) == call.has(Value), "a key without a value, or the reverse");
-  const int64_t heads = settings.heads, groups = settings.groups;
-  if (!call.has(Key)) {
-    const int64_t all = heads + 2 * groups;
-    split(query, all);
-    return {rowsOfHeads(query, all, 0, heads), rowsOfHeads(query, all, heads, groups),
-            rowsOfHeads(query, all, heads + groups, groups)};
-  }
-  const Tensor key = call.input(Key), value = call.input(Value);
-  split(query, heads);
-  split(key, groups);
-  split(value, groups);
-  const NewRows fresh{rowsOfHeads(query, heads, 0, heads), rowsOfHeads(key, groups, 0, groups),
-                      rowsOfHeads(value, groups, 0, groups)};
-  // Without new rows of keys, the past contains all rows.
-  const int64_t rows = key.shape[1] == 0 && call.has(PastKey) ? 0 : fresh.query.rows;
-  for (const HeadRows* part : {&fresh.key, &fresh.value})
-    call.require(part->batches == fresh.query.batches && part->rows == rows &&
-                     part->width == fresh.query.width && part->type == query.type,
-                 "query, key and value differ in batch size, length, width or element type");
-  return fresh;
-}
-
-Lengths GroupQueryAttention::lengthsOf(Call& call, const NewRows& fresh) const {
-  Lengths lengths;
-  const std::vector<int64_t> given = call.integers(SequenceLengths);
-  const int64_t rows = fresh.query.rows;
-  lengths.longest = call.integer(TotalLength);
-  if (static_cast<int64_t>(given.size()) != fresh.query.batches)
-    call.fail("seqlens_k has " + std::to_string(given.size()) + " numbers for " +
-              std::to_string(fresh.query.batches) + " batch rows");
-  if (lengths.longest < rows)
-    call.fail("total_sequence_length " + std::to_string(lengths.longest) + " is less than " +
-              std::to_string(rows) + " new rows");
-  lengths.isPrompt = lengths.longest == rows;
-  for (const int64_t lessOne : given) {
-    if (lessOne < 0 || lessOne >= lengths.longest)
-      call.fail("seqlens_k " + std::to_string(lessOne) + " does not fit total_sequence_length " +
-                std::to_string(lengths.longest));
-    const int64_t total = lengths.isPrompt ? rows : lessOne + 1;
-    if (total < rows)
-      call.fail("seqlens_k " + std::to_string(lessOne) + " with " + std::to_string(rows) +
-                " new rows leaves no past");
-    lengths.total.push_back(total);
-    lengths.valid.push_back(lessOne + 1);
-    lengths.past.push_back(total - rows);
-  }
-  lengths.held = fresh.key.rows == 0 ? lengths.total : lengths.past;
-  return lengths;
-}
-
-Angles GroupQueryAttention::anglesOf(Call& call, const NewRows& fresh,
-                                     const Lengths& lengths) const {
-  const Tensor cosines = call.input(CosineCache), sines = call.input(SineCache);
-  const auto storage = storageOf(cosines.type);
-  call.require(cosines.shape == sines.shape && cosines.rank() == 2 && storage &&
-                   cosines.type == sines.type,
-               "cos_cache and sin_cache differ, or are not [positions,half]");
-  Angles angles;
-  angles.half = cosines.shape[1];
-  if (2 * angles.half > fresh.query.width)
-    call.fail("cos_cache rotates " + std::to_string(angles.half) + " pairs of heads " +
-              std::to_string(fresh.query.width) + " wide");
-  const int64_t batches = fresh.query.batches, rows = fresh.query.rows;
-  std::vector<int64_t> positions;
-  if (call.has(PositionIds)) {
-    positions = call.integers(PositionIds);
-    call.require(static_cast<int64_t>(positions.size()) == batches * rows,
-                 "position_ids must be [B,S]");
-    // Positions of a prompt count from the first of position_ids.
-    if (lengths.isPrompt && !positions.empty()) {
-      const int64_t first = positions.front();
-      call.require(first <= cosines.shape[0], "a number of position_ids is too large");
-      for (size_t i = 0; i < positions.size(); ++i)
-        positions[i] = first + static_cast<int64_t>(i) % rows;
-    }
-  } else {
-    for (const int64_t held : lengths.past)
-      for (int64_t row = 0; row < rows; ++row)
-        positions.push_back(held + row);
-  }
-  const Shape shape{static_cast<int64_t>(positions.size()), angles.half};
-  auto* cosine = call.scratchTensor(floatType, shape).as<float>();
-  auto* sine = call.scratchTensor(floatType, shape).as<float>();
-  angles.cosines = cosine;
-  angles.sines = sine;
-  const auto half = static_cast<size_t>(angles.half);
-  const auto load = [&](const Tensor& table, int64_t position, float* to) {
-    loadNumbers(table.data + position * angles.half * elementBytes(table.type), *storage,
-                angles.half, to);
-  };
-  for (const int64_t position : positions) {
-    if (half == 0)
-      break;
-    if (position < 0 || position >= cosines.shape[0])
-      call.fail("position " + std::to_string(position) + " is outside of cos_cache's " +
-                std::to_string(cosines.shape[0]) + " rows");
-    load(cosines, position, cosine);
-    load(sines, position, sine);
-    cosine += half;
-    sine += half;
-  }
-  return angles;
-}
 
 FixedScales GroupQueryAttention::scalesOf(Call& call, unsigned operand, bool perColumn,
                                           int64_t width) const {
@@ -192,14 +51,6 @@ FixedScales GroupQueryAttention::scalesOf(Call& call, unsigned operand, bool per
   return {given.as<float>(), perColumn, width};
 }
 
-const float* GroupQueryAttention::normWeight(Call& call, unsigned operand,
-                                             const HeadRows& rows) const {
-  const Tensor weight = call.input(operand);
-  call.require(weight.shape == Shape{rows.width} && weight.type == rows.type,
-               "a norm weight must be [D] of the query's element type");
-  return call.floats(weight);
-}
-
 ElementType GroupQueryAttention::cacheType(ElementType fresh) const {
   if (!settings.codes)
     return fresh;
@@ -207,8 +58,8 @@ ElementType GroupQueryAttention::cacheType(ElementType fresh) const {
                                             : ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
 }
 
-std::optional<Tensor> GroupQueryAttention::past(Call& call, unsigned operand, const NewRows& fresh,
-                                                const Lengths& lengths) const {
+std::optional<Tensor> GroupQueryAttention::past(Call& call, unsigned operand, const GqaRows& fresh,
+                                                const GqaLengths& lengths) const {
   if (!call.has(operand)) {
     for (const int64_t length : lengths.held)
       if (length > 0)
@@ -231,7 +82,7 @@ std::optional<Tensor> GroupQueryAttention::past(Call& call, unsigned operand, co
   return given;
 }
 
-void GroupQueryAttention::setMask(Call& call, const NewRows& fresh, const Lengths& lengths,
+void GroupQueryAttention::setMask(Call& call, const GqaRows& fresh, const GqaLengths& lengths,
                                   AttentionView& view) const {
   if (!call.has(Bias))
     return;
@@ -250,8 +101,8 @@ void GroupQueryAttention::setMask(Call& call, const NewRows& fresh, const Length
   view.maskStrides = {shape[0] == 1 ? 0 : shape[1] * head, shape[1] == 1 ? 0 : head, shape[3], 1};
 }
 
-AttentionView GroupQueryAttention::viewOf(Call& call, const NewRows& fresh,
-                                          const Lengths& lengths) const {
+AttentionView GroupQueryAttention::viewOf(Call& call, const GqaRows& fresh,
+                                          const GqaLengths& lengths) const {
   AttentionView view;
   view.batches = fresh.query.batches;
   view.queryHeads = settings.heads;
@@ -338,33 +189,11 @@ void GroupQueryAttention::attend(Call& call, AttentionView view, const FixedScal
   });
 }
 
-void normalizeInto(const HeadRows& from, const HeadRows& to, int64_t batch, int64_t head,
-                   int64_t row, const float* weight, float epsilon, float* numbers) {
-  const FloatStorage storage = *storageOf(from.type);
-  loadNumbers(from.row(batch, head, row), storage, from.width, numbers);
-  normalizeRow(numbers, numbers, from.width, static_cast<double>(epsilon), false, weight, nullptr);
-  storeNumbers(numbers, storage, from.width, to.row(batch, head, row));
-}
-
-/// Copies of the rows, normalized, in scratch memory.
-HeadRows normalized(Call& call, const HeadRows& from, const float* weight, float epsilon) {
-  const HeadRows to =
-      rowsOf(call.scratchTensor(from.type, {from.batches, from.heads, from.rows, from.width}));
-  auto* numbers =
-      call.scratchTensor(floatType, {from.batches * from.heads, from.width}).as<float>();
-  call.forEach(from.batches * from.heads, from.count(), [&](int64_t unit) {
-    for (int64_t row = 0; row < from.rows; ++row)
-      normalizeInto(from, to, unit / from.heads, unit % from.heads, row, weight, epsilon,
-                    numbers + unit * from.width);
-  });
-  return to;
-}
-
 void GroupQueryAttention::compute(Call& call) const {
   const Tensor query = call.input(Query);
   const auto storage = storageOf(query.type);
   call.require(storage.has_value(), "the query must be float, float16 or bfloat16");
-  NewRows fresh = newRows(call, query);
+  GqaRows fresh = gqaRows(call, settings, query);
   const int64_t batches = fresh.query.batches, rows = fresh.query.rows, width = fresh.query.width;
   const int64_t heads = settings.heads, groups = settings.groups;
   FixedScales keyScales, valueScales;
@@ -372,7 +201,7 @@ void GroupQueryAttention::compute(Call& call) const {
     keyScales = scalesOf(call, KeyScale, settings.keyScalesPerColumn, width);
     valueScales = scalesOf(call, ValueScale, settings.valueScalesPerColumn, width);
   }
-  const Lengths lengths = lengthsOf(call, fresh);
+  const GqaLengths lengths = gqaLengths(call, fresh);
   call.require(call.has(PastKey) == call.has(PastValue),
                "a past of keys without one of values, or the reverse");
   const std::optional<Tensor> pastKey = past(call, PastKey, fresh, lengths);
@@ -380,14 +209,12 @@ void GroupQueryAttention::compute(Call& call) const {
   const int64_t capacity = std::max(pastKey ? pastKey->shape[2] : 0, lengths.longest);
   call.require(!pastKey || pastKey->shape == pastValue->shape,
                "the pasts of keys and values differ in length");
-  const Angles angles = settings.rotates ? anglesOf(call, fresh, lengths) : Angles();
+  const GqaAngles angles = settings.rotates ? gqaAngles(call, fresh, lengths) : GqaAngles();
 
   AttentionView view = viewOf(call, fresh, lengths);
   if (settings.normalizes) {
-    const float* queryWeight = normWeight(call, QueryNormWeight, fresh.query);
-    const float* keyWeight = normWeight(call, KeyNormWeight, fresh.key);
-    fresh.query = normalized(call, fresh.query, queryWeight, settings.normEpsilon);
-    fresh.key = normalized(call, fresh.key, keyWeight, settings.normEpsilon);
+    fresh.query = normalized(call, fresh.query, QueryNormWeight, settings.normEpsilon);
+    fresh.key = normalized(call, fresh.key, KeyNormWeight, settings.normEpsilon);
   }
 
   // Nothing is written before all checks, because the past may be overwritten.
