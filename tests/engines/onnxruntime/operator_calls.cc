@@ -156,6 +156,42 @@ void testError(TestEngine& engine, const OperatorCase& call, const std::string& 
     }
 }
 
+/// A present in the memory of its past: the rows of the past stay where they are.
+void testAppendInPlace(TestEngine& engine, LibraryEntry entry) {
+  constexpr int64_t past = 5, valid = 2, fresh = 3, width = 8;
+  constexpr auto f32 = ir::ElementType::Float;
+  OperatorCase call = appendInPlaceCase(past, valid, fresh, width);
+  Ort::Session session = open(engine, call.modelBytes(entry == LibraryEntry::provider),
+                              {entry, 1, ORT_DISABLE_ALL, ""});
+  engine.takeLog();
+  const Results expected = runtimeResults(call);
+  CaseTensor buffer = filledWith(f32, {1, 1, past + fresh, width}, 7);
+  std::copy(call.operands[0]->bytes.begin(), call.operands[0]->bytes.end(), buffer.bytes.begin());
+  const auto memory = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
+  const auto boundRows = [&](int64_t rows) {
+    const int64_t shape[] = {1, 1, rows, width};
+    return Ort::Value::CreateTensor(memory, buffer.bytes.data(),
+                                    static_cast<size_t>(rows * width) * sizeof(float), shape, 4,
+                                    ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT);
+  };
+  const Ort::Value before = boundRows(past), after = boundRows(past + fresh);
+  const Ort::Value added = valueOf(*call.operands[1]), length = valueOf(*call.operands[2]);
+  Ort::IoBinding bound(session);
+  bound.BindInput("x0", before);
+  bound.BindInput("x1", added);
+  bound.BindInput("x2", length);
+  bound.BindOutput("y0", after);
+  session.Run(Ort::RunOptions{nullptr}, bound);
+  requireEqual({buffer}, expected, 0, "one buffer");
+  require(engine.takeLog().find("copies") == std::string::npos, "one buffer is copied");
+  resultsOf(session, inputsOf(call));
+  resultsOf(session, inputsOf(call));
+  const std::string log = engine.takeLog();
+  const size_t notice = log.find("copies");
+  require(notice != std::string::npos && log.find("copies", notice + 1) == std::string::npos,
+          "not one notice: " + log);
+}
+
 constexpr const char* multiHeadModel = R"(
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
 step (float[B,S,32] query, float[B,S,32] key, float[B,S,32] value,
@@ -264,6 +300,8 @@ int main(int argc, char** argv) {
     attempt(call.what, [&] { testCall(engine, call); });
   for (const auto& [call, message] : wrongCases())
     attempt(message, [&] { testError(engine, call, message); });
+  for (const LibraryEntry entry : {LibraryEntry::provider, LibraryEntry::customOperators})
+    attempt("AppendRows in place", [&] { testAppendInPlace(engine, entry); });
   for (const int64_t batch : {1, 2})
     for (const int threads : {1, 2})
       attempt(fmt::format("MultiHeadAttention, batch {}", batch),

@@ -9,12 +9,9 @@
 #include "ir/text/reader.h"
 #include "runtime/simd/four_bit_rows.h"
 #include "support/format.h"
-#include "support/half.h"
 
-#include <cstring>
 #include <limits>
 #include <numeric>
-#include <random>
 
 namespace kvopt {
 using namespace ir;
@@ -25,30 +22,6 @@ constexpr int64_t opset = 21;
 constexpr int64_t batches = 2, heads = 4, groups = 2, width = 8, valueWidth = 6;
 constexpr ElementType f32 = ElementType::Float, f16 = ElementType::Float16,
                       bf16 = ElementType::BFloat16, i8 = ElementType::Int8;
-
-int64_t bytesOf(ElementType element) { return static_cast<int64_t>(*byteWidth(element)); }
-
-int64_t countOf(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
-
-void put(CaseTensor& tensor, int64_t index, double number) {
-  std::byte* at = tensor.bytes.data() + index * bytesOf(tensor.element);
-  const auto store = [&](auto value) { std::memcpy(at, &value, sizeof value); };
-  const auto narrow = static_cast<float>(number);
-  switch (tensor.element) {
-  case ElementType::Float:
-    return store(narrow);
-  case ElementType::Float16:
-    return store(floatToF16(narrow));
-  case ElementType::BFloat16:
-    return store(floatToBf16(narrow));
-  case ElementType::Int64:
-    return store(static_cast<int64_t>(number));
-  default:
-    return store(static_cast<int8_t>(number));
-  }
-}
 
 /// The error of a type of rows, relative to numbers of about 1.
 double roundingOf(ElementType element) {
@@ -79,10 +52,7 @@ struct Attention {
                                    {batches, 1, steps, columns}, isBoolean ? 1 : 0);
     for (int64_t i = 0; i < tensor.count(); ++i)
       if (i % 3 == 1)
-        put(tensor, i,
-            isBoolean    ? 0
-            : i % 2 == 0 ? -0.5
-                         : -std::numeric_limits<double>::infinity());
+        tensor.set(i, isBoolean ? 0 : i % 2 == 0 ? -0.5 : -std::numeric_limits<double>::infinity());
     return tensor;
   }
   std::string text() const {
@@ -200,13 +170,13 @@ std::pair<CaseTensor, CaseTensor> codesOf(const RowCode& code, int64_t keys, int
   if (!code.isPacked())
     codes = randomOf(i8, codes.shape, seed);
   for (int64_t row = 0; row < scales.count(); ++row)
-    put(scales, row,
-        code.isPacked()
-            ? double{simd::quantizeFourBitRow(numbers.bytes.data() + row * columns * bytesOf(f32),
-                                              simd::FloatStorage::f32, columns,
-                                              reinterpret_cast<uint8_t*>(codes.bytes.data()) +
-                                                  row * code.elementsOf(columns))}
-            : 0.01 + 0.001 * static_cast<double>(row % 7));
+    scales.set(row, code.isPacked()
+                        ? double{simd::quantizeFourBitRow(
+                              numbers.bytes.data() + row * columns * int64_t{sizeof(float)},
+                              simd::FloatStorage::f32, columns,
+                              reinterpret_cast<uint8_t*>(codes.bytes.data()) +
+                                  row * code.elementsOf(columns))}
+                        : 0.01 + 0.001 * static_cast<double>(row % 7));
   return {codes, scales};
 }
 
@@ -265,12 +235,12 @@ OperatorCase tileCase(const Attention& a, ElementType state, int64_t keys, bool 
   made.set("softcap", a.softcap);
   CaseTensor mask = filledWith(f32, {1, 1, a.steps, keys}, 0);
   for (int64_t i = 0; i < mask.count(); i += 4)
-    put(mask, i, -std::numeric_limits<double>::infinity());
+    mask.set(i, -std::numeric_limits<double>::infinity());
   CaseTensor maximum =
       filledWith(state, {batches, heads, a.steps, state == f16 ? 2 : 1}, isFirst ? 0 : 0.25);
   const double lowest = state == f16 ? -65504.0 : double{std::numeric_limits<float>::lowest()};
   for (int64_t i = 0; isFirst && i < maximum.count(); i += maximum.shape.back())
-    put(maximum, i, lowest);
+    maximum.set(i, lowest);
   const std::vector<int64_t> output = {batches, heads, a.steps, valueWidth};
   made.operands = {a.queryTensor(),
                    randomOf(a.rows, {batches, groups, keys, width}, 5),
@@ -289,51 +259,6 @@ constexpr CacheOperator blocksOf(const RowCode* code, CacheSharing sharing) {
 }
 
 } // namespace
-
-int64_t CaseTensor::count() const { return countOf(shape); }
-
-double CaseTensor::get(int64_t index) const {
-  const std::byte* at = bytes.data() + index * bytesOf(element);
-  const auto load = [&](auto value) {
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  };
-  switch (element) {
-  case ElementType::Float:
-    return double{load(float())};
-  case ElementType::Float16:
-    return double{f16ToFloat(load(uint16_t()))};
-  case ElementType::BFloat16:
-    return double{bf16ToFloat(load(uint16_t()))};
-  default:
-    return load(int8_t());
-  }
-}
-
-CaseTensor randomOf(ElementType element, std::vector<int64_t> shape, unsigned seed, double spread) {
-  CaseTensor tensor = filledWith(element, std::move(shape), 0);
-  std::mt19937 random(seed);
-  std::normal_distribution<double> any(0, spread);
-  std::uniform_int_distribution<int> code(-127, 127);
-  for (int64_t i = 0; i < tensor.count(); ++i)
-    put(tensor, i, element == i8 ? code(random) : any(random));
-  return tensor;
-}
-
-CaseTensor filledWith(ElementType element, std::vector<int64_t> shape, double number) {
-  CaseTensor tensor{element, std::move(shape), {}};
-  tensor.bytes.resize(static_cast<size_t>(tensor.count() * bytesOf(element)));
-  for (int64_t i = 0; i < tensor.count(); ++i)
-    put(tensor, i, number);
-  return tensor;
-}
-
-CaseTensor lengthsOf(std::vector<int64_t> lengths) {
-  CaseTensor tensor = filledWith(ElementType::Int64, {static_cast<int64_t>(lengths.size())}, 0);
-  for (size_t i = 0; i < lengths.size(); ++i)
-    std::memcpy(tensor.bytes.data() + i * sizeof lengths[i], &lengths[i], sizeof lengths[i]);
-  return tensor;
-}
 
 const OpRegistry& caseOperators() {
   static const std::unique_ptr<const OpRegistry> registry = [] {
@@ -413,6 +338,13 @@ std::vector<OperatorCase> operatorCases() {
   all.push_back(tileCase(plain, f32, 0, false));
   all.back().doesEngineRunBody = false;
   return all;
+}
+
+OperatorCase appendInPlaceCase(int64_t past, int64_t valid, int64_t fresh, int64_t columns) {
+  OperatorCase made = appendCase(f32, past, fresh, {valid});
+  made.operands[0] = randomOf(f32, {1, 1, past, columns}, 1);
+  made.operands[1] = randomOf(f32, {1, 1, fresh, columns}, 2);
+  return made;
 }
 
 std::vector<std::pair<OperatorCase, std::string>> wrongCases() {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/model.h"
-#include "runtime/memory/tensor_view.h"
+#include "tests/engines/onnxruntime/case_tensor.h"
 
 #include <optional>
 #include <string>
@@ -11,22 +11,6 @@
 #include <vector>
 
 namespace kvopt {
-
-/// A tensor of an operand or result.
-struct CaseTensor {
-  ir::ElementType element = ir::ElementType::Undefined;
-  std::vector<int64_t> shape;
-  std::vector<std::byte> bytes;
-
-  int64_t count() const;
-  double get(int64_t index) const;
-};
-
-/// Random numbers, rounded to the element type; integers of int8 over their whole range.
-CaseTensor randomOf(ir::ElementType element, std::vector<int64_t> shape, unsigned seed,
-                    double spread = 1);
-CaseTensor filledWith(ir::ElementType element, std::vector<int64_t> shape, double number);
-CaseTensor lengthsOf(std::vector<int64_t> lengths);
 
 struct OperatorCase {
   std::string what; ///< for messages
@@ -52,6 +36,9 @@ struct OperatorCase {
 /// Every operator that has no state in the caller's buffers, in prefill and decode, with batches,
 /// empty caches, masks, sinks and all kinds of element types.
 std::vector<OperatorCase> operatorCases();
+
+/// AppendRows of one batch row and head, whose rows have the same places in past and present.
+OperatorCase appendInPlaceCase(int64_t past, int64_t valid, int64_t fresh, int64_t columns);
 
 /// Calls that fail, each with a part of the message.
 std::vector<std::pair<OperatorCase, std::string>> wrongCases();
