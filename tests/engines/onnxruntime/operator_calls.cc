@@ -298,8 +298,8 @@ int main(int argc, char** argv) {
   const std::vector<OperatorCase> cases = operatorCases();
   for (const OperatorCase& call : cases)
     attempt(call.what, [&] { testCall(engine, call); });
-  for (const auto& [call, message] : wrongCases())
-    attempt(message, [&] { testError(engine, call, message); });
+  for (const auto& wrong : wrongCases())
+    attempt(wrong.second, [&] { testError(engine, wrong.first, wrong.second); });
   for (const LibraryEntry entry : {LibraryEntry::provider, LibraryEntry::customOperators})
     attempt("AppendRows in place", [&] { testAppendInPlace(engine, entry); });
   for (const int64_t batch : {1, 2})
