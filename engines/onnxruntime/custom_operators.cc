@@ -4,6 +4,7 @@
 
 #include "engines/onnxruntime/kvopt_operator.h"
 
+#include <algorithm>
 #include <climits>
 #include <deque>
 #include <memory>
@@ -156,15 +157,36 @@ OperatorEntry::OperatorEntry(const KvoptOperator& operatorOfEntry, const Operato
   KernelDestroy = [](void* kernel) { delete static_cast<OperatorKernel*>(kernel); };
 }
 
+/// Whether the engine infers result types of every node that kvopt writes with the operator.
+/// Engines before 1.18 fail for operands of any number, and for an omitted operand before a given
+/// one: nodes have a mask, but may omit the sinks before past_length. Such operators keep their
+/// function bodies there.
+bool areTypesInferred(const KvoptOperator& known) {
+  constexpr uint32_t firstWithOmitted = 18;
+  if (engineVersion() >= firstWithOmitted)
+    return true;
+  constexpr ptrdiff_t maskAndSinks = 2;
+  const std::vector<TypedFormal>& inputs = known.types.front().inputs;
+  const auto countOf = [&](TypedFormal::Count count) {
+    return std::count_if(inputs.begin(), inputs.end(),
+                         [&](const TypedFormal& formal) { return formal.count == count; });
+  };
+  return countOf(TypedFormal::Count::any) == 0 &&
+         countOf(TypedFormal::Count::optional) <= maskAndSinks;
+}
+
 /// All entries and their domain, which sessions refer to until the process ends.
 struct CustomOperators {
   std::deque<OperatorEntry> entries;
   Ort::CustomOpDomain domain{kvoptDomain};
 
   CustomOperators() {
-    for (const KvoptOperator& known : kvoptOperators())
+    for (const KvoptOperator& known : kvoptOperators()) {
+      if (!areTypesInferred(known))
+        continue;
       for (const OperatorTypes& types : known.types)
         domain.Add(&entries.emplace_back(known, types));
+    }
   }
 };
 

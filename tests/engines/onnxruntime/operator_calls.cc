@@ -60,9 +60,11 @@ Results resultsOf(Ort::Session& session, const std::map<std::string, CaseTensor>
   const std::vector<std::string> found = session.GetOutputNames();
   for (const std::string& name : found)
     outputs.push_back(name.c_str());
+  const std::vector<Ort::Value> returned =
+      session.Run(Ort::RunOptions{nullptr}, names.data(), values.data(), values.size(),
+                  outputs.data(), outputs.size());
   Results results;
-  for (const Ort::Value& value : session.Run(Ort::RunOptions{nullptr}, names.data(), values.data(),
-                                             values.size(), outputs.data(), outputs.size()))
+  for (const Ort::Value& value : returned)
     results.push_back(tensorOf(value));
   return results;
 }
