@@ -4,7 +4,6 @@
 // position past_length[b] + i; later keys are never read. The mask then has one column for each of
 // the T keys, or for each key of the longest batch row. Without past_length there are T - S keys
 // before query row 0. Int8 keys and values are numbers, not codes.
-// keys before row 0. Keys and values of int8 are the numbers that they are.
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "ir/ops/kvopt/own_body.h"
 
