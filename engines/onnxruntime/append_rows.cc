@@ -50,7 +50,7 @@ public:
   }
 
 private:
-  CopyNotice notice;
+  CopyNotice notice{CopyNotice::Presents::longer};
 };
 
 /// Element types of rows, with which a library of custom operators can be asked.

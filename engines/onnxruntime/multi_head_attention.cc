@@ -38,7 +38,7 @@ private:
   void setMask(Call& call, int64_t pastRows, AttentionView& view) const;
 
   MhaSettings settings;
-  CopyNotice notice;
+  CopyNotice notice{CopyNotice::Presents::longer};
 };
 
 /// Copies of the rows plus numbers [H*D], in scratch memory.

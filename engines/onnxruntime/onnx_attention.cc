@@ -41,7 +41,7 @@ private:
                 simd::AttentionView& view) const;
 
   OnnxAttentionSettings settings;
-  CopyNotice notice;
+  CopyNotice notice{CopyNotice::Presents::longer};
 };
 
 HeadRows OnnxAttention::heads(const Call& call, unsigned operand, int64_t count,

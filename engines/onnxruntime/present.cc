@@ -8,7 +8,12 @@ namespace kvopt::onnxruntime {
 void CopyNotice::say(const Call& call, bool isWholeBuffer) const {
   if (isSaid.exchange(true))
     return;
-  if (isWholeBuffer)
+  if (presents == Presents::longer)
+    call.log(
+        ORT_LOGGING_LEVEL_INFO,
+        "the present is longer than the past, so each step copies the valid rows; a rewrite to "
+        "caches of a fixed capacity appends in place");
+  else if (isWholeBuffer)
     call.log(ORT_LOGGING_LEVEL_WARNING,
              "past and present are different buffers, so each step copies the valid rows; bind one "
              "buffer as both to append in place");

@@ -17,10 +17,18 @@ struct Present {
 /// Says once per node that pasts are copied.
 class CopyNotice {
 public:
+  /// How the operator's presents relate to its pasts.
+  enum class Presents {
+    capacity, ///< of the same shape if the past has room for the new rows
+    longer,   ///< always longer by the new rows
+  };
+  explicit CopyNotice(Presents ofOperator = Presents::capacity) : presents(ofOperator) {}
+
   /// `isWholeBuffer`: the past has room for the new rows, so that binding one buffer would suffice.
   void say(const Call& call, bool isWholeBuffer) const;
 
 private:
+  Presents presents;
   mutable std::atomic<bool> isSaid{false};
 };
 
