@@ -56,16 +56,17 @@ ValueClass classOf(llvm::StringRef kind, llvm::ArrayRef<ValueClass> parts,
   return hash.take();
 }
 
-ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& data) {
-  auto [at, isNew] = known.try_emplace(&data);
-  if (!isNew)
-    return at->second;
+namespace {
+
+/// Hashes a constant by its place in a file, if it has one and `byPlace` is set, or by contents.
+ValueClass constantClass(const ir::Model& model, const ir::TensorData& data, bool byPlace) {
   ClassHash hash;
   hash.text("constant");
   hash.number(static_cast<uint64_t>(data.elementType()));
+  hash.number(data.shape().size());
   for (int64_t extent : data.shape())
     hash.number(static_cast<uint64_t>(extent));
-  if (auto place = ir::filePlaceOf(data)) {
+  if (auto place = byPlace ? ir::filePlaceOf(data) : std::nullopt) {
     hash.text("file");
     for (uint64_t part : {place->file.device, place->file.inode, place->offset, place->length})
       hash.number(part);
@@ -78,7 +79,26 @@ ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& dat
     hash.number(reinterpret_cast<uintptr_t>(&data));
     hash.number(reinterpret_cast<uintptr_t>(&model));
   }
-  return at->second = hash.take();
+  return hash.take();
+}
+
+} // namespace
+
+ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& data) {
+  auto [at, isNew] = known.try_emplace(&data);
+  if (isNew)
+    at->second = constantClass(model, data, /*byPlace=*/true);
+  return at->second;
+}
+
+ValueClass ConstantDigests::contentsOf(const ir::Model& model, const ir::TensorData& data) {
+  constexpr int64_t mostElementsRead = 1 << 16;
+  if (data.elementCount() > mostElementsRead || !ir::filePlaceOf(data))
+    return of(model, data);
+  auto [at, isNew] = contents.try_emplace(&data);
+  if (isNew)
+    at->second = constantClass(model, data, /*byPlace=*/false);
+  return at->second;
 }
 
 namespace {
@@ -186,9 +206,9 @@ ValueClass Classes::of(const ir::Value& value) {
   return classes[&value] = hash.take();
 }
 
-ValueClass Classes::attributesOf(const ir::Node& node) {
+ValueClass Classes::attributesOf(llvm::ArrayRef<ir::NamedAttribute> attributes) {
   std::vector<ValueClass> parts;
-  for (const ir::NamedAttribute& entry : node.attributes()) {
+  for (const ir::NamedAttribute& entry : attributes) {
     ClassHash hash;
     hash.text(entry.name);
     const Attribute& value = entry.value;
@@ -255,7 +275,23 @@ void Classes::hashGraph(const ir::Graph& graph) {
     hash(node);
 }
 
+ValueClass Classes::bodyOf(const ir::Function& function) {
+  auto [at, isNew] = bodies.try_emplace(&function);
+  if (!isNew)
+    return at->second;
+  ClassHash hash;
+  Classes body(model, constants);
+  for (size_t i = 0; i < function.body.inputs().size(); ++i)
+    body.set(*function.body.inputs()[i], classOf("formal", {}, {uint64_t(0), i}));
+  for (const ir::Value* output : function.body.outputs())
+    hash.add(body.of(*output));
+  hash.add(body.attributesOf(function.defaults));
+  return bodies[&function] = hash.take();
+}
+
 ValueClass Classes::operatorOf(const ir::Node& node) {
+  if (auto known = operators.find(&node); known != operators.end())
+    return known->second;
   ClassHash hash;
   hash.text(node.op().domain());
   hash.text(node.op().type());
@@ -263,32 +299,68 @@ ValueClass Classes::operatorOf(const ir::Node& node) {
   const ir::OpDef* definition = node.definition();
   hash.number(static_cast<uint64_t>(definition ? definition->since
                                                : node.graph().opsetVersion(node.op().domain())));
-  hash.add(attributesOf(node));
+  hash.add(attributesOf(node.attributes()));
+  // The number of parts determines their sizes.
+  if (node.is("Split"))
+    hash.number(node.results().size());
   if (const ir::Function* function = model.findFunction(node.op())) {
     hash.text("function");
-    Classes body(model, constants);
-    for (size_t i = 0; i < function->body.inputs().size(); ++i)
-      body.set(*function->body.inputs()[i], classOf("formal", {}, {uint64_t(0), i}));
-    for (const ir::Value* output : function->body.outputs())
-      hash.add(body.of(*output));
+    hash.add(bodyOf(*function));
   }
-  return hash.take();
+  const ValueClass own = hash.take();
+  if (node.subgraphs().empty()) // those read values whose classes may change
+    operators[&node] = own;
+  return own;
+}
+
+Key Classes::identityOf(const ir::Node& node) {
+  const ValueClass own = operatorOf(node);
+  Key key{own.bits[0], own.bits[1], node.results().size()};
+  for (const ir::Value& result : node.results())
+    key.push_back(!result.isAbsent());
+  return key;
 }
 
 namespace {
-ValueClass sumClass() { return classOf("sum", {}); }
+
+ValueClass sumClass() {
+  static const ValueClass sum = classOf("sum", {});
+  return sum;
+}
+
+ValueClass absentClass() {
+  static const ValueClass absent = classOf("absent", {});
+  return absent;
+}
+
 } // namespace
 
+void Classes::set(const ir::Value& value, ValueClass given) {
+  auto [at, isNew] = classes.try_emplace(&value, given);
+  if (isNew || at->second == given)
+    return;
+  at->second = given;
+  changed.insert(&value);
+}
+
 void Classes::hash(const ir::Node& node) {
+  const bool isHashed = llvm::all_of(node.results(), [&](const ir::Value& result) {
+    return result.isAbsent() || classes.count(&result);
+  });
+  const bool isStale = llvm::any_of(node.operands(), [&](const ir::Use& use) {
+    return use.value() && changed.count(use.value());
+  });
+  if (isHashed && !isStale && node.subgraphs().empty())
+    return;
   if ((node.is("Identity") || node.is("Dropout")) && node.operand(0) &&
       node.results().size() == 1) {
-    classes[&node.result(0)] = of(*node.operand(0));
+    set(node.result(0), of(*node.operand(0)));
     return;
   }
   std::vector<ValueClass> operands;
   for (const ir::Use& use : node.operands())
-    operands.push_back(use.value() ? of(*use.value()) : classOf("absent", {}));
-  while (!operands.empty() && operands.back() == classOf("absent", {}))
+    operands.push_back(use.value() ? of(*use.value()) : absentClass());
+  while (!operands.empty() && operands.back() == absentClass())
     operands.pop_back();
   if (isCommutative(node))
     std::sort(operands.begin(), operands.end());
@@ -297,11 +369,15 @@ void Classes::hash(const ir::Node& node) {
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
     if (auto data = result.constantRef())
-      classes[&result] = constants.of(model, *data);
+      set(result, constants.of(model, *data));
     else
-      classes[&result] = classOf("result", operands, {i});
+      set(result, classOf("result", operands, {i}));
   }
-  // The last result of these operators is the sum that they normalize.
+  hashSum(node);
+}
+
+/// The last result of these operators is the sum that they normalize.
+void Classes::hashSum(const ir::Node& node) {
   constexpr unsigned sumIndex = 3;
   const bool isSkip = node.is("com.microsoft::SkipLayerNormalization") ||
                       node.is("com.microsoft::SkipSimplifiedLayerNormalization");
@@ -313,7 +389,7 @@ void Classes::hash(const ir::Node& node) {
   std::vector<ValueClass> terms{of(*node.operand(0)), of(*node.operand(1))};
   std::sort(terms.begin(), terms.end());
   terms.push_back(sumClass());
-  classes[&node.result(sumIndex)] = classOf("result", terms, {0});
+  set(node.result(sumIndex), classOf("result", terms, {0}));
 }
 
 void Classes::hashAll() {

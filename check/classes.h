@@ -1,10 +1,11 @@
 // Classes: values of a model that are equal by construction have the same class.
 #pragma once
 
+#include "check/key.h"
 #include "ir/model.h"
 
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <array>
 #include <map>
@@ -29,9 +30,11 @@ public:
   /// first model with the same type and shape whose places the second one does not name.
   void readCopies(const ir::Model& before, const ir::Model& after);
   ValueClass of(const ir::Model& model, const ir::TensorData& data);
+  /// Identifies a constant that is evaluated: by its contents, unless those are many and in a file.
+  ValueClass contentsOf(const ir::Model& model, const ir::TensorData& data);
 
 private:
-  llvm::DenseMap<const ir::TensorData*, ValueClass> known;
+  llvm::DenseMap<const ir::TensorData*, ValueClass> known, contents;
 };
 
 /// Classes of one model's values. Names do not matter, except those of inputs. Operands of
@@ -43,22 +46,31 @@ public:
 
   /// Class of an input; by default, its name and type.
   void setInput(const ir::Value& input, ValueClass given) { classes[&input] = given; }
-  /// Computes the classes of a node's results from those of its operands.
+  /// Computes the classes of a node's results from those of its operands, unless they are known and
+  /// no operand was set since.
   void hash(const ir::Node& node);
   /// Computes the classes of inputs that have none, and of all nodes.
   void hashAll();
   ValueClass of(const ir::Value& value);
-  void set(const ir::Value& value, ValueClass given) { classes[&value] = given; }
+  void set(const ir::Value& value, ValueClass given);
   /// Attributes and operator of a node, without operands.
   ValueClass operatorOf(const ir::Node& node);
+  /// Everything that a rule reads of a node, aside from its operands: operatorOf, and which results
+  /// it has.
+  Key identityOf(const ir::Node& node);
 
 private:
   void hashGraph(const ir::Graph& graph);
-  ValueClass attributesOf(const ir::Node& node);
+  void hashSum(const ir::Node& node);
+  ValueClass attributesOf(llvm::ArrayRef<ir::NamedAttribute> attributes);
+  ValueClass bodyOf(const ir::Function& function);
 
   const ir::Model& model;
   ConstantDigests& constants;
   llvm::DenseMap<const ir::Value*, ValueClass> classes;
+  llvm::DenseSet<const ir::Value*> changed; ///< values whose class was another one before
+  llvm::DenseMap<const ir::Node*, ValueClass> operators;
+  llvm::DenseMap<const ir::Function*, ValueClass> bodies;
 };
 
 /// Whether the order of a node's operands does not matter.

@@ -1,7 +1,7 @@
 // Which pairs of models are proved equal, and which differences are found.
 #include "check/checker.h"
 
-#include "tests/ir/text/text_fixture.h"
+#include "tests/check/checked_models.h"
 
 namespace kvopt::check {
 namespace {
@@ -44,15 +44,6 @@ g (float[B, S, 8] inputs_embeds, float[B, 1, P, 8] past_key, float[B, 1, P, 8] p
 }
 )";
 
-std::unique_ptr<ir::Model> read(const std::string& text) {
-  auto model = ir::readText(text, textRegistry());
-  if (!model) {
-    ADD_FAILURE() << takeDiagnostic(model.takeError()).str();
-    return nullptr;
-  }
-  return std::move(*model);
-}
-
 ir::Manifest growing() {
   ir::Manifest manifest;
   for (const char* role : {"key", "value"}) {
@@ -72,12 +63,6 @@ CheckReport check(const std::string& before, const std::string& after) {
     return {};
   const ir::Manifest manifest = growing();
   return checkModels({*first, manifest}, {*second, manifest});
-}
-
-std::string edited(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
 TEST(Checker, TheSameModelIsProvedByConstruction) {
@@ -147,14 +132,6 @@ TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
 TEST(Checker, AnOutputThatIsGoneIsADifference) {
   const std::string fewer = edited(grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
-}
-
-/// The verdict and reason of the weakest output.
-std::string weakest(const CheckReport& report) {
-  for (const Obligation& obligation : report.obligations)
-    if (obligation.isOutput && obligation.verdict == report.verdict())
-      return std::string(verdictWord(obligation.verdict)) + ": " + obligation.reason;
-  return verdictWord(report.verdict());
 }
 
 /// Respelled attention whose result is multiplied by 1, or by 2 where `condition` holds.

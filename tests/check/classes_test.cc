@@ -1,0 +1,47 @@
+// What makes two values equal by construction.
+#include "check/classes.h"
+
+#include "tests/check/checked_models.h"
+
+namespace kvopt::check {
+namespace {
+
+constexpr const char* header = "<ir_version: 8, opset_import: [\"\" : 17, \"own\" : 1]>\n";
+
+/// The class of the first output.
+ValueClass classIn(const ir::Model& model) {
+  ConstantDigests digests;
+  return Classes(model, digests).of(*model.graph().outputs().front());
+}
+
+bool areEqual(const std::string& first, const std::string& second) {
+  auto a = read(header + first), b = read(header + second);
+  return a && b && classIn(*a) == classIn(*b);
+}
+
+TEST(Classes, PartsOfASplitDependOnTheirNumber) {
+  const std::string two = "g (float[B, 8] x) => (float[B, N] a) { a, b = Split <axis = 1> (x) }";
+  const std::string four =
+      "g (float[B, 8] x) => (float[B, N] a) { a, b, c, d = Split <axis = 1> (x) }";
+  EXPECT_TRUE(areEqual(two, two));
+  EXPECT_FALSE(areEqual(two, four));
+}
+
+TEST(Classes, ConstantsOfEqualBytesHaveShapes) {
+  const std::string one = "g () => (int64[N] y) <int64[1] c = {0}> { y = Identity (c) }";
+  const std::string none = "g () => (int64[N, M] y) <int64[1, 0] c = {}> { y = Identity (c) }";
+  EXPECT_TRUE(areEqual(one, one));
+  EXPECT_FALSE(areEqual(one, none));
+}
+
+TEST(Classes, FunctionsDependOnTheirDefaults) {
+  const std::string graph = R"(g (float[N] x) => (float[N] y) { y = own.Leak (x) }
+<domain: "own", opset_import: ["" : 17]>
+Leak <alpha: float = 0.5> (x) => (y) { y = LeakyRelu <alpha: float = @alpha> (x) }
+)";
+  EXPECT_TRUE(areEqual(graph, graph));
+  EXPECT_FALSE(areEqual(graph, edited(graph, "0.5", "0.25")));
+}
+
+} // namespace
+} // namespace kvopt::check
