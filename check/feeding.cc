@@ -20,14 +20,6 @@ int64_t otherExtent(const Step& step) {
 
 namespace {
 
-const ir::ManifestCache* cacheOfInput(const ir::Manifest& manifest, llvm::StringRef input) {
-  for (const ir::ManifestCache& cache : manifest.caches)
-    if (cache.blocks().empty() ? cache.past == input
-                               : llvm::is_contained(cache.blocks(), input.str()))
-      return &cache;
-  return nullptr;
-}
-
 std::vector<int64_t> visibleKeys(const Step& step) {
   std::vector<int64_t> mask;
   for (int64_t row = 0; row < step.batch; ++row)
@@ -97,14 +89,42 @@ Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape) {
   return result;
 }
 
+void enter(Thresholds& thresholds, const Step& step) {
+  thresholds.enter({step.batch, step.past, step.tokens, step.spare, otherExtent(step)},
+                   step.padding > 0);
+}
+
 Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), second(after) {
+  pairCaches();
+  indexCaches(false);
+  indexCaches(true);
+  bindSymbols();
+}
+
+std::string Feeding::formOf(const ir::ManifestCache& cache, bool isAfter) const {
+  ir::Manifest only;
+  only.caches.push_back(cache);
+  ir::ManifestCache& nameless = only.caches.front();
+  nameless.layer = 0;
+  nameless.past = nameless.present = "";
+  nameless.readers.clear();
+  if (nameless.part)
+    nameless.part->past = nameless.part->present = "";
+  if (auto* blocks = std::get_if<ir::BlockCache>(&nameless.storage))
+    for (std::string& input : blocks->inputs)
+      input.clear();
+  const ir::Value* input = isAfter ? nullptr : original.model.graph().findValue(cache.past);
+  return only.json() + (input ? input->type().str() : "");
+}
+
+void Feeding::pairCaches() {
+  llvm::StringMap<const ir::ManifestCache*> earlier;
+  for (const ir::ManifestCache& cache : original.manifest.caches)
+    earlier[cache.past] = &cache;
   for (const ir::ManifestCache& cache : second.manifest.caches) {
     Pair pair;
     pair.after = &cache;
-    const std::string& name = cache.part ? cache.part->past : cache.past;
-    for (const ir::ManifestCache& earlier : original.manifest.caches)
-      if (earlier.past == name)
-        pair.before = &earlier;
+    pair.before = earlier.lookup(cache.part ? cache.part->past : cache.past);
     if (ir::isScale(cache.role) || cache.codeColumns != 0 ||
         (!ir::isFloatingPoint(cache.dtype) && pair.before && pair.before->dtype != cache.dtype))
       pair.obstacle = "its rows are codes";
@@ -116,9 +136,44 @@ Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), seco
       pair.obstacle = "the first model has no such cache";
     else if (pair.before->isPool())
       pair.obstacle = "the first model's cache is a pool of blocks";
+    pair.form = numberOf("pair" + formOf(cache, true) +
+                         (pair.before ? formOf(*pair.before, false) : std::string()));
     cachePairs.push_back(std::move(pair));
   }
-  bindSymbols();
+}
+
+void Feeding::indexCaches(bool isAfter) {
+  const DrivenModel& side = isAfter ? second : original;
+  llvm::StringMap<CacheInput>& inputs = isAfter ? inputsAfter : inputsBefore;
+  for (size_t i = 0; i < side.manifest.caches.size(); ++i) {
+    const ir::ManifestCache& cache = side.manifest.caches[i];
+    CacheInput input;
+    input.cache = &cache;
+    input.isAfter = isAfter;
+    input.history = isAfter ? cachePairs[i].before : &cache;
+    std::string form = isAfter ? "second" + formOf(cache, true) : "first";
+    if (input.history)
+      form += formOf(*input.history, false);
+    if (isAfter && !cachePairs[i].obstacle.empty()) {
+      input.obstacle = cachePairs[i].obstacle;
+      input.history = nullptr;
+      form += input.obstacle;
+    }
+    const auto names =
+        cache.blocks().empty() ? llvm::ArrayRef<std::string>(cache.past) : cache.blocks();
+    for (const std::string& name : names) {
+      input.name = name;
+      input.form = numberOf(form + std::to_string(input.block));
+      inputs.try_emplace(name, input);
+      ++input.block;
+    }
+  }
+}
+
+const CacheInput* Feeding::cacheInput(bool isAfter, const ir::Value& input) const {
+  const llvm::StringMap<CacheInput>& inputs = isAfter ? inputsAfter : inputsBefore;
+  const auto known = inputs.find(input.name());
+  return known == inputs.end() ? nullptr : &known->second;
 }
 
 namespace {
@@ -159,7 +214,8 @@ void Feeding::bindSymbols() {
         for (unsigned axis = 0; axis < known->rank; ++axis)
           if (const auto size = sizeOf(known->axes[axis]))
             bind(*input, axis, *size);
-      const ir::ManifestCache* cache = cacheOfInput(side->manifest, input->name());
+      const CacheInput* known = cacheInput(side == &second, *input);
+      const ir::ManifestCache* cache = known ? known->cache : nullptr;
       if (cache && cache->update() == ir::CacheUpdate::Grows && !cache->isOneBuffer() &&
           side == &original)
         bind(*input, static_cast<size_t>(cache->sequenceAxis), Size::Past);
@@ -311,8 +367,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
 
 std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
   const DrivenModel& side = isAfter ? second : original;
-  if (ir::isFloatingPoint(input.type().elementType()) ||
-      cacheOfInput(side.manifest, input.name()) ||
+  if (ir::isFloatingPoint(input.type().elementType()) || cacheInput(isAfter, input) ||
       llvm::any_of(side.manifest.lengths,
                    [&](const ir::ManifestLength& length) { return length.input == input.name(); }))
     return "";
@@ -335,7 +390,7 @@ std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
   return "";
 }
 
-Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math) {
+std::optional<Extents> Feeding::historyShape(const ir::ManifestCache& cache, const Step& step) {
   Extents shape;
   const ir::Value* input = original.model.graph().findValue(cache.past);
   for (size_t i = 0; i < cache.shape.size(); ++i) {
@@ -354,14 +409,14 @@ Ref Feeding::history(const ir::ManifestCache& cache, const Step& step, Arithmeti
     shape[static_cast<size_t>(cache.sequenceAxis)] = step.past;
   if (elementCount(shape) < 0) {
     reason = "the cache '" + cache.past + "' is too large";
-    return nullptr;
+    return std::nullopt;
   }
-  return arbitraryTensor(math.field, nameHash(cache.past) + static_cast<uint64_t>(step.past),
-                         shape);
+  return shape;
 }
 
-Ref Feeding::placed(const ir::Manifest& manifest, const ir::ManifestCache& cache, const Ref& rows,
-                    llvm::StringRef input, const Step& step, Arithmetic& math) {
+Ref Feeding::placed(const CacheInput& input, const Ref& rows, const Step& step) {
+  const ir::Manifest& manifest = (input.isAfter ? second : original).manifest;
+  const ir::ManifestCache& cache = *input.cache;
   const auto axis = static_cast<unsigned>(cache.sequenceAxis);
   Extents shape = rows->shape;
   if (axis >= shape.size())
@@ -384,8 +439,7 @@ Ref Feeding::placed(const ir::Manifest& manifest, const ir::ManifestCache& cache
     isRing = true;
     break;
   case ir::CacheUpdate::Blocks: {
-    const auto blocks = cache.blocks();
-    const int64_t block = std::find(blocks.begin(), blocks.end(), input) - blocks.begin();
+    const auto block = static_cast<int64_t>(input.block);
     first = block * manifest.blockSize;
     last = std::min(step.past, first + manifest.blockSize);
     if (first > last)
@@ -407,27 +461,30 @@ Ref Feeding::placed(const ir::Manifest& manifest, const ir::ManifestCache& cache
     return nullptr;
   }
   shape[axis] = extent;
-  const Ref poison = arbitraryTensor(math.field, nameHash((input + " poison").str()), shape);
-  Ref both[] = {reshaped(poison, {poison->count()}), reshaped(rows, {rows->count()})};
-  auto list = std::make_shared<Tensor>(*both[0]);
-  list->reals.insert(list->reals.end(), both[1]->reals.begin(), both[1]->reals.end());
-  list->shape = {static_cast<int64_t>(list->reals.size())};
-  const Extents strides = stridesOf(shape), rowStrides = stridesOf(rows->shape);
-  return rearranged(list, shape, [&](llvm::ArrayRef<int64_t> place) {
+  if (elementCount(shape) < 0) {
+    reason = "the cache '" + cache.past + "' is too large";
+    return nullptr;
+  }
+  const Extents rowStrides = stridesOf(rows->shape);
+  std::vector<int64_t> places;
+  forEachPlace(shape, [&](llvm::ArrayRef<int64_t> place) {
     int64_t row = first + place[axis];
     if (isRing) // the last row in this place
       row = first + ((place[axis] - first) % extent + extent) % extent;
-    const bool isOwn = row < last;
-    int64_t at = isOwn ? poison->count() : 0;
+    if (row >= last) {
+      places.push_back(-1 - static_cast<int64_t>(places.size()));
+      return;
+    }
+    int64_t at = 0;
     for (size_t i = 0; i < place.size(); ++i)
-      at += isOwn ? (i == axis ? row : place[i]) * rowStrides[i] : place[i] * strides[i];
-    return at;
+      at += (i == axis ? row : place[i]) * rowStrides[i];
+    places.push_back(rows->integers[static_cast<size_t>(at)]);
   });
+  return integerTensor(shape, std::move(places));
 }
 
-Ref Feeding::asSecond(const Pair& pair, const Ref& tensor) const {
+Ref Feeding::asSecond(const ir::ManifestCache& cache, const Ref& tensor) const {
   Ref result = tensor;
-  const ir::ManifestCache& cache = *pair.after;
   if (cache.part) {
     const ir::ManifestPart& part = *cache.part;
     Extents shape, offsets;
@@ -455,31 +512,35 @@ Ref Feeding::asSecond(const Pair& pair, const Ref& tensor) const {
   return cache.permutation.empty() ? result : transposed(result, cache.permutation);
 }
 
-Ref Feeding::beforeInput(const ir::Value& input, const Step& step, Arithmetic& math) {
-  if (const ir::ManifestCache* cache = cacheOfInput(original.manifest, input.name())) {
-    const Ref rows = history(*cache, step, math);
-    return rows ? placed(original.manifest, *cache, rows, input.name(), step, math) : nullptr;
+Ref Feeding::cachePlaces(const CacheInput& input, const Step& step) {
+  if (!input.history) {
+    reason = "the cache '" + input.cache->past + "': " + input.obstacle;
+    return nullptr;
   }
-  return plainInput(original, input, step, math);
+  const auto shape = historyShape(*input.history, step);
+  if (!shape)
+    return nullptr;
+  std::vector<int64_t> elements(static_cast<size_t>(elementCount(*shape)));
+  std::iota(elements.begin(), elements.end(), 0);
+  const Ref rows = integerTensor(*shape, std::move(elements));
+  return placed(input, input.isAfter ? asSecond(*input.cache, rows) : rows, step);
 }
 
-Ref Feeding::afterInput(const ir::Value& input, const Step& step, Arithmetic& math) {
-  const ir::ManifestCache* cache = cacheOfInput(second.manifest, input.name());
-  if (!cache)
-    return plainInput(second, input, step, math);
-  for (const Pair& pair : cachePairs) {
-    if (pair.after != cache)
-      continue;
-    if (!pair.obstacle.empty()) {
-      reason = "the cache '" + cache->past + "': " + pair.obstacle;
-      return nullptr;
-    }
-    const Ref rows = history(*pair.before, step, math);
-    if (!rows)
-      return nullptr;
-    return placed(second.manifest, *cache, asSecond(pair, rows), input.name(), step, math);
-  }
-  return nullptr;
+Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Arithmetic& math) {
+  const CacheInput* known = cacheInput(isAfter, input);
+  if (!known)
+    return plainInput(isAfter ? second : original, input, step, math);
+  const Ref places = cachePlaces(*known, step);
+  if (!places)
+    return nullptr;
+  const uint64_t rows = mixBits(nameHash(known->history->past) + static_cast<uint64_t>(step.past));
+  const uint64_t unwritten = mixBits(nameHash(known->name + " poison"));
+  auto result = std::make_shared<Tensor>();
+  result->shape = places->shape;
+  for (int64_t place : places->integers)
+    result->reals.push_back(math.field.arbitrary(place >= 0 ? rows + static_cast<uint64_t>(place)
+                                                            : unwritten + uint64_t(-1 - place)));
+  return result;
 }
 
 std::optional<CachedRows> Feeding::rowsIn(const ir::ManifestCache& cache, const Ref& present,
@@ -523,7 +584,7 @@ std::optional<CachedRows> Feeding::beforeRows(const Pair& pair, const Ref& prese
                                               const Step& step) const {
   auto rows = rowsIn(*pair.before, present, step);
   if (rows)
-    rows->rows = asSecond(pair, rows->rows);
+    rows->rows = asSecond(*pair.after, rows->rows);
   return rows;
 }
 

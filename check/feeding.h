@@ -5,6 +5,7 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
@@ -50,14 +51,38 @@ struct DrivenModel {
   const ir::Manifest& manifest;
 };
 
+/// An input that is a cache, or a block of one.
+struct CacheInput {
+  std::string name;
+  const ir::ManifestCache* cache = nullptr;
+  /// The cache of the original model whose earlier rows it holds; null if `obstacle` says why not.
+  const ir::ManifestCache* history = nullptr;
+  std::string obstacle;
+  bool isAfter = false;
+  size_t block = 0; ///< number of the block
+  /// Inputs of equal forms have their rows in equal places in each step: names aside, nothing
+  /// tells their descriptions apart.
+  uint64_t form = 0;
+};
+
 /// Inputs of the original model and of a second one, whose caches hold the same earlier rows.
 class Feeding {
 public:
   Feeding(DrivenModel before, DrivenModel after);
 
   /// Contents of an input; null, with `failure`, for inputs that cannot be described.
-  Ref beforeInput(const ir::Value& input, const Step& step, Arithmetic& math);
-  Ref afterInput(const ir::Value& input, const Step& step, Arithmetic& math);
+  Ref beforeInput(const ir::Value& input, const Step& step, Arithmetic& math) {
+    return contents(false, input, step, math);
+  }
+  Ref afterInput(const ir::Value& input, const Step& step, Arithmetic& math) {
+    return contents(true, input, step, math);
+  }
+  /// The cache that an input is; null for other inputs.
+  const CacheInput* cacheInput(bool isAfter, const ir::Value& input) const;
+  /// Where the elements of a cache's input come from: n is element n of the earlier rows, and -1 -
+  /// n is the arbitrary number n of a place that no token wrote. null, with `failure`, if the rows
+  /// cannot be placed.
+  Ref cachePlaces(const CacheInput& input, const Step& step);
   const std::string& failure() const { return reason; }
   /// Why only some of an input's possible contents are fed; empty if its role is known.
   std::string gapOfInput(bool isAfter, const ir::Value& input) const;
@@ -69,6 +94,9 @@ public:
     const ir::ManifestCache* before = nullptr;
     const ir::ManifestCache* after = nullptr;
     std::string obstacle; ///< why the rows cannot be compared; empty if they can
+    /// Pairs of equal forms find their rows in equal places of a result: names aside, nothing tells
+    /// their descriptions apart.
+    uint64_t form = 0;
   };
   const std::vector<Pair>& pairs() const { return cachePairs; }
   /// Rows that a present of the original holds, in the order of axes of the second model's cache.
@@ -81,23 +109,36 @@ public:
 
 private:
   Ref lengthInput(const ir::ManifestLength& length, ir::ElementType type, const Step& step);
+  Ref contents(bool isAfter, const ir::Value& input, const Step& step, Arithmetic& math);
   Ref plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
                  Arithmetic& math);
-  Ref history(const ir::ManifestCache& cache, const Step& step, Arithmetic& math);
-  Ref placed(const ir::Manifest& manifest, const ir::ManifestCache& cache, const Ref& rows,
-             llvm::StringRef input, const Step& step, Arithmetic& math);
+  std::optional<Extents> historyShape(const ir::ManifestCache& cache, const Step& step);
+  Ref placed(const CacheInput& input, const Ref& rows, const Step& step);
   std::optional<CachedRows> rowsIn(const ir::ManifestCache& cache, const Ref& present,
                                    const Step& step) const;
-  Ref asSecond(const Pair& pair, const Ref& tensor) const;
+  Ref asSecond(const ir::ManifestCache& cache, const Ref& tensor) const;
+  void pairCaches();
+  void indexCaches(bool isAfter);
   void bindSymbols();
+  /// The number of a text among all texts that it was called with.
+  uint64_t numberOf(const std::string& text) {
+    return numbers.try_emplace(text, numbers.size()).first->second;
+  }
+  /// Describes a cache and the input that it is in the original model, without names.
+  std::string formOf(const ir::ManifestCache& cache, bool isAfter) const;
 
   DrivenModel original;
   DrivenModel second;
   std::vector<Pair> cachePairs;
+  llvm::StringMap<CacheInput> inputsBefore, inputsAfter;
+  llvm::StringMap<uint64_t> numbers;
   enum class Size { Batch, Tokens, Past, Total };
   llvm::StringMap<Size> symbols;
   std::string reason;
 };
+
+/// Starts a step in notes of thresholds.
+void enter(Thresholds& thresholds, const Step& step);
 
 /// An arbitrary tensor of numbers that `name` determines.
 Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape);
