@@ -6,13 +6,12 @@
 #include "check/size_argument.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 
 namespace kvopt::check {
 namespace {
-
-using Answer = Regions::Answer;
 
 /// Largest number of values of the first model that one value is compared with.
 constexpr size_t mostCandidates = 3;
@@ -45,11 +44,13 @@ public:
     if (!regions.rejectedStep().empty())
       report.notChecked.push_back("steps that the first model does not accept, such as " +
                                   regions.rejectedStep());
+    report.regionsEvaluated = regions.evaluatedCount();
     report.assumptions.assign(regions.assumptions().begin(), regions.assumptions().end());
     return std::move(report);
   }
 
 private:
+  using ValuePair = std::pair<const ir::Value*, const ir::Value*>;
   struct Output {
     const ir::Value* before = nullptr;
     const ir::Value* after = nullptr;
@@ -60,48 +61,50 @@ private:
   const ir::Graph& before() const { return feeding.before().model.graph(); }
   const ir::Graph& after() const { return feeding.after().model.graph(); }
 
-  static const ir::Value* outputOf(const ir::Graph& graph, llvm::StringRef name) {
+  static llvm::StringMap<const ir::Value*> outputsOf(const ir::Graph& graph) {
+    llvm::StringMap<const ir::Value*> found;
     for (const ir::Value* output : graph.outputs())
-      if (output->name() == name)
-        return output;
-    return nullptr;
+      found.try_emplace(output->name(), output);
+    return found;
   }
 
   /// Pairs outputs by name, and caches as the manifest says.
   void pairOutputs() {
+    const auto named = outputsOf(before());
+    llvm::StringMap<const Feeding::Pair*> pairs;
+    for (const Feeding::Pair& pair : feeding.pairs())
+      pairs[pair.after->present] = &pair;
+    llvm::DenseSet<const ir::Value*> paired;
     for (const ir::Value* output : after().outputs()) {
       Output found;
       found.after = output;
-      bool isCache = false;
-      for (const Feeding::Pair& pair : feeding.pairs()) {
-        if (pair.after->present != output->name())
-          continue;
-        isCache = true;
-        found.pair = &pair;
-        found.obstacle = pair.obstacle;
-        if (pair.before)
-          found.before = outputOf(before(), pair.before->present);
-        if (found.obstacle.empty() && !found.before)
-          found.obstacle = "the first model does not return this cache";
-      }
-      if (!isCache)
-        found.before = outputOf(before(), output->name());
-      if (!isCache && !found.before)
+      found.pair = pairs.lookup(output->name());
+      if (!found.pair)
+        found.before = named.lookup(output->name());
+      else if (found.pair->before)
+        found.before = named.lookup(found.pair->before->present);
+      if (found.pair)
+        found.obstacle = found.pair->obstacle;
+      if (found.pair && found.obstacle.empty() && !found.before)
+        found.obstacle = "the first model does not return this cache";
+      if (!found.pair && !found.before) {
         report.notChecked.push_back("the output '" + output->name().str() +
                                     "', which the first model does not have");
-      else
-        outputs.push_back(found);
+        continue;
+      }
+      paired.insert(found.before);
+      outputsAt[output].push_back(outputs.size());
+      outputs.push_back(found);
+    }
+    llvm::StringSet<> replaced; // outputs that other caches of the second model continue
+    for (const ir::ManifestCache& cache : feeding.after().manifest.caches) {
+      if (cache.part)
+        replaced.insert(cache.part->present);
+      for (const ir::ManifestReplacement& replacement : cache.replaces)
+        replaced.insert(replacement.present);
     }
     for (const ir::Value* output : before().outputs()) {
-      const bool isPaired =
-          llvm::any_of(outputs, [&](const Output& pair) { return pair.before == output; }) ||
-          llvm::any_of(feeding.after().manifest.caches, [&](const ir::ManifestCache& cache) {
-            return (cache.part && cache.part->present == output->name()) ||
-                   llvm::any_of(cache.replaces, [&](const ir::ManifestReplacement& replaced) {
-                     return replaced.present == output->name();
-                   });
-          });
-      if (isPaired)
+      if (paired.count(output) || replaced.count(output->name()))
         continue;
       Obligation missing;
       missing.before = missing.after = output->name().str();
@@ -112,19 +115,26 @@ private:
     }
   }
 
-  /// Pairs of values that are equal if the models are: operands of equal operators, and values of
-  /// the same name. A pair is only a place to compare; nothing follows from it.
+  /// Pairs of values that are equal if the models are: values of the same name, and operands of
+  /// equal operators. A pair is only a place to compare; nothing follows from it. Likely pairs come
+  /// first.
   void collectCandidates() {
-    std::vector<std::pair<const ir::Value*, const ir::Value*>> pending;
+    for (const ir::Node& node : after().nodes())
+      for (const ir::Value& result : node.results())
+        if (!result.isAbsent())
+          if (const ir::Value* twin = before().findValue(result.name()))
+            if (twin->producer() && !isAligned(*twin, result))
+              note(*twin, result);
+    std::vector<ValuePair> pending, crossed;
     for (const Output& output : outputs)
       if (!output.pair && output.before)
         pending.push_back({output.before, output.after});
-    std::set<std::pair<const ir::Value*, const ir::Value*>> seen;
-    while (!pending.empty()) {
-      auto [a, b] = pending.back();
-      pending.pop_back();
-      if (!a || !b || !seen.insert({a, b}).second ||
-          regions.beforeClasses().of(*a) == regions.afterClasses().of(*b))
+    llvm::DenseSet<ValuePair> seen;
+    while (!pending.empty() || !crossed.empty()) {
+      std::vector<ValuePair>& next = pending.empty() ? crossed : pending;
+      auto [a, b] = next.back();
+      next.pop_back();
+      if (!a || !b || !seen.insert({a, b}).second || isAligned(*a, *b))
         continue;
       note(*a, *b);
       const ir::Node* first = a->producer();
@@ -135,18 +145,14 @@ private:
         continue;
       for (unsigned i = 0; i < first->operands().size(); ++i)
         pending.push_back({first->operand(i), second->operand(i)});
-      if (isCommutative(*first) && first->operands().size() == 2) {
-        pending.push_back({first->operand(0), second->operand(1)});
-        pending.push_back({first->operand(1), second->operand(0)});
-      }
+      if (isCommutative(*first) && first->operands().size() == 2)
+        for (unsigned i : {0u, 1u})
+          crossed.push_back({first->operand(i), second->operand(1 - i)});
     }
-    for (const ir::Node& node : after().nodes())
-      for (const ir::Value& result : node.results())
-        if (!result.isAbsent())
-          if (const ir::Value* twin = before().findValue(result.name()))
-            if (twin->producer() &&
-                !(regions.beforeClasses().of(*twin) == regions.afterClasses().of(result)))
-              note(*twin, result);
+  }
+
+  bool isAligned(const ir::Value& first, const ir::Value& second) {
+    return regions.beforeClasses().of(first) == regions.afterClasses().of(second);
   }
 
   void note(const ir::Value& first, const ir::Value& second) {
@@ -169,9 +175,9 @@ private:
       const ValueClass own = regions.afterClasses().of(result);
       regions.noteAfter(own);
       isAligned &= regions.isOfBefore(own);
-      for (const Output& output : outputs)
-        if (output.after == &result)
-          decide(output);
+      if (auto at = outputsAt.find(&result); at != outputsAt.end())
+        for (size_t i : at->second)
+          decide(outputs[i]);
     }
     report.nodesAligned += isAligned;
   }
@@ -183,7 +189,8 @@ private:
       return;
     for (const ir::Value* candidate : known->second) {
       Obligation obligation = describe(*candidate, value);
-      for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Computed}) {
+      for (Frontier frontier :
+           {Frontier::Shared, Frontier::Weights, Frontier::Activations, Frontier::Computed}) {
         const Regions::Question question{candidate, &value, nullptr};
         Answer answer = regions.compare(question, frontier, obligation);
         if (frontier == Frontier::Computed)
@@ -194,8 +201,8 @@ private:
           report.obligations.push_back(std::move(obligation));
           return;
         }
-        if (answer == Answer::Undecided && frontier == Frontier::Shared)
-          continue;
+        if (answer == Answer::Different && obligation.place.empty())
+          break; // shapes do not depend on where the evaluation stops
         if (answer == Answer::Different && frontier == Frontier::Computed &&
             firstDifference.empty() && !obligation.place.empty())
           firstDifference = obligation.node;
@@ -235,8 +242,7 @@ private:
     if (!output.obstacle.empty()) {
       obligation.reason = output.obstacle;
     } else if ((!output.pair || isSameForm(*output.pair)) &&
-               regions.beforeClasses().of(*output.before) ==
-                   regions.afterClasses().of(*output.after)) {
+               isAligned(*output.before, *output.after)) {
       obligation.verdict = weakest;
       obligation.reason = firstGap;
     } else {
@@ -255,8 +261,8 @@ private:
   void compareOutput(const Output& output, Obligation& obligation) {
     bool isDifferent = false, isDecided = false;
     Obligation difference;
-    for (Frontier frontier : {Frontier::Shared, Frontier::Activations, Frontier::Computed,
-                              Frontier::Compared, Frontier::Inputs}) {
+    for (Frontier frontier : {Frontier::Shared, Frontier::Weights, Frontier::Activations,
+                              Frontier::Computed, Frontier::Compared, Frontier::Inputs}) {
       Obligation attempt = obligation;
       const Regions::Question question{output.before, output.after, output.pair};
       Answer answer = regions.compare(question, frontier, attempt);
@@ -290,6 +296,7 @@ private:
   std::vector<Step> scope;
   Regions regions;
   std::vector<Output> outputs;
+  llvm::DenseMap<const ir::Value*, llvm::SmallVector<size_t, 1>> outputsAt; ///< places in `outputs`
   llvm::DenseMap<const ir::Value*, std::vector<const ir::Value*>> candidates;
   /// The weakest verdict of all regions so far, and the first reason that one is not proved.
   Verdict weakest = Verdict::Proved;

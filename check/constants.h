@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace kvopt::check {
 
@@ -44,9 +45,36 @@ struct Arithmetic {
   Constants constants;
   std::set<std::string> assumptions;
   Thresholds thresholds;
+  /// Thresholds that the shapes of shared values depend on. They count for all regions.
+  Thresholds upstream;
+  bool isUpstream = false;      ///< whether notes go to `upstream`
+  bool hasMoreUpstream = false; ///< whether notes were added since the reader cleared this
   /// The first reason why no region is proved that is evaluated from now on; empty if there is
   /// none.
   std::string doubt;
+};
+
+/// While it exists, notes of thresholds go to Arithmetic::upstream.
+class UpstreamNotes {
+public:
+  explicit UpstreamNotes(Arithmetic& shared)
+      : math(shared), isOuter(!std::exchange(shared.isUpstream, true)) {
+    if (isOuter)
+      std::swap(math.thresholds, math.upstream);
+    math.hasMoreUpstream = true;
+  }
+  ~UpstreamNotes() {
+    if (!isOuter)
+      return;
+    std::swap(math.thresholds, math.upstream);
+    math.isUpstream = false;
+  }
+  UpstreamNotes(const UpstreamNotes&) = delete;
+  UpstreamNotes& operator=(const UpstreamNotes&) = delete;
+
+private:
+  Arithmetic& math;
+  bool isOuter;
 };
 
 } // namespace kvopt::check

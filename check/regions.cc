@@ -1,4 +1,4 @@
-// Frontiers, arbitrary numbers for shared values, and the comparison of elements.
+// Frontiers, alignment of values, and answers that equal regions share.
 #include "check/regions.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,15 +9,8 @@
 namespace kvopt::check {
 namespace {
 
-/// Longest chain of values whose elements depend on each other's kind.
-constexpr unsigned deepestChain = 200;
 /// Number of steps in which whole models are evaluated.
 constexpr size_t mostWholeSteps = 24;
-
-bool isWeight(const ir::Value& value) {
-  const auto data = value.constantRef();
-  return data && isWeightData(*data);
-}
 
 /// Whether a node only arranges the elements of its first operand.
 bool arrangesOperand(const ir::Value& value) {
@@ -28,82 +21,51 @@ bool arrangesOperand(const ir::Value& value) {
          node->operand(0) && !node->operand(0)->constantRef();
 }
 
-Ref hollowed(const Ref& tensor) {
-  if (!tensor || !tensor->isReal() || tensor->isHollow)
-    return tensor;
-  const bool isSpecial =
-      llvm::any_of(tensor->reals, [](const Exact& element) { return !element.isNumber(); });
-  return hollowTensor(tensor->shape, isSpecial, tensor->type);
-}
-
-std::string elementText(const Exact& element) {
-  switch (element.status) {
-  case Status::Number:
-    return "number " + std::to_string(element.p);
-  case Status::MinusInfinity:
-    return "minus infinity";
-  case Status::Fill:
-    return "fill of a mask";
-  case Status::PlusInfinity:
-    return "infinity";
-  case Status::Unspecified:
-    return "unspecified";
-  case Status::NotANumber:
-    return "not a number";
-  case Status::Undecided:
-    break;
-  }
-  return "undecided";
-}
-
-std::string placeText(llvm::ArrayRef<int64_t> place) {
-  std::string text = "[";
-  for (size_t i = 0; i < place.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(place[i]);
-  return text + "]";
-}
-
-std::string shapeText(const Ref& tensor) { return placeText(tensor->shape); }
-
 } // namespace
 
 Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed)
     : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
-      states(steps.size()) {
+      shapes(inputs, table, classesBefore, steps, math, forms),
+      leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms) {
   digests.readCopies(feeding.before().model, feeding.after().model);
   indexInputs();
   classesBefore.hashAll();
   classesAfter.hashAll();
   for (const auto& input : feeding.before().model.graph().inputs())
     if (std::string why = feeding.gapOfInput(false, *input); !why.empty())
-      doubts[input.get()] = why;
+      leaves.setDoubt(*input, why);
   collectDoubts(feeding.before().model.graph());
-  auto forAll = [](const ir::Model& model, auto visit) {
-    ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), [&](ir::Graph& graph) {
-      for (const auto& input : graph.inputs())
+  indexValues();
+}
+
+/// Finds a value of the first model for each class, the classes of the second model, and the values
+/// that depend on inputs. Those that depend on constants only stay what they are when activations
+/// are cut.
+void Regions::indexValues() {
+  for (bool isAfter : {false, true}) {
+    const ir::Model& model = (isAfter ? feeding.after() : feeding.before()).model;
+    Classes& classes = isAfter ? classesAfter : classesBefore;
+    auto visit = [&](const ir::Value& value) {
+      if (isAfter)
+        ofAfter.insert(classes.of(value));
+      else
+        representatives.try_emplace(classes.of(value), &value);
+    };
+    auto visitGraph = [&](ir::Graph& graph) {
+      for (const auto& input : graph.inputs()) {
         visit(*input);
+        dependsOnInput.insert(input.get());
+      }
       for (const auto& constant : graph.initializers())
         visit(*constant);
       for (const ir::Node& node : graph.nodes())
         for (const ir::Value& result : node.results())
           if (!result.isAbsent())
             visit(result);
-    });
-  };
-  forAll(feeding.before().model, [&](const ir::Value& value) {
-    representatives.try_emplace(classesBefore.of(value), &value);
-  });
-  forAll(feeding.after().model,
-         [&](const ir::Value& value) { ofAfter.insert(classesAfter.of(value)); });
-  // Values that depend on constants only stay what they are when activations are cut.
-  for (const ir::Model* model : {&feeding.before().model, &feeding.after().model})
-    ir::forEachGraph(const_cast<ir::Graph&>(model->graph()), [&](ir::Graph& graph) {
-      for (const auto& input : graph.inputs())
-        dependsOnInput.insert(input.get());
-    });
-  for (const ir::Model* model : {&feeding.before().model, &feeding.after().model})
-    ir::forEachGraph(const_cast<ir::Graph&>(model->graph()), [&](ir::Graph& graph) {
+    };
+    ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), visitGraph);
+    ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), [&](ir::Graph& graph) {
       for (const ir::Node& node : graph.nodes())
         if (!node.subgraphs().empty() || llvm::any_of(node.operands(), [&](const ir::Use& use) {
               return use.value() && dependsOnInput.count(use.value());
@@ -111,21 +73,34 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
           for (const ir::Value& result : node.results())
             dependsOnInput.insert(&result);
     });
+  }
+}
+
+/// Whether the first model has neither a rule nor a function for an operator.
+bool Regions::isUnruled(const ir::Node& node) const {
+  return !node.is("If") && !feeding.before().model.findFunction(node.op()) &&
+         !rules.count(node.op().str());
 }
 
 void Regions::collectDoubts(const ir::Graph& graph) {
-  const ir::Model& model = feeding.before().model;
-  auto isUnruled = [&](const ir::Node& node) {
-    return !node.is("If") && !model.findFunction(node.op()) && !rules.count(node.op().str());
+  llvm::DenseMap<const ir::Function*, bool> functions; // whether a node of their body is unruled
+  auto hasUnruled = [&](const ir::Node& node) {
+    const ir::Function* function = feeding.before().model.findFunction(node.op());
+    if (!function)
+      return isUnruled(node);
+    auto [at, isNew] = functions.try_emplace(function, false);
+    if (isNew)
+      at->second = llvm::any_of(function->body.nodes(),
+                                [&](const ir::Node& inner) { return isUnruled(inner); });
+    return at->second;
   };
   for (const ir::Node& node : graph.nodes()) {
     std::string why;
     auto take = [&](const ir::Value* value) {
-      if (auto known = doubts.find(value); why.empty() && known != doubts.end())
-        why = known->second;
+      if (why.empty() && value)
+        why = leaves.doubtOf(*value);
     };
-    const ir::Function* function = model.findFunction(node.op());
-    if (isUnruled(node) || (function && llvm::any_of(function->body.nodes(), isUnruled))) {
+    if (hasUnruled(node)) {
       why = node.describe() + " has no rule: its results are taken for numbers in the shapes that "
                               "the first model declares";
       if (firstDoubt.empty())
@@ -140,15 +115,16 @@ void Regions::collectDoubts(const ir::Graph& graph) {
     }
     if (!why.empty())
       for (const ir::Value& result : node.results())
-        doubts[&result] = why;
+        leaves.setDoubt(result, why);
   }
 }
 
-std::string Regions::lastGap() const {
+std::string Regions::lastGap() {
   if (!gap.empty())
     return gap;
-  const std::string threshold = math.thresholds.gap();
-  return threshold.empty() ? math.doubt : threshold;
+  if (std::exchange(math.hasMoreUpstream, false))
+    upstreamGap = math.upstream.gap();
+  return upstreamGap.empty() ? math.doubt : upstreamGap;
 }
 
 void Regions::reject(const Step& step, const std::string& why) {
@@ -159,182 +135,75 @@ void Regions::reject(const Step& step, const std::string& why) {
     doubt("the first model does not accept a step of " + step.text() + ": " + why);
 }
 
+bool Regions::isSameInput(const ir::Value& before, const ir::Value& after) {
+  const CacheInput* first = feeding.cacheInput(false, before);
+  const CacheInput* second = feeding.cacheInput(true, after);
+  if (first || second) // both have one name, so that rows that no token wrote are the same numbers
+    return first && second && second->history && first->history->past == second->history->past &&
+           shapes.placesOf(*first) == shapes.placesOf(*second) &&
+           !llvm::is_contained(*shapes.placesOf(*first), nullptr);
+  return llvm::all_of(steps, [&](const Step& step) {
+    const Ref a = feeding.beforeInput(before, step, math);
+    const Ref b = feeding.afterInput(after, step, math);
+    return a && b && a->shape == b->shape && a->kind == b->kind && a->integers == b->integers &&
+           a->known == b->known &&
+           std::equal(a->reals.begin(), a->reals.end(), b->reals.begin(), b->reals.end(),
+                      [](const Exact& x, const Exact& y) { return x.isEqual(y); });
+  });
+}
+
 /// Inputs with the same contents in all steps have one class.
 void Regions::indexInputs() {
   for (const auto& input : feeding.after().model.graph().inputs()) {
     const ir::Value* twin = feeding.before().model.graph().findValue(input->name());
-    bool isSame = twin && twin->isGraphInput();
-    for (const Step& step : steps) {
-      if (!isSame)
-        break;
-      const Ref a = feeding.beforeInput(*twin, step, math);
-      const Ref b = feeding.afterInput(*input, step, math);
-      isSame = a && b && a->shape == b->shape && a->kind == b->kind && a->integers == b->integers &&
-               a->known == b->known &&
-               std::equal(a->reals.begin(), a->reals.end(), b->reals.begin(), b->reals.end(),
-                          [](const Exact& x, const Exact& y) { return x.isEqual(y); });
-    }
-    if (!isSame)
+    if (!twin || !twin->isGraphInput() || !isSameInput(*twin, *input))
       classesAfter.setInput(*input,
                             classOf("input of the second model", {}, {nameHash(input->name())}));
   }
 }
 
-Evaluation& Regions::hollowEvaluation(size_t step) {
-  StepState& state = states[step];
-  if (!state.hollow) {
-    Evaluation::Hooks hooks;
-    hooks.input = [this, step](const ir::Value& input) {
-      return hollowed(feeding.beforeInput(input, steps[step], math));
-    };
-    hooks.given = [](const ir::Value& value) -> Ref {
-      if (!isWeight(value))
-        return nullptr;
-      const auto data = value.constantRef();
-      return hollowTensor(Extents(data->shape().begin(), data->shape().end()), false,
-                          data->elementType());
-    };
-    hooks.evaluated = [this, step](const ir::Value& value, Ref contents) -> Ref {
-      auto known = compared.find(classesBefore.of(value));
-      if (!contents->isReal() || known == compared.end())
-        return contents;
-      return hollowTensor(contents->shape, known->second[step] != nullptr, contents->type);
-    };
-    hooks.unruled = [this, step](const ir::Value& value) { return declared(step, value); };
-    state.hollow = std::make_unique<Evaluation>(feeding.before().model, rules, math, hooks);
-  }
-  return *state.hollow;
-}
-
-bool Regions::acceptsStep(size_t step) {
-  Evaluation::Hooks hooks;
-  hooks.input = [&](const ir::Value& input) {
-    return hollowed(feeding.beforeInput(input, steps[step], math));
-  };
-  hooks.unruled = [&](const ir::Value& value) { return declared(step, value); };
-  Evaluation whole(feeding.before().model, rules, math, hooks);
-  for (const ir::Value* output : feeding.before().model.graph().outputs())
-    if (!whole.evaluate(*output) && whole.isInvalid())
-      return false;
-  return true;
-}
-
-Ref Regions::declared(size_t step, const ir::Value& value) {
-  if (!value.type().hasRank() || !ir::isFloatingPoint(value.type().elementType()))
-    return nullptr;
-  Extents shape;
-  for (const ir::Dim& dim : value.type().shape()) {
-    auto extent = feeding.extentOf(dim, steps[step]);
-    if (!extent)
-      return nullptr;
-    shape.push_back(*extent);
-  }
-  math.assumptions.insert("results of operators without a rule are numbers, in the shapes that the "
-                          "first model declares");
-  return hollowTensor(shape, false, value.type().elementType());
-}
-
-Ref Regions::hollowOf(size_t step, const ir::Value& value) {
-  if (const Ref contents = hollowEvaluation(step).evaluate(value))
-    return contents;
-  const Ref contents = declared(step, value);
-  if (contents && value.producer())
-    doubts.try_emplace(&value, value.producer()->describe() +
-                                   " is not evaluated: its result is taken for numbers in the "
-                                   "shape that the first model declares");
-  return contents;
-}
-
-Ref Regions::fresh(size_t step, const ValueClass& value, const Ref& pattern) {
-  auto result = std::make_shared<Tensor>();
-  result->shape = pattern->shape;
-  result->type = pattern->type;
-  const uint64_t name = value.bits[0] ^ mixBits(value.bits[1] + step);
-  const auto count = static_cast<uint64_t>(result->count());
-  result->reals.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    const bool keeps =
-        !pattern->isHollow && (!pattern->reals[i].isNumber() || pattern->reals[i].isZero());
-    result->reals.push_back(keeps ? pattern->reals[i] : math.field.arbitrary(name + i));
-  }
-  return result;
-}
-
-Ref Regions::leaf(size_t step, const ValueClass& value, const ir::Value& representative) {
-  auto& leaves = states[step].leaves;
-  if (auto known = leaves.find(value); known != leaves.end())
-    return known->second;
-  auto remember = [&](Ref contents) { return leaves[value] = std::move(contents); };
-  if (isWeight(representative)) {
-    const auto data = representative.constantRef();
-    if (elementCount(data->shape()) < 0)
-      return nullptr; // too large to be evaluated
-    return remember(fresh(0, value,
-                          hollowTensor(Extents(data->shape().begin(), data->shape().end()), false,
-                                       data->elementType())));
-  }
-  if (!representative.producer() || representative.constantRef())
-    return nullptr;
-  const Ref hollow = hollowOf(step, representative);
-  if (!hollow || !hollow->isReal() || !ir::isFloatingPoint(hollow->type))
-    return nullptr;
-  if (auto known = compared.find(value); known != compared.end())
-    return remember(fresh(step, value, known->second[step] ? known->second[step] : hollow));
-  if (!hollow->isSpecial)
-    return remember(fresh(step, value, hollow));
-  // Some elements may be infinite, or hidden: those stay what they are.
-  if (depth >= deepestChain)
-    return nullptr;
-  ++depth;
-  Evaluation::Hooks hooks;
-  hooks.input = [&](const ir::Value& input) {
-    return feeding.beforeInput(input, steps[step], math);
-  };
-  hooks.given = [&](const ir::Value& operand) -> Ref {
-    return &operand == &representative ? nullptr : leaf(step, classesBefore.of(operand), operand);
-  };
-  Evaluation evaluation(feeding.before().model, rules, math, hooks);
-  const Ref exact = evaluation.evaluate(representative);
-  --depth;
-  if (!exact || !exact->isReal())
-    return nullptr;
-  return remember(fresh(step, value, exact));
-}
-
-Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier) {
+std::optional<Stop> Regions::stopOf(bool isAfter, const ir::Value& value, Frontier frontier) {
   if (frontier == Frontier::Inputs)
-    return nullptr;
-  if (frontier != Frontier::Shared && !dependsOnInput.count(&value))
-    return nullptr;
+    return std::nullopt;
+  const bool isConstant = !dependsOnInput.count(&value);
+  if (isConstant && frontier != Frontier::Shared &&
+      !(frontier == Frontier::Weights && isWeight(value)))
+    return std::nullopt;
   const ValueClass own = isAfter ? classesAfter.of(value) : classesBefore.of(value);
-  if (frontier == Frontier::Compared && !compared.count(own))
-    return nullptr;
+  if (frontier == Frontier::Compared && !shapes.comparedAs(own))
+    return std::nullopt;
   auto representative = representatives.find(own);
   if (representative == representatives.end() || (!isAfter && !ofAfter.count(own)))
-    return nullptr;
+    return std::nullopt;
   // A value and its arrangement are not arbitrary numbers at once.
   if ((frontier == Frontier::Computed || frontier == Frontier::Compared) &&
       arrangesOperand(*representative->second))
-    return nullptr;
+    return std::nullopt;
   if (notStops.count(own))
+    return std::nullopt;
+  return Stop{own, representative->second};
+}
+
+Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier) {
+  const auto stop = stopOf(isAfter, value, frontier);
+  if (!stop)
     return nullptr;
-  const Ref contents = leaf(step, own, *representative->second);
-  if (contents && !isWeight(*representative->second))
-    (isAfter ? stopsAfter : stopsBefore).insert(own);
-  if (contents && !isWeight(*representative->second))
-    if (auto why = doubts.find(representative->second); why != doubts.end())
-      doubt(why->second);
+  const Ref contents = leaves.contents(step, stop->value, *stop->representative);
+  if (!contents || stop->representative->constantRef())
+    return contents;
+  (isAfter ? stopsAfter : stopsBefore).insert(stop->value);
+  if (const std::string why = leaves.doubtOf(*stop->representative); !why.empty())
+    doubt(why);
   return contents;
 }
 
-Regions::Answer Regions::compare(const Question& question, Frontier frontier,
-                                 Obligation& obligation) {
+Answer Regions::compare(const Question& question, Frontier frontier, Obligation& obligation) {
   notStops.clear();
   return compareAt(question, frontier, obligation);
 }
 
-Regions::Answer Regions::compareMatched(const Question& question, Frontier frontier, Answer first,
-                                        unsigned rounds, Obligation& obligation) {
+Answer Regions::compareMatched(const Question& question, Frontier frontier, Answer first,
+                               unsigned rounds, Obligation& obligation) {
   for (unsigned round = 0; first == Answer::Different; ++round) {
     std::set<ValueClass> onlyOne;
     std::set_symmetric_difference(stopsBefore.begin(), stopsBefore.end(), stopsAfter.begin(),
@@ -351,33 +220,115 @@ Regions::Answer Regions::compareMatched(const Question& question, Frontier front
   return first;
 }
 
-Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
-                                   Obligation& obligation) {
+/// The last comparison, as an answer for all equal regions.
+Regions::Known Regions::recorded(const Region& region, Answer answer,
+                                 const Obligation& obligation) const {
+  Known known;
+  known.answer = answer;
+  known.evidence = obligation;
+  known.evidence.evaluatedAs = obligation.after;
+  known.gap = gap;
+  for (size_t i = 0; i < region.stops.size(); ++i) {
+    if (stopsBefore.count(region.stops[i]))
+      known.stopsBefore.push_back(i);
+    if (stopsAfter.count(region.stops[i]))
+      known.stopsAfter.push_back(i);
+  }
+  known.patterns = lastPatterns;
+  return known;
+}
+
+/// Makes the answer of an equal region that of the last comparison.
+Answer Regions::repeat(const Known& known, const Region& region, Obligation& obligation) {
+  static_cast<Evidence&>(obligation) = known.evidence;
+  if (obligation.evaluatedAs == obligation.after)
+    obligation.evaluatedAs.clear();
+  gap = known.gap;
   stopsBefore.clear();
   stopsAfter.clear();
-  lastPatterns.assign(steps.size(), nullptr);
-  obligation.steps = obligation.elements = obligation.hidden = 0;
-  obligation.reason.clear();
-  obligation.place.clear();
-  obligation.beforeElement.clear();
-  obligation.afterElement.clear();
+  for (size_t i : known.stopsBefore)
+    stopsBefore.insert(region.stops[i]);
+  for (size_t i : known.stopsAfter)
+    stopsAfter.insert(region.stops[i]);
+  lastPatterns = known.patterns;
+  nodesBefore = region.nodes[false];
+  nodesAfter = region.nodes[true];
+  return known.answer;
+}
+
+Answer Regions::compareAt(const Question& question, Frontier frontier, Obligation& obligation) {
+  std::optional<Region> region;
+  if (frontier != Frontier::Inputs) {
+    auto stops = [&](bool isAfter, const ir::Value& value) {
+      return stopOf(isAfter, value, frontier);
+    };
+    RegionWalk walk({feeding, shapes, leaves, classesBefore, classesAfter, digests}, stops);
+    region =
+        walk.walk(*question.before, *question.after, {question.pair ? question.pair->form + 1 : 0});
+  }
+  if (region)
+    if (auto known = answers.find(region->key); known != answers.end())
+      return repeat(known->second, *region, obligation);
+  ++evaluations;
+  static_cast<Evidence&>(obligation) = {};
+  const Answer answer = evaluate(question, frontier, obligation);
+  if (region)
+    answers.emplace(region->key, recorded(*region, answer, obligation));
+  return answer;
+}
+
+Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& evidence) {
+  stopsBefore.clear();
+  stopsAfter.clear();
   nodesBefore.clear();
   nodesAfter.clear();
-  Answer answer = Answer::Equal;
   gap.clear();
   math.thresholds.clear();
+  Form patterns(steps.size());
+  Answer answer = Answer::Equal;
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    math.thresholds.enter({step.batch, step.past, step.tokens, step.spare, otherExtent(step)},
-                          step.padding > 0);
     // Without a frontier, whole models are evaluated, only to show that a difference is real.
     if (frontier == Frontier::Inputs && i >= mostWholeSteps) {
-      obligation.reason = "whole models are not evaluated in every step";
+      evidence.reason = "whole models are not evaluated in every step";
       return Answer::Undecided;
     }
+    leaves.release();
+    switch (evaluateStep(i, question, frontier, evidence, patterns[i])) {
+    case StepAnswer::LeftOut:
+      continue;
+    case StepAnswer::Failed:
+      return Answer::Undecided;
+    case StepAnswer::Different:
+      evidence.counterexample = steps[i];
+      return Answer::Different;
+    case StepAnswer::Undecided:
+      answer = Answer::Undecided;
+      break;
+    case StepAnswer::Equal:
+      break;
+    }
+    ++evidence.steps;
+  }
+  if (answer == Answer::Equal && evidence.elements == 0) {
+    evidence.reason = "no step compares an element";
+    return Answer::Undecided;
+  }
+  for (Ref& pattern : patterns)
+    pattern = patternOf(pattern);
+  lastPatterns = forms.form(patterns);
+  if (gap.empty())
+    gap = math.thresholds.gap();
+  return answer;
+}
+
+Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, Frontier frontier,
+                                          Evidence& evidence, Ref& pattern) {
+  const Step& step = steps[at];
+  enter(math.thresholds, step);
+  std::string notFed; // the reason that an input has no contents
+  auto hooksOf = [&](bool isAfter) {
     Evaluation::Hooks hooks;
-    std::string notFed; // the reason that an input has no contents
-    auto fed = [&](bool isAfter, const ir::Value& input) {
+    hooks.input = [this, &step, &notFed, isAfter](const ir::Value& input) {
       if (std::string why = feeding.gapOfInput(isAfter, input); !why.empty())
         doubt(why);
       const Ref contents =
@@ -386,165 +337,65 @@ Regions::Answer Regions::compareAt(const Question& question, Frontier frontier,
         notFed = feeding.failure();
       return contents;
     };
-    // A step that the second manifest excludes may differ, and is then a gap.
-    auto isExcluded = [&](const std::string& how) {
-      if (!step.excludedBy.empty())
-        doubt("the second model's manifest excludes " + step.text() + " by " + step.excludedBy +
-              how);
-      return !step.excludedBy.empty();
+    hooks.given = [this, at, isAfter, frontier](const ir::Value& value) {
+      return given(at, isAfter, value, frontier);
     };
-    hooks.input = [&](const ir::Value& input) { return fed(false, input); };
-    hooks.given = [&](const ir::Value& value) { return given(i, false, value, frontier); };
-    Evaluation before(feeding.before().model, rules, math, hooks);
-    hooks.input = [&](const ir::Value& input) { return fed(true, input); };
-    hooks.given = [&](const ir::Value& value) { return given(i, true, value, frontier); };
-    Evaluation after(feeding.after().model, rules, math, hooks);
-    const Ref a = before.evaluate(*question.before);
-    if (!a) {
-      // The first model does not accept every step.
-      if (before.isInvalid()) {
-        reject(step, before.failure());
-        continue;
-      }
-      obligation.reason = notFed.empty() ? before.failure() : notFed;
-      return Answer::Undecided;
+    return hooks;
+  };
+  // A step that the second manifest excludes may differ, and is then a gap.
+  auto isExcluded = [&](const std::string& how) {
+    if (!step.excludedBy.empty())
+      doubt("the second model's manifest excludes " + step.text() + " by " + step.excludedBy + how);
+    return !step.excludedBy.empty();
+  };
+  Evaluation before(feeding.before().model, rules, math, hooksOf(false));
+  Evaluation after(feeding.after().model, rules, math, hooksOf(true));
+  const Ref a = before.evaluate(*question.before);
+  if (!a) {
+    // The first model does not accept every step.
+    if (before.isInvalid()) {
+      reject(step, before.failure());
+      return StepAnswer::LeftOut;
     }
-    const Ref b = after.evaluate(*question.after);
-    if (nodesAfter.size() < after.evaluatedNodes().size())
-      nodesAfter = after.evaluatedNodes();
-    if (nodesBefore.size() < before.evaluatedNodes().size())
-      nodesBefore = before.evaluatedNodes();
-    obligation.nodesBefore = std::max(obligation.nodesBefore, before.evaluatedNodes().size());
-    obligation.nodesAfter = std::max(obligation.nodesAfter, after.evaluatedNodes().size());
-    if (!b) {
-      if (isExcluded(", where it is not decided"))
-        continue;
-      obligation.reason = notFed.empty() ? after.failure() : notFed;
-      if (after.isInvalid() && !acceptsStep(i)) {
-        reject(step, after.failure());
-        if (!firstDoubt.empty())
-          doubt(firstDoubt);
-        obligation.reason.clear();
-        continue;
-      }
-      if (!after.isInvalid())
-        return Answer::Undecided;
-      obligation.counterexample = steps[i];
-      return Answer::Different;
+    evidence.reason = notFed.empty() ? before.failure() : notFed;
+    return StepAnswer::Failed;
+  }
+  const Ref b = after.evaluate(*question.after);
+  if (nodesAfter.size() < after.evaluatedNodes().size())
+    nodesAfter = after.evaluatedNodes();
+  if (nodesBefore.size() < before.evaluatedNodes().size())
+    nodesBefore = before.evaluatedNodes();
+  evidence.nodesBefore = nodesBefore.size();
+  evidence.nodesAfter = nodesAfter.size();
+  if (!b) {
+    if (isExcluded(", where it is not decided"))
+      return StepAnswer::LeftOut;
+    if (after.isInvalid() && !shapes.accepts(at)) {
+      reject(step, after.failure());
+      if (!firstDoubt.empty())
+        doubt(firstDoubt);
+      return StepAnswer::LeftOut;
     }
-    const Obligation earlier = obligation;
-    const Answer one = question.pair
-                           ? compareRows(question, steps[i], a, b, obligation)
-                           : compareElements(question, steps[i], a, b, obligation, lastPatterns[i]);
-    if (one != Answer::Equal && isExcluded(", where it differs")) {
-      obligation = earlier;
-      continue;
-    }
-    if (one == Answer::Different) {
-      obligation.counterexample = steps[i];
-      return one;
-    }
-    if (one == Answer::Undecided)
-      answer = one;
-    ++obligation.steps;
+    evidence.reason = notFed.empty() ? after.failure() : notFed;
+    return after.isInvalid() ? StepAnswer::Different : StepAnswer::Failed;
   }
-  if (answer == Answer::Equal && obligation.elements == 0) {
-    obligation.reason = "no step compares an element";
-    return Answer::Undecided;
-  }
-  return answer;
-}
-
-Regions::Answer Regions::compareRows(const Question& question, const Step& step, const Ref& before,
-                                     const Ref& after, Obligation& obligation) {
-  auto a = feeding.beforeRows(*question.pair, before, step);
-  auto b = feeding.afterRows(*question.pair, after, step);
-  if (!a || !b) {
-    obligation.reason =
-        "a cache has too few rows: " + shapeText(before) + " and " + shapeText(after);
-    return Answer::Different;
-  }
-  Ref unused;
-  if (a->first >= 0 && b->first >= 0) {
-    const auto axis = static_cast<unsigned>(question.pair->after->sequenceAxis);
-    const int64_t first = std::max(a->first, b->first);
-    const int64_t lastA = a->first + a->rows->shape[axis], lastB = b->first + b->rows->shape[axis];
-    if (lastA != lastB || lastA != step.total()) {
-      obligation.reason =
-          "caches end at rows " + std::to_string(lastA) + " and " + std::to_string(lastB);
-      return Answer::Different;
-    }
-    a->rows = rowsOf(a->rows, axis, first - a->first, lastA - a->first);
-    b->rows = rowsOf(b->rows, axis, first - b->first, lastB - b->first);
-  }
-  return compareElements(question, step, a->rows, b->rows, obligation, unused);
-}
-
-Regions::Answer Regions::compareElements(const Question& question, const Step& step, Ref before,
-                                         Ref after, Obligation& obligation, Ref& pattern) {
-  if (before->shape != after->shape) {
-    obligation.reason = "shapes are " + shapeText(before) + " and " + shapeText(after);
-    return Answer::Different;
-  }
-  if (before->isInteger() && after->isInteger()) {
-    obligation.elements += before->integers.size();
-    auto differs =
-        std::mismatch(before->integers.begin(), before->integers.end(), after->integers.begin());
-    if (differs.first == before->integers.end())
-      return Answer::Equal;
-    obligation.reason = "integers differ";
-    obligation.beforeElement = std::to_string(*differs.first);
-    obligation.afterElement = std::to_string(*differs.second);
-    return Answer::Different;
-  }
-  before = math.constants.real(before);
-  after = math.constants.real(after);
   const bool allowsHidden = feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
-  bool isUndecided = false, isPlain = true;
-  auto kept = std::make_shared<Tensor>(*before);
-  size_t at = 0;
-  Answer answer = Answer::Equal;
-  forEachPlace(before->shape, [&](llvm::ArrayRef<int64_t> place) {
-    const Exact& a = before->reals[at];
-    const Exact& b = after->reals[at];
-    Exact& keep = kept->reals[at++];
-    isPlain &= a.isNumber();
-    if (a.status == Status::Unspecified || a.status == Status::NotANumber ||
-        (allowsHidden && b.status == Status::Unspecified)) {
-      ++obligation.hidden;
-      keep = {0, 0, Status::Unspecified, false};
-      isPlain = false;
-      return;
-    }
-    if (a.status == Status::Undecided || b.status == Status::Undecided) {
-      isUndecided = true;
-      return;
-    }
-    ++obligation.elements;
-    if (a.isEqual(b) || answer == Answer::Different)
-      return;
-    answer = Answer::Different;
-    obligation.reason = "elements differ";
-    obligation.place = placeText(place);
-    obligation.beforeElement = elementText(a);
-    obligation.afterElement = elementText(b);
-  });
-  if (answer == Answer::Different)
-    return answer;
-  if (!isPlain && question.before)
-    pattern = kept;
-  if (isUndecided) {
-    obligation.reason = "an exponential of an exponential is not represented";
-    return Answer::Undecided;
+  const Evidence earlier = evidence;
+  const Answer answer =
+      question.pair ? compareRows(feeding, *question.pair, step, a, b, allowsHidden, math, evidence)
+                    : compareElements(a, b, allowsHidden, math, evidence, pattern);
+  if (answer != Answer::Equal && isExcluded(", where it differs")) {
+    evidence = earlier;
+    return StepAnswer::LeftOut;
   }
-  return Answer::Equal;
+  return answer == Answer::Equal       ? StepAnswer::Equal
+         : answer == Answer::Different ? StepAnswer::Different
+                                       : StepAnswer::Undecided;
 }
 
 void Regions::merge(const ir::Value& before, const ir::Value& after) {
   const ValueClass own = classesBefore.of(before);
-  compared[own] = lastPatterns;
-  for (StepState& state : states)
-    state.leaves.erase(own);
+  leaves.setCompared(own, lastPatterns);
   classesAfter.set(after, own);
   ofAfter.insert(own);
 }

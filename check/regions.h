@@ -1,21 +1,18 @@
 // Regions: comparison of two values by evaluating what differs between the models.
 #pragma once
 
-#include "check/classes.h"
-#include "check/evaluation.h"
-#include "check/report.h"
-
-#include "llvm/ADT/DenseSet.h"
+#include "check/comparison.h"
+#include "check/region_walk.h"
 
 #include <set>
-#include <unordered_map>
 #include <unordered_set>
 
 namespace kvopt::check {
 
 /// Where the evaluation of a region stops: at values that both models have.
 enum class Frontier {
-  Shared,      ///< at all of them, weights included
+  Shared,      ///< at all of them, constants with many elements included
+  Weights,     ///< at weights, and at those that depend on inputs
   Activations, ///< at those that depend on inputs; constants are what they are
   Computed,    ///< the same without results that only arrange the elements of another value
   Compared,    ///< at those of Computed that were proved equal by evaluation
@@ -23,7 +20,8 @@ enum class Frontier {
 };
 
 /// Compares values of two models. Values that are proved equal become values of one class, and are
-/// arbitrary numbers in later comparisons.
+/// arbitrary numbers in later comparisons. Regions that are equal except for names are evaluated
+/// once (docs/decisions/0056-exact-checking.md).
 class Regions {
 public:
   Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed);
@@ -34,7 +32,6 @@ public:
     const ir::Value* after = nullptr;
     const Feeding::Pair* pair = nullptr;
   };
-  enum class Answer { Equal, Different, Undecided };
   /// Compares in all steps. Writes what was compared, and the first difference, to `obligation`.
   Answer compare(const Question& question, Frontier frontier, Obligation& obligation);
   /// The same, but both models stop at the same values. A value at which only one model stops would
@@ -54,8 +51,10 @@ public:
   void noteAfter(const ValueClass& value) { ofAfter.insert(value); }
   const std::set<std::string>& assumptions() const { return math.assumptions; }
   const Field& field() const { return math.field; }
+  /// Number of regions that were evaluated, each at one frontier.
+  size_t evaluatedCount() const { return evaluations; }
   /// Why the last comparison does not cover everything in the scope or beyond it; empty if it does.
-  std::string lastGap() const;
+  std::string lastGap();
   /// The first step that the first model does not accept, and why; empty if there is none.
   const std::string& rejectedStep() const { return rejected; }
   /// Nodes that the last comparison evaluated.
@@ -63,25 +62,30 @@ public:
   const std::vector<const ir::Node*>& lastAfter() const { return nodesAfter; }
 
 private:
-  struct StepState {
-    std::unique_ptr<Evaluation> hollow;
-    std::unordered_map<ValueClass, Ref> leaves;
+  /// The answer to a question, for all questions with equal regions.
+  struct Known {
+    Answer answer = Answer::Undecided;
+    Evidence evidence;
+    std::string gap;
+    const Form* patterns = nullptr;
+    /// Places in Region::stops of the values at which each model stopped.
+    std::vector<size_t> stopsBefore, stopsAfter;
   };
+  std::optional<Stop> stopOf(bool isAfter, const ir::Value& value, Frontier frontier);
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
-  Ref leaf(size_t step, const ValueClass& value, const ir::Value& representative);
-  Ref fresh(size_t step, const ValueClass& value, const Ref& pattern);
-  Ref hollowOf(size_t step, const ir::Value& value);
-  /// Whether the first model computes all of its outputs in a step, as far as shapes show.
-  bool acceptsStep(size_t step);
-  /// The declared shape of a value of the first model; null if it is not known.
-  Ref declared(size_t step, const ir::Value& value);
-  Evaluation& hollowEvaluation(size_t step);
-  Answer compareElements(const Question& question, const Step& step, Ref before, Ref after,
-                         Obligation& obligation, Ref& pattern);
-  Answer compareRows(const Question& question, const Step& step, const Ref& before,
-                     const Ref& after, Obligation& obligation);
+  Answer evaluate(const Question& question, Frontier frontier, Evidence& evidence);
+  /// Failed: the values cannot be evaluated. LeftOut: they need not be compared in the step.
+  enum class StepAnswer { Equal, Different, Undecided, Failed, LeftOut };
+  StepAnswer evaluateStep(size_t at, const Question& question, Frontier frontier,
+                          Evidence& evidence, Ref& pattern);
+  Known recorded(const Region& region, Answer answer, const Obligation& obligation) const;
+  Answer repeat(const Known& known, const Region& region, Obligation& obligation);
+  void indexValues();
   void indexInputs();
+  /// Whether an input of both models has the same contents in all steps.
+  bool isSameInput(const ir::Value& before, const ir::Value& after);
+  bool isUnruled(const ir::Node& node) const;
   /// Finds the values of the first model whose shapes or kinds are assumed.
   void collectDoubts(const ir::Graph& graph);
   void doubt(const std::string& why) {
@@ -98,20 +102,19 @@ private:
   ConstantDigests digests;
   Classes classesBefore;
   Classes classesAfter;
+  Forms forms;
+  Shapes shapes;
+  Leaves leaves;
   std::unordered_map<ValueClass, const ir::Value*> representatives;
   std::unordered_set<ValueClass> ofAfter;
-  /// For classes that were proved equal by evaluation, the elements in each step; null for those
-  /// that are all numbers.
-  std::unordered_map<ValueClass, std::vector<Ref>> compared;
   llvm::DenseSet<const ir::Value*> dependsOnInput;
-  llvm::DenseMap<const ir::Value*, std::string> doubts;
-  std::string firstDoubt, gap, rejected;
-  std::vector<StepState> states;
+  std::string firstDoubt, gap, upstreamGap, rejected;
   /// Values at which each model stopped in the last comparison, and those at which none may.
   std::set<ValueClass> stopsBefore, stopsAfter, notStops;
-  std::vector<Ref> lastPatterns;
+  const Form* lastPatterns = nullptr;
   std::vector<const ir::Node*> nodesBefore, nodesAfter;
-  unsigned depth = 0;
+  std::unordered_map<Key, Known, KeyHash> answers;
+  size_t evaluations = 0;
 };
 
 } // namespace kvopt::check

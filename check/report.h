@@ -19,13 +19,8 @@ enum class Verdict {
 /// Word of a verdict: `proved`, `proved-reduced`, `tested`, `different`, `skipped`.
 const char* verdictWord(Verdict verdict);
 
-/// An output of the second model, or a part of it that was compared on its own.
-struct Obligation {
-  std::string before; ///< the value of the first model
-  std::string after;  ///< the value of the second model
-  std::string node;   ///< description of the node that computes it
-  bool isOutput = false;
-  Verdict verdict = Verdict::Skipped;
+/// What the comparison of two values shows.
+struct Evidence {
   /// Why it is not decided or different, or which node has no argument for all sizes.
   std::string reason;
   /// Steps of the scope in which both were evaluated and compared.
@@ -40,6 +35,18 @@ struct Obligation {
   std::string place;
   std::string beforeElement;
   std::string afterElement;
+  /// The value of the second model whose region was evaluated instead of this one, because both are
+  /// equal except for names; empty if this one was evaluated.
+  std::string evaluatedAs;
+};
+
+/// An output of the second model, or a part of it that was compared on its own.
+struct Obligation : Evidence {
+  std::string before; ///< the value of the first model
+  std::string after;  ///< the value of the second model
+  std::string node;   ///< description of the node that computes it
+  bool isOutput = false;
+  Verdict verdict = Verdict::Skipped;
 };
 
 struct CheckReport {
@@ -52,6 +59,8 @@ struct CheckReport {
   /// Parts of the interface that were not looked at.
   std::vector<std::string> notChecked;
   std::vector<Step> scope;
+  /// Distinct regions that were evaluated. Regions that are equal except for names are one.
+  size_t regionsEvaluated = 0;
   uint32_t modulusP = 0;
   uint32_t modulusQ = 0;
   unsigned seed = 0;

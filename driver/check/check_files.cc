@@ -231,10 +231,10 @@ SafeText checkSummary(const FileCheck& result, bool isDetailed) {
                                                  : "not every output is decided (exit code 1)");
   text += formatText(
       "  nodes    {} of {} nodes are the same in both models; {} regions compared "
-      "in {} steps\n",
+      "in {} steps, {} distinct ones evaluated\n",
       report.nodesAligned, report.nodesAfter,
       llvm::count_if(report.obligations, [](const Obligation& part) { return !part.isOutput; }),
-      report.scope.size());
+      report.scope.size(), report.regionsEvaluated);
   text +=
       formatText("  verdicts proved {}, proved-reduced {}, tested {}, different {}, skipped {}\n",
                  report.count(Verdict::Proved), report.count(Verdict::ProvedReduced),

@@ -35,6 +35,8 @@ OrderedJson obligationJson(const Obligation& obligation) {
     json["nodes_before"] = obligation.nodesBefore;
     json["nodes_after"] = obligation.nodesAfter;
   }
+  if (!obligation.evaluatedAs.empty())
+    json["evaluated_as"] = obligation.evaluatedAs;
   if (obligation.verdict == Verdict::Different)
     json["counterexample"] = {{"step", stepJson(obligation.counterexample)},
                               {"place", obligation.place},
@@ -61,6 +63,7 @@ OrderedJson checkReportJson(const check::CheckReport& report) {
        {{"before", report.nodesBefore},
         {"after", report.nodesAfter},
         {"aligned", report.nodesAligned}}},
+      {"regions_evaluated", report.regionsEvaluated},
       {"fields", {{"p", report.modulusP}, {"q", report.modulusQ}, {"seed", report.seed}}}};
   for (const char* part : {"outputs", "regions"}) {
     OrderedJson list = OrderedJson::array();

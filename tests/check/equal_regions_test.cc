@@ -1,0 +1,194 @@
+// Equal layers are evaluated once, and a fault in one of them is found.
+#include "tests/check/checked_models.h"
+
+namespace kvopt::check {
+namespace {
+
+constexpr int layerCount = 4;
+
+/// Text for each layer, in which # is the layer's number and @ the next one's.
+std::string forLayers(int layers, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < layers; ++i)
+    for (char letter : text)
+      all += letter == '#'   ? std::to_string(i)
+             : letter == '@' ? std::to_string(i + 1)
+                             : std::string(1, letter);
+  return all;
+}
+
+/// Attention layers with growing caches. Each adds to the sum of the earlier ones.
+std::string stacked(int layers, const std::string& layer) {
+  auto listed = [&](const std::string& text) { return forLayers(layers, text); };
+  return "<ir_version: 8, opset_import: [\"\" : 17]>\ng (float[B, S, 8] x0" +
+         listed(", float[B, 1, P, 8] past_key_#, float[B, 1, P, 8] past_value_#") +
+         ")\n  => (float[B, S, 8] x" + std::to_string(layers) +
+         listed(", float[B, 1, T, 8] present_key_#, float[B, 1, T, 8] present_value_#") +
+         ")\n<int64[1] one = {1}, int64[1] last = {3}, float shift = {3}, float quarter = {0.25}, "
+         "int64[1] zero = {0}, int64[1] three = {3}, int64[1] two = {2}" +
+         listed(", float scale_# = {0.5}, float half_# = {0.5}") + ">\n{\n" + listed(layer) + "}\n";
+}
+
+constexpr const char* rowsOfLayer = R"(
+  rows_# = Unsqueeze (x#, one)
+  shifted_# = Add (rows_#, shift)
+  present_key_# = Concat <axis = 2> (past_key_#, rows_#)
+  present_value_# = Concat <axis = 2> (past_value_#, shifted_#)
+  part_# = Slice (x#, zero, two, last_axis_#)
+)";
+
+constexpr const char* spelledLayer = R"(
+  turned_# = Transpose <perm = [0, 1, 3, 2]> (present_key_#)
+  product_# = MatMul (rows_#, turned_#)
+  scores_# = Mul (product_#, scale_#)
+  weights_# = Softmax <axis = -1> (scores_#)
+  attended_# = MatMul (weights_#, present_value_#)
+  mean_# = ReduceMean <axes = [2]> (part_#)
+  apart_# = Sub (rows_#, shifted_#)
+)";
+
+/// The same with a stable softmax, and the scale on the query.
+constexpr const char* respelledLayer = R"(
+  query_# = Mul (scale_#, rows_#)
+  columns_# = Transpose <perm = [0, 1, 3, 2]> (present_key_#)
+  logits_# = MatMul (query_#, columns_#)
+  top_# = ReduceMax <axes = [3]> (logits_#)
+  below_# = Sub (logits_#, top_#)
+  powers_# = Exp (below_#)
+  total_# = ReduceSum (powers_#, last)
+  sums_# = MatMul (powers_#, present_value_#)
+  attended_# = Div (sums_#, total_#)
+  added_# = ReduceSum (part_#, last_axis_#)
+  mean_# = Mul (added_#, half_#)
+  minus_# = Neg (shifted_#)
+  apart_# = Add (rows_#, minus_#)
+)";
+
+constexpr const char* sumOfLayer = R"(
+  both_# = Add (attended_#, apart_#)
+  joined_# = Squeeze (both_#, one)
+  moved_# = Add (joined_#, mean_#)
+  x@ = Add (x#, moved_#)
+)";
+
+std::string layersOf(const char* middle, int layers = layerCount) {
+  std::string text = stacked(layers, std::string(rowsOfLayer) + middle + sumOfLayer);
+  // The axis of columns, in each layer.
+  return edited(text, "int64[1] last = {3}",
+                "int64[1] last = {3}" + forLayers(layers, ", int64[1] last_axis_# = {2}"));
+}
+
+ir::Manifest manifestOf(int layers = layerCount) {
+  ir::Manifest manifest;
+  for (int i = 0; i < layers; ++i)
+    for (const char* role : {"key", "value"}) {
+      ir::ManifestCache cache;
+      cache.layer = i;
+      cache.role = std::string(role) == "key" ? ir::CacheRole::Key : ir::CacheRole::Value;
+      cache.past = std::string("past_") + role + "_" + std::to_string(i);
+      cache.present = std::string("present_") + role + "_" + std::to_string(i);
+      cache.shape = {std::string("B"), int64_t(1), std::string("P"), int64_t(8)};
+      manifest.caches.push_back(cache);
+    }
+  return manifest;
+}
+
+CheckReport checkLayers(const std::string& before, const std::string& after,
+                        const ir::Manifest& second) {
+  auto first = read(before), other = read(after);
+  if (!first || !other)
+    return {};
+  return checkModels({*first, manifestOf(int(second.caches.size() / 2))}, {*other, second});
+}
+
+TEST(EqualRegions, AreEvaluatedOnce) {
+  size_t evaluated = 0;
+  for (int layers : {3, 6}) {
+    const CheckReport report = checkLayers(layersOf(spelledLayer, layers),
+                                           layersOf(respelledLayer, layers), manifestOf(layers));
+    EXPECT_EQ(report.verdict(), Verdict::ProvedReduced) << weakest(report);
+    size_t regions = 0, shared = 0;
+    for (const Obligation& part : report.obligations) {
+      regions += !part.isOutput;
+      shared += !part.evaluatedAs.empty();
+      EXPECT_TRUE(part.isOutput || part.elements > 0) << part.after;
+    }
+    EXPECT_EQ(regions, size_t(3 * layers));
+    EXPECT_EQ(shared, size_t(3 * (layers - 1)));
+    EXPECT_TRUE(evaluated == 0 || evaluated == report.regionsEvaluated) << evaluated;
+    evaluated = report.regionsEvaluated;
+    EXPECT_LE(evaluated, 3u);
+  }
+}
+
+struct Fault {
+  const char* from;
+  const char* to;
+};
+
+/// Faults of one layer, in which # is its number, and 1 another layer's.
+constexpr Fault faults[] = {
+    {"query_# = Mul (scale_#, rows_#)", "query_# = Mul (quarter, rows_#)"},
+    {"float scale_# = {0.5}", "float scale_# = {0.25}"},
+    {"float half_# = {0.5}", "float half_# = {0.25}"},
+    {"sums_# = MatMul (powers_#, present_value_#)", "sums_# = MatMul (powers_#, present_key_#)"},
+    {"sums_# = MatMul (powers_#, present_value_#)", "sums_# = MatMul (powers_#, present_value_1)"},
+    {"(present_key_#)", "(present_key_1)"},
+    {"Concat <axis = 2> (past_value_#, shifted_#)", "Concat <axis = 2> (past_key_#, shifted_#)"},
+    {"Concat <axis = 2> (past_value_#, shifted_#)", "Concat <axis = 2> (past_value_1, shifted_#)"},
+    {"minus_# = Neg (shifted_#)\n  apart_# = Add (rows_#, minus_#)",
+     "minus_# = Neg (rows_#)\n  apart_# = Add (shifted_#, minus_#)"},
+    {"total_# = ReduceSum (powers_#, last)", "total_# = ReduceSum (powers_#, last_axis_#)"},
+};
+
+TEST(EqualRegions, AFaultOfOneLayerIsFound) {
+  const std::string first = layersOf(spelledLayer), second = layersOf(respelledLayer);
+  int layer = layerCount / 2;
+  for (const Fault& fault : faults) {
+    auto ofLayer = [&](std::string text) {
+      for (char& letter : text)
+        letter = letter == '#' ? char('0' + layer) : letter;
+      return text;
+    };
+    const std::string wrong = edited(second, ofLayer(fault.from), ofLayer(fault.to));
+    EXPECT_EQ(checkLayers(first, wrong, manifestOf()).verdict(), Verdict::Different)
+        << ofLayer(fault.to);
+    layer = layer == layerCount - 1 ? layerCount / 2 : layerCount - 1; // in the middle, or the last
+  }
+}
+
+TEST(EqualRegions, HaveEqualShapes) {
+  // The sum of three columns is not twice their mean.
+  for (int layer : {layerCount / 2, layerCount - 1}) {
+    const std::string number = std::to_string(layer);
+    const std::string from = "part_" + number + " = Slice (x" + number + ", zero, two";
+    const std::string to = "part_" + number + " = Slice (x" + number + ", zero, three";
+    EXPECT_EQ(checkLayers(edited(layersOf(spelledLayer), from, to),
+                          edited(layersOf(respelledLayer), from, to), manifestOf())
+                  .verdict(),
+              Verdict::Different);
+  }
+}
+
+TEST(EqualRegions, HaveEqualCaches) {
+  for (size_t layer : {size_t(layerCount / 2), size_t(layerCount - 1)}) {
+    // The cache of another layer continues in this one's place.
+    ir::Manifest exchanged = manifestOf();
+    std::swap(exchanged.caches[2 * layer].past, exchanged.caches[2].past);
+    EXPECT_EQ(checkLayers(layersOf(spelledLayer), layersOf(respelledLayer), exchanged).verdict(),
+              Verdict::Different);
+    ir::Manifest roles = manifestOf();
+    std::swap(roles.caches[2 * layer].past, roles.caches[2 * layer + 1].past);
+    EXPECT_EQ(checkLayers(layersOf(spelledLayer), layersOf(respelledLayer), roles).verdict(),
+              Verdict::Different);
+    // The rows of one cache are elsewhere.
+    ir::Manifest ring = manifestOf();
+    ring.caches[2 * layer].storage = ir::RingCache{};
+    ring.caches[2 * layer].shape[2] = int64_t(3);
+    EXPECT_EQ(checkLayers(layersOf(spelledLayer), layersOf(respelledLayer), ring).verdict(),
+              Verdict::Different);
+  }
+}
+
+} // namespace
+} // namespace kvopt::check
