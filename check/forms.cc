@@ -2,6 +2,7 @@
 #include "check/forms.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/xxhash.h"
 
 #include <cstring>
 
@@ -23,19 +24,19 @@ bool isSame(const Tensor& a, const Tensor& b) {
          std::equal(a.reals.begin(), a.reals.end(), b.reals.begin(), b.reals.end(), areSame);
 }
 
+template <class Number> uint64_t hashOf(const std::vector<Number>& numbers) {
+  return llvm::xxHash64(llvm::StringRef(reinterpret_cast<const char*>(numbers.data()),
+                                        numbers.size() * sizeof(Number)));
+}
+
 size_t hashOf(const Tensor& tensor) {
-  llvm::hash_code hash =
-      llvm::hash_combine(int(tensor.kind), int(tensor.type), tensor.isHollow, tensor.isSpecial,
-                         llvm::hash_combine_range(tensor.shape.begin(), tensor.shape.end()),
-                         llvm::hash_combine_range(tensor.integers.begin(), tensor.integers.end()));
-  for (double value : tensor.known) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    hash = llvm::hash_combine(hash, bits);
-  }
+  uint64_t reals = 0;
   for (const Exact& element : tensor.reals)
-    hash = llvm::hash_combine(hash, element.p, element.q, int(element.status));
-  return hash;
+    reals = (reals ^ element.p ^ uint64_t(element.q) << 32 ^ uint64_t(element.status) << 61) *
+            0x9E3779B97F4A7C15u;
+  return llvm::hash_combine(int(tensor.kind), int(tensor.type), tensor.isHollow, tensor.isSpecial,
+                            llvm::hash_combine_range(tensor.shape.begin(), tensor.shape.end()),
+                            hashOf(tensor.integers), hashOf(tensor.known), reals);
 }
 
 } // namespace
@@ -64,22 +65,24 @@ Ref hollowed(const Ref& tensor) {
 }
 
 Ref Forms::tensor(const Ref& contents) {
-  if (!contents)
-    return nullptr;
+  if (!contents || kept.count(contents.get()))
+    return contents;
   const size_t hash = hashOf(*contents);
   const auto [first, last] = tensors.equal_range(hash);
   for (auto known = first; known != last; ++known)
-    if (known->second == contents || isSame(*known->second, *contents))
+    if (isSame(*known->second, *contents))
       return known->second;
   tensors.emplace(hash, contents);
+  kept.insert(contents.get());
   return contents;
 }
 
 const Form* Forms::form(const Form& contents) {
   Form own;
   Key key;
-  for (const Ref& tensor : contents) {
-    own.push_back(this->tensor(tensor));
+  for (size_t i = 0; i < contents.size(); ++i) {
+    const bool isLast = i > 0 && contents[i] == contents[i - 1];
+    own.push_back(isLast ? own.back() : tensor(contents[i]));
     key.push_back(addressOf(own.back().get()));
   }
   auto& known = forms[std::move(key)];

@@ -4,6 +4,8 @@
 #include "check/key.h"
 #include "check/tensor.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <memory>
 #include <unordered_map>
 
@@ -29,6 +31,7 @@ public:
 
 private:
   std::unordered_multimap<size_t, Ref> tensors;
+  llvm::DenseSet<const Tensor*> kept; ///< the same tensors
   std::unordered_map<Key, std::unique_ptr<Form>, KeyHash> forms;
 };
 

@@ -176,7 +176,8 @@ std::optional<ContextRotations> contextRotationsOf(const RecoveredModel& recover
   return std::nullopt;
 }
 
-llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit) {
+llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit,
+                                         Rotations rotations) {
   auto stored = manifestOf(model);
   if (!stored)
     return withFile(stored.takeError(), model.path);
@@ -191,8 +192,9 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   addReaders(recovered->context->sites, manifest);
   recovered->context->history.undo(manifest);
   addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
-  noteRotations(contextRotationsOf(*recovered), recovered->context->history.attendedPasts(),
-                manifest);
+  if (rotations == Rotations::Included)
+    noteRotations(contextRotationsOf(*recovered), recovered->context->history.attendedPasts(),
+                  manifest);
   return manifest;
 }
 

@@ -73,8 +73,12 @@ llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit,
 /// other positions. PassContext::shiftFailure then has the reason.
 std::optional<analysis::ContextRotations> contextRotationsOf(const RecoveredModel& recovered);
 
+/// Whether a manifest says how positions affect cached rows, which reads constants.
+enum class Rotations { Included, LeftOut };
+
 /// Description of how to drive the model: its own manifest or, for a model that kvopt did not
 /// write, one with its growing caches.
-llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit);
+llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit,
+                                             Rotations rotations = Rotations::Included);
 
 } // namespace kvopt::driver

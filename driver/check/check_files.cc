@@ -53,7 +53,7 @@ llvm::Expected<std::string> readText(const std::string& path) {
 llvm::Expected<ir::Manifest> manifestFor(const CheckRequest& request, const ir::Model& model,
                                          const Toolkit& toolkit) {
   if (request.manifest.empty())
-    return drivingManifest(model, toolkit);
+    return drivingManifest(model, toolkit, Rotations::LeftOut);
   auto text = readText(request.manifest);
   if (!text)
     return text.takeError();
@@ -82,7 +82,7 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
   auto after = openModel(request.after, toolkit);
   if (!after)
     return after.takeError();
-  auto manifestBefore = drivingManifest(**before, toolkit);
+  auto manifestBefore = drivingManifest(**before, toolkit, Rotations::LeftOut);
   if (!manifestBefore)
     return withFile(manifestBefore.takeError(), request.before.path);
   auto manifestAfter = manifestFor(request, **after, toolkit);

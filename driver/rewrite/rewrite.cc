@@ -486,7 +486,10 @@ private:
       return std::move(**stored);
     return isWhole && exported && !request.addCaches && !request.freeExtents
                ? *exported
-               : drivingManifest(*original, toolkit);
+               : drivingManifest(*original, toolkit,
+                                 request.verification == VerificationExtent::Check
+                                     ? Rotations::LeftOut
+                                     : Rotations::Included);
   }
 
   std::unique_ptr<Model> model;
