@@ -156,6 +156,11 @@ private:
   }
 
   void note(const ir::Value& first, const ir::Value& second) {
+    // Caches of another form have their rows in other places.
+    if (auto at = outputsAt.find(&second); at != outputsAt.end())
+      for (size_t i : at->second)
+        if (outputs[i].pair && !isSameForm(*outputs[i].pair))
+          return;
     const ir::ElementType type = second.type().elementType();
     if (type != ir::ElementType::Undefined && !ir::isFloatingPoint(type))
       return;

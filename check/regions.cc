@@ -21,6 +21,25 @@ bool arrangesOperand(const ir::Value& value) {
          node->operand(0) && !node->operand(0)->constantRef();
 }
 
+/// Whether a constant becomes arbitrary numbers. The contents of large weights are not evaluated
+/// where that would only look for another proof.
+bool isCut(const ir::Value& constant, Frontier frontier) {
+  constexpr int64_t large = 1 << 16;
+  switch (frontier) {
+  case Frontier::Shared:
+    return true;
+  case Frontier::Weights:
+    return isWeight(constant);
+  case Frontier::Activations:
+  case Frontier::Computed:
+    return isWeight(constant) && constant.constantRef()->elementCount() >= large;
+  case Frontier::Compared:
+  case Frontier::Inputs:
+    break;
+  }
+  return false;
+}
+
 } // namespace
 
 Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed)
@@ -165,9 +184,7 @@ void Regions::indexInputs() {
 std::optional<Stop> Regions::stopOf(bool isAfter, const ir::Value& value, Frontier frontier) {
   if (frontier == Frontier::Inputs)
     return std::nullopt;
-  const bool isConstant = !dependsOnInput.count(&value);
-  if (isConstant && frontier != Frontier::Shared &&
-      !(frontier == Frontier::Weights && isWeight(value)))
+  if (!dependsOnInput.count(&value) && !isCut(value, frontier))
     return std::nullopt;
   const ValueClass own = isAfter ? classesAfter.of(value) : classesBefore.of(value);
   if (frontier == Frontier::Compared && !shapes.comparedAs(own))

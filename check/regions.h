@@ -13,7 +13,8 @@ namespace kvopt::check {
 enum class Frontier {
   Shared,      ///< at all of them, constants with many elements included
   Weights,     ///< at weights, and at those that depend on inputs
-  Activations, ///< at those that depend on inputs; constants are what they are
+  Activations, ///< at those that depend on inputs; constants are what they are, except large
+               ///< weights
   Computed,    ///< the same without results that only arrange the elements of another value
   Compared,    ///< at those of Computed that were proved equal by evaluation
   Inputs,      ///< at graph inputs only
