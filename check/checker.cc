@@ -198,7 +198,7 @@ private:
            {Frontier::Shared, Frontier::Weights, Frontier::Activations, Frontier::Computed}) {
         const Regions::Question question{candidate, &value, nullptr};
         Answer answer = regions.compare(question, frontier, obligation);
-        if (frontier == Frontier::Computed)
+        if (frontier == Frontier::Shared || frontier == Frontier::Computed)
           answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
         if (answer == Answer::Equal) {
           conclude(obligation);
