@@ -101,17 +101,22 @@ SafeText sentenceLines(const std::vector<std::string>& sentences, const Styled& 
 SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Style& style) {
   if (!rewritten.notVerified.empty())
     return line("checked", style.bad(formatText("NOT: {}", rewritten.notVerified)));
-  if (rewritten.checked)
-    return sentenceLines(checkSentences(*rewritten.checked), [&](const std::string& text) {
-      return rewritten.mayBeWritten() ? style.good(text) : style.bad(text);
-    });
-  if (!rewritten.verification)
+  if (!rewritten.verification && !rewritten.checked)
     return line("checked", "nothing (--verify off)");
+  if (!rewritten.verification)
+    return sentenceLines(checkSentences(*rewritten.checked), [&](const std::string& text) {
+      return style.verdict(text, rewritten.mayBeWritten());
+    });
   const VerificationReport& report = *rewritten.verification;
+  SafeText out;
   if (!report.equal() || isVerbose)
-    return line("checked", style.verdict(verificationSummary(report, isVerbose), report.equal()));
-  return sentenceLines(verificationVerdict(report),
-                       [&](const std::string& text) { return style.good(text); });
+    out = line("checked", style.verdict(verificationSummary(report, isVerbose), report.equal()));
+  else
+    out = sentenceLines(verificationVerdict(report),
+                        [&](const std::string& text) { return style.good(text); });
+  if (rewritten.checked)
+    out += line("", formatText("without a run: {}", checkSentences(*rewritten.checked).front()));
+  return out;
 }
 
 /// A cache that grows from a fixed number of rows; null if there is none.

@@ -172,9 +172,10 @@ constexpr OptionInfo viewOptions[] = {
 };
 
 constexpr OptionInfo comparisonOptions[] = {
-    OptionInfo{rewriting, "--verify", Word, "off|check|quick|full", "quick",
+    OptionInfo{rewriting, "--verify", Word, "auto|off|check|quick|full", "auto",
                "How the written model is compared with the exported one: check proves equality "
-               "without running them, quick and full run both."},
+               "without running them, quick and full run both. auto is check, and quick where a "
+               "check does not suffice."},
     OptionInfo{rewriting | verify | run, "--input", Texts, "NAME=VALUE[@EXTENTS]", "",
                "What to feed an input, as in bias=additive_mask or kind=zeros@batch,new. May be "
                "given again."},

@@ -17,6 +17,11 @@ namespace kvopt::driver {
 
 /// Extent of the comparison of a rewritten model with its source.
 enum class VerificationExtent {
+  /// Check. Quick, too, where that does not prove equality, where it does not see all models that
+  /// are written
+  /// (first steps, parts, variants), where rows of caches are rounded, or where the request says
+  /// what to feed inputs.
+  Auto,
   Off,
   Check, ///< both models are checked without running them (check::checkModels)
   Quick, ///< quickVerification()
@@ -64,7 +69,7 @@ struct RewriteRequest {
   int64_t calibrationContext = 512;
   /// Element type of the state between tiles: Float or Float16.
   ir::ElementType tileState = ir::ElementType::Float;
-  VerificationExtent verification = VerificationExtent::Quick;
+  VerificationExtent verification = VerificationExtent::Auto;
   /// Values for inputs about which nothing is known.
   std::vector<runtime::InputRecipe> recipes;
   /// Rules and passes to omit.

@@ -2,7 +2,6 @@
 // are.
 #include "driver/rewrite/rewrite.h"
 
-#include "check/checker.h"
 #include "driver/first_step.h"
 #include "driver/forms/form_table.h"
 #include "driver/recover.h"
@@ -136,7 +135,8 @@ public:
         return error;
       if (auto first = openFirstStep(source, **written, toolkit); !first)
         return first.takeError();
-      return UnchangedModel{std::move(model), std::move(**written), before, "", {}};
+      return UnchangedModel{RewriteComparison(), std::move(model), std::move(**written), before,
+                            ""};
     }
     if (*written)
       if (llvm::Error error = proveCarried(*model, **written, toolkit))
@@ -214,8 +214,10 @@ public:
         return first.takeError();
       result.firstStep = std::move(*first);
     }
-    if (llvm::Error error = verify(result, *model, *passes->manifest))
-      return error;
+    auto comparison = compared(*model, *passes->manifest, result.firstStep.get());
+    if (!comparison)
+      return comparison.takeError();
+    static_cast<RewriteComparison&>(result) = std::move(*comparison);
     if (request.oneBranch && !result.verification && !result.checked)
       return refusal(
           fmt::format("{}: the branches cannot be compared: {}", path, result.notVerified));
@@ -264,7 +266,7 @@ private:
     auto again = openModel(source, toolkit);
     if (!again)
       return again.takeError();
-    UnchangedModel result{std::move(*again), *passes->exported, size, "", {}};
+    UnchangedModel result{RewriteComparison(), std::move(*again), *passes->exported, size, ""};
     result.manifest.contract = CacheUpdate::InPlace;
     for (ManifestCache& cache : result.manifest.caches)
       if (updates.byPast.count(cache.past) != 0)
@@ -292,7 +294,8 @@ private:
     auto again = openModel(source, toolkit);
     if (!again)
       return again.takeError();
-    UnchangedModel result{std::move(*again), *passes->exported, size, fused.begin()->first, {}};
+    UnchangedModel result{RewriteComparison(), std::move(*again), *passes->exported, size,
+                          fused.begin()->first};
     if (!shareBuffers(result.model->graph(), result.manifest, request.capacity))
       return std::nullopt;
     result.manifest.target = passes->manifest->target;
@@ -305,13 +308,12 @@ private:
       return copy.takeError();
     if (llvm::Error error = inferShapes((*copy)->graph()))
       return withFile(std::move(error), path);
-    RewrittenModel compared;
-    if (llvm::Error error = verify(compared, **copy, result.manifest))
-      return error;
-    if ((!compared.verification && !compared.checked) || !compared.mayBeWritten())
+    auto comparison = compared(**copy, result.manifest, nullptr);
+    if (!comparison)
+      return comparison.takeError();
+    if (!comparison->mayBeWritten())
       return std::nullopt;
-    result.verification = std::move(compared.verification);
-    result.checked = std::move(compared.checked);
+    static_cast<RewriteComparison&>(result) = std::move(*comparison);
     return result;
   }
 
@@ -443,36 +445,18 @@ private:
     return llvm::Error::success();
   }
 
-  /// Compares the result with the model as it was read, or checks it without running them, unless
-  /// verification is off.
-  llvm::Error verify(RewrittenModel& result, const Model& written, const Manifest& manifest) {
+  /// Compares the result with the model as it was read, unless verification is off.
+  llvm::Expected<RewriteComparison> compared(const Model& written, const Manifest& manifest,
+                                             const Model* firstStep) {
     if (request.verification == VerificationExtent::Off)
-      return llvm::Error::success();
+      return RewriteComparison();
     if (llvm::Error error = inferShapes(original->graph()))
       return withFile(std::move(error), path);
     auto driven = drivenBy();
     if (!driven)
       return driven.takeError();
-    if (request.verification == VerificationExtent::Check) {
-      result.checked = kvopt::check::checkModels({*original, *driven}, {written, manifest});
-      if (result.firstStep)
-        result.checked->notChecked.push_back("the model of the first step");
-      return llvm::Error::success();
-    }
-    VerificationPlan plan = request.verification == VerificationExtent::Full
-                                ? fullVerification()
-                                : VerificationPlan(quickVerification());
-    plan.setTolerance(toleranceBetween(original->graph(), manifest));
-    plan.setRecipes(request.recipes);
-    auto report = verifyModels(*original, *driven, written, manifest, plan, 1, toolkit,
-                               passes->hasFirstStep ? result.firstStep.get() : nullptr);
-    if (!report)
-      return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refused) {
-        result.notVerified =
-            fmt::format("the model as it was read takes no step: {}", refused.diagnostic().str());
-      });
-    result.verification = std::move(*report);
-    return llvm::Error::success();
+    return compareRewritten(
+        {*original, *driven, written, manifest, firstStep, passes->hasFirstStep}, request, toolkit);
   }
 
   /// The manifest of the model as it was read. Disabled rules may have hidden caches.

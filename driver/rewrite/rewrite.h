@@ -1,11 +1,9 @@
 // Rewriting a model for a target.
 #pragma once
 
-#include "check/report.h"
 #include "driver/op_counts.h"
-#include "driver/rewrite/request.h"
+#include "driver/rewrite/comparison.h"
 #include "driver/toolkit.h"
-#include "driver/verify/verification.h"
 #include "passes/pass_manager.h"
 
 #include <variant>
@@ -21,7 +19,7 @@ struct ModelSize {
 ModelSize sizeOf(ir::Model& model);
 
 /// A model in the form of the target.
-struct RewrittenModel {
+struct RewrittenModel : RewriteComparison {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
   /// The model that is run once for each encoded sequence (Manifest::firstStep); null for a model
@@ -43,42 +41,18 @@ struct RewrittenModel {
   std::string fixedBecause;
   /// Time of the rewrite, without reading and verifying.
   double milliseconds = 0;
-  /// Result of the verification; nullopt if it was off or impossible.
-  std::optional<VerificationReport> verification;
-  /// Result of the check; nullopt unless VerificationExtent::Check was asked for.
-  std::optional<check::CheckReport> checked;
-  /// The reason that the model could not be compared with the original; empty if it was compared,
-  /// or if verification was off.
-  std::string notVerified;
-
-  /// Whether a comparison has found a difference.
-  bool isDifferent() const {
-    return (verification && verification->isDifferent()) ||
-           (checked && checked->verdict() == check::Verdict::Different);
-  }
-
-  /// Whether the model may be written. A model that computes something else, or that could not be
-  /// compared, must not be written. A model whose last blocks no run can reach is written with that
-  /// verdict, as is one that the check finds equal in its whole scope.
-  bool mayBeWritten() const {
-    return notVerified.empty() && (!verification || verification->isEqualWhereRun()) &&
-           (!checked || checked->verdict() <= check::Verdict::Tested);
-  }
 };
 
 /// A model that stays as it is, because a rewrite would not improve it. Either it was provably
 /// written for the same target with the same capacity, or its caches are already updated in place
 /// by the operators that the target would write.
-struct UnchangedModel {
+struct UnchangedModel : RewriteComparison {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
   ModelSize size;
   /// The operators that update the caches of a model that kvopt did not write; empty for other
   /// models.
   std::string updatedBy;
-  /// Comparison of a model whose caches now share buffers with the model as it was read.
-  std::optional<VerificationReport> verification;
-  std::optional<check::CheckReport> checked;
 };
 
 /// An attention layer that the target refuses, and the reason.

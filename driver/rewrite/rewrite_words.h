@@ -61,7 +61,8 @@ void addWritingOptions(Options& add, Command command, RewriteWords& words) {
   if (command == Command::Rewrite)
     addRewriteOptions(add, words);
   add.add("--verify", request.verification,
-          {{"off", VerificationExtent::Off},
+          {{"auto", VerificationExtent::Auto},
+           {"off", VerificationExtent::Off},
            {"check", VerificationExtent::Check},
            {"quick", VerificationExtent::Quick},
            {"full", VerificationExtent::Full}});

@@ -56,7 +56,7 @@ TEST(Completion, BashOffersWhatTheProgramHas) {
   EXPECT_EQ(offers("kvopt verify --references --forms exported,sh"), "exported,shared ");
   EXPECT_EQ(offers("kvopt opt m.onnx --pipeline normalize,detect-s"), "normalize,detect-sites ");
   EXPECT_EQ(offers("kvopt rewrite m.onnx --rows = int"), "int8 int4 ");
-  EXPECT_EQ(offers("kvopt rewrite m.onnx --verify ="), "off check quick full ");
+  EXPECT_EQ(offers("kvopt rewrite m.onnx --verify ="), "auto off check quick full ");
   // Files of models; for others, the shell's own completion follows.
   folder.write("model.onnx", "");
   folder.write("model.txt", "");

@@ -67,8 +67,9 @@ TEST_F(RewriteTest, TheFileIsReadOnce) {
   fs::copy_file(shipped, path);
   std::unique_ptr<Model> model = open(path);
   fs::remove(path);
-  const RewriteResult result =
-      llvm::cantFail(rewrite(std::move(model), requestFor("kvopt"), toolkit));
+  RewriteRequest request = requestFor("kvopt");
+  request.verification = VerificationExtent::Quick;
+  const RewriteResult result = llvm::cantFail(rewrite(std::move(model), request, toolkit));
   const auto* written = std::get_if<RewrittenModel>(&result);
   ASSERT_NE(written, nullptr);
   ASSERT_TRUE(written->verification.has_value());
@@ -87,8 +88,53 @@ TEST_F(RewriteTest, TheModelIsRecoveredOnce) {
   ASSERT_GT(once, 0);
   asked = 0;
   const RewriteResult result = rewritten(shipped, requestFor("kvopt"));
-  ASSERT_TRUE(std::get<RewrittenModel>(result).verification.has_value());
+  ASSERT_TRUE(std::get<RewrittenModel>(result).checked.has_value());
   EXPECT_EQ(asked, once);
+}
+
+TEST_F(RewriteTest, AProofNeedsNoRun) {
+  const RewriteResult result = rewritten(shipped, requestFor("kvopt"));
+  const auto& written = std::get<RewrittenModel>(result);
+  ASSERT_TRUE(written.checked.has_value());
+  EXPECT_EQ(written.checked->verdict(), check::Verdict::ProvedReduced);
+  EXPECT_FALSE(written.verification.has_value());
+  EXPECT_TRUE(written.mayBeWritten());
+}
+
+TEST_F(RewriteTest, WhatACheckDoesNotDecideRuns) {
+  RewriteRequest request = requestFor("paged");
+  request.padding = PaddedRows::None;
+  const RewriteResult result = rewritten(shipped, request);
+  const auto& written = std::get<RewrittenModel>(result);
+  ASSERT_TRUE(written.checked.has_value());
+  EXPECT_EQ(written.checked->verdict(), check::Verdict::Skipped);
+  ASSERT_TRUE(written.verification.has_value());
+  EXPECT_TRUE(written.verification->equal());
+  EXPECT_TRUE(written.mayBeWritten());
+
+  request.verification = VerificationExtent::Check;
+  EXPECT_FALSE(std::get<RewrittenModel>(rewritten(shipped, request)).mayBeWritten());
+}
+
+TEST_F(RewriteTest, PartsRun) {
+  const RewriteResult result = rewritten(shipped, requestFor("pyramid"));
+  const auto& written = std::get<RewrittenModel>(result);
+  ASSERT_TRUE(written.checked.has_value());
+  ASSERT_TRUE(written.verification.has_value());
+  EXPECT_TRUE(written.mayBeWritten());
+}
+
+TEST_F(RewriteTest, RoundedRowsRun) {
+  for (const char* target : {"int8", "kvopt"}) {
+    RewriteRequest request = requestFor(target);
+    if (request.form.rows == RowKind::Same)
+      request.form.rows = RowKind::Float16;
+    const RewriteResult result = rewritten(shipped, request);
+    const auto& written = std::get<RewrittenModel>(result);
+    EXPECT_FALSE(written.checked.has_value());
+    EXPECT_TRUE(written.verification.has_value());
+    EXPECT_TRUE(written.mayBeWritten());
+  }
 }
 
 TEST_F(RewriteTest, AModelInTheTargetsFormIsUnchanged) {

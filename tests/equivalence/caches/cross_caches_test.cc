@@ -194,6 +194,15 @@ TEST_F(CrossCaches, AreComputedOnce) {
     }
 }
 
+TEST_F(CrossCaches, TheFirstStepRunsByDefault) {
+  const std::string path = writtenModel(crossText(crossSpellings[0]), toolkit, folder);
+  const RewriteResult result = added(path, "kvopt", VerificationExtent::Auto);
+  const auto& model = std::get<RewrittenModel>(result);
+  ASSERT_TRUE(model.firstStep); // which a check does not look at
+  ASSERT_TRUE(model.verification) << model.notVerified;
+  EXPECT_TRUE(model.verification->equal());
+}
+
 TEST_F(CrossCaches, AreProjectedByTheFirstStepOnly) {
   const std::string path = writtenModel(crossText(crossSpellings[0]), toolkit, folder);
   const RewriteResult result = added(path, "primitive", VerificationExtent::Off);

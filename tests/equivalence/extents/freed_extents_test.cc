@@ -198,6 +198,7 @@ protected:
     RewriteRequest request;
     request.freeExtents = true;
     request.form = valueOrThrow(presetForm(target));
+    request.verification = VerificationExtent::Quick;
     return valueOrThrow(rewrite(
         valueOrThrow(openModel(writtenModel(text, toolkit, folder), toolkit)), request, toolkit));
   }

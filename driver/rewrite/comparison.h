@@ -1,0 +1,54 @@
+// Comparison of a rewritten model with the model as it was read.
+#pragma once
+
+#include "check/report.h"
+#include "driver/rewrite/request.h"
+#include "driver/toolkit.h"
+#include "driver/verify/verification.h"
+#include "ir/manifest/manifest.h"
+
+#include <optional>
+#include <string>
+
+namespace kvopt::driver {
+
+/// Results of the comparisons of two models.
+struct RewriteComparison {
+  /// Result of the verification; nullopt if there was none or it was impossible.
+  std::optional<VerificationReport> verification;
+  /// Result of the check; nullopt if there was none. If there is a verification, too, the check
+  /// did not suffice.
+  std::optional<check::CheckReport> checked;
+  /// The reason that the models could not be compared; empty if they were compared, or if
+  /// verification was off.
+  std::string notVerified;
+
+  /// Whether a comparison has found a difference.
+  bool isDifferent() const;
+
+  /// Whether the second model may be written. A model that computes something else, or that could
+  /// not be compared, must not be written. A model whose last blocks no run can reach is written
+  /// with that verdict, as is one that the check finds equal in its whole scope.
+  bool mayBeWritten() const;
+};
+
+/// Two models with inferred shapes, and how they are driven.
+struct RewrittenPair {
+  const ir::Model& original;
+  const ir::Manifest& driven;
+  const ir::Model& written;
+  const ir::Manifest& manifest;
+  /// The first step of the written model, if the rewrite separated or copied one.
+  const ir::Model* firstStep = nullptr;
+  /// Whether the rewrite separated the first step, so that it is new.
+  bool hasNewFirstStep = false;
+};
+
+/// Compares the models as `request` says: without running them, by running both, or first the one
+/// and then the other (VerificationExtent). Fails if a model cannot be run or contradicts its
+/// manifest. If a check shows equality in its whole scope, it suffices that the runtime lacks an
+/// operator.
+llvm::Expected<RewriteComparison>
+compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit);
+
+} // namespace kvopt::driver
