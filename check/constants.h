@@ -44,6 +44,15 @@ struct Arithmetic {
   Field field;
   Constants constants;
   std::set<std::string> assumptions;
+  /// Work so far, in products of numbers. Regions are not decided beyond its limit, so that a check
+  /// of a wide model ends.
+  int64_t work = 0;
+  static constexpr int64_t mostWork = int64_t(1) << 32;
+  /// Adds the work of making a tensor's elements.
+  void countElements(const Tensor& tensor) {
+    constexpr int64_t element = 8;
+    work += tensor.isHollow ? 0 : element * tensor.count();
+  }
   Thresholds thresholds;
   /// Thresholds that the shapes of shared values depend on. They count for all regions.
   Thresholds upstream;

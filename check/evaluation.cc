@@ -22,8 +22,11 @@ bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
     contents = hooks.constant(value);
   if (!contents && value.isGraphInput() && isTop)
     contents = hooks.input(value);
-  if (!contents && value.isInitializer() && value.initializer())
+  if (!contents && value.isInitializer() && value.initializer()) {
     contents = tensorOf(*value.initializer());
+    if (contents)
+      math.countElements(*contents);
+  }
   if (!contents)
     return false;
   frame.values[&value] = std::move(contents);
@@ -116,6 +119,9 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
       results.push_back(std::move(unknown));
     }
   }
+  for (const Ref& result : results)
+    if (result)
+      math.countElements(*result);
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
     Ref contents = i < results.size() ? results[i] : nullptr;

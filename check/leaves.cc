@@ -167,6 +167,7 @@ Ref Leaves::contents(size_t step, const ValueClass& value, const ir::Value& repr
     return nullptr;
   // A constant has the same numbers in all steps.
   const Ref contents = fresh(representative.constantRef() ? 0 : step, value, (*form)[step]);
+  math.countElements(*contents);
   numberCount += contents->reals.size();
   return numbers[step][value] = contents;
 }

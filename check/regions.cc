@@ -309,6 +309,10 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
       evidence.reason = "whole models are not evaluated in every step";
       return Answer::Undecided;
     }
+    if (math.work > Arithmetic::mostWork) {
+      evidence.reason = fmt::format("more than {} products are needed", Arithmetic::mostWork);
+      return Answer::Undecided;
+    }
     leaves.release();
     switch (evaluateStep(i, question, frontier, evidence, patterns[i])) {
     case StepAnswer::LeftOut:

@@ -48,6 +48,33 @@ Ref knownProduct(const Ref& a, const Ref& b, const Extents& shape) {
   return result;
 }
 
+/// A row of a product of numbers. Rows of the second matrix are read in order.
+class ProductRow {
+public:
+  ProductRow(const Field& field, int64_t columns)
+      : p(field.modulusP()), q(field.modulusQ()), sumsP(size_t(columns)), sumsQ(size_t(columns)) {}
+
+  /// Appends the product of a row and a matrix to `out`.
+  void append(llvm::ArrayRef<Exact> row, const Exact* matrix, std::vector<Exact>& out) {
+    const uint64_t wrapP = p << 32, wrapQ = q << 32;
+    std::fill(sumsP.begin(), sumsP.end(), 0);
+    std::fill(sumsQ.begin(), sumsQ.end(), 0);
+    for (const Exact& x : row)
+      for (size_t j = 0; j < sumsP.size(); ++j, ++matrix) {
+        sumsP[j] += uint64_t(x.p) * matrix->p;
+        sumsQ[j] += uint64_t(x.q) * matrix->q;
+        sumsP[j] -= sumsP[j] >= wrapP ? wrapP : 0;
+        sumsQ[j] -= sumsQ[j] >= wrapQ ? wrapQ : 0;
+      }
+    for (size_t j = 0; j < sumsP.size(); ++j)
+      out.push_back({uint32_t(sumsP[j] % p), uint32_t(sumsQ[j] % q)});
+  }
+
+private:
+  uint64_t p, q;
+  std::vector<uint64_t> sumsP, sumsQ;
+};
+
 bool isPlain(const Ref& tensor) {
   return llvm::all_of(tensor->reals, [](const Exact& x) { return x.isNumber() && x.hasExponent; });
 }
@@ -85,37 +112,37 @@ Ref matrixProduct(Call& call, const Ref& first, const Ref& second) {
   if (isKnown)
     return fewerAxes(knownProduct(broadcastTo(a, shapeA), broadcastTo(b, shapeB), shape), isVectorA,
                      isVectorB);
+  for (const Ref& operand : {a, b})
+    if (!operand->isReal())
+      call.math.countElements(*operand);
   a = broadcastTo(asWeights(call, a), shapeA);
-  b = broadcastTo(asWeights(call, b), shapeB);
+  b = asWeights(call, b);
+  const bool isSharedB = b->count() == inner * columns; // all blocks have one second operand
+  if (!isSharedB)
+    b = broadcastTo(b, shapeB);
   auto result = std::make_shared<Tensor>();
   result->shape = shape;
+  call.math.work += result->count() * inner;
   result->reals.reserve(static_cast<size_t>(result->count()));
   const int64_t blocks = elementCount(*outer);
   const bool areNumbers = isPlain(a) && isPlain(b);
-  const uint64_t p = call.field().modulusP(), q = call.field().modulusQ();
-  const uint64_t wrapP = p << 32, wrapQ = q << 32;
-  for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t i = 0; i < rows; ++i)
+  ProductRow sums(call.field(), columns);
+  for (int64_t block = 0; block < blocks; ++block) {
+    const Exact* matrix = b->reals.data() + (isSharedB ? 0 : block * inner * columns);
+    for (int64_t i = 0; i < rows; ++i) {
+      const Exact* row = a->reals.data() + (block * rows + i) * inner;
+      if (areNumbers) {
+        sums.append({row, size_t(inner)}, matrix, result->reals);
+        continue;
+      }
       for (int64_t j = 0; j < columns; ++j) {
-        const Exact* row = a->reals.data() + (block * rows + i) * inner;
-        const Exact* column = b->reals.data() + block * inner * columns + j;
-        if (areNumbers) {
-          uint64_t sumP = 0, sumQ = 0;
-          for (int64_t k = 0; k < inner; ++k) {
-            const Exact& y = column[k * columns];
-            sumP += uint64_t(row[k].p) * y.p;
-            sumQ += uint64_t(row[k].q) * y.q;
-            sumP -= sumP >= wrapP ? wrapP : 0;
-            sumQ -= sumQ >= wrapQ ? wrapQ : 0;
-          }
-          result->reals.push_back({uint32_t(sumP % p), uint32_t(sumQ % q)});
-          continue;
-        }
         ExactSum sum(call.field());
         for (int64_t k = 0; k < inner; ++k)
-          sum.add(row[k], column[k * columns]);
+          sum.add(row[k], matrix[k * columns + j]);
         result->reals.push_back(sum.sum(true));
       }
+    }
+  }
   return fewerAxes(result, isVectorA, isVectorB);
 }
 

@@ -17,10 +17,9 @@ namespace kvopt::driver {
 
 /// Extent of the comparison of a rewritten model with its source.
 enum class VerificationExtent {
-  /// Check. Quick, too, where that does not prove equality, where it does not see all models that
-  /// are written
-  /// (first steps, parts, variants), where rows of caches are rounded, or where the request says
-  /// what to feed inputs.
+  /// Check. Quick, too, where that proves nothing, where it does not see all models that are
+  /// written (first steps, parts, variants), where rows of caches are rounded, or where the request
+  /// says what to feed inputs.
   Auto,
   Off,
   Check, ///< both models are checked without running them (check::checkModels)
