@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/SHA256.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace kvopt::check {
@@ -100,18 +101,26 @@ void Call::noteThreshold(const Ref& a, const Ref& b, bool meets) const {
   const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
   const ir::Node& caller = callerOf(node, function);
   const auto count = static_cast<size_t>(left->count());
+  // A constant is a threshold of its own, unless it is one of very many, as in a table.
+  constexpr int64_t mostConstants = 64;
+  auto isThreshold = [&](const Ref& tensor) {
+    return tensor->isConstant && tensor->count() <= mostConstants;
+  };
+  const Tensor* constant = isThreshold(b) ? right.get() : isThreshold(a) ? left.get() : nullptr;
+  auto valueOf = [&](const Tensor& tensor, size_t at) {
+    return areIntegers ? static_cast<double>(tensor.integers[at]) : tensor.known[at];
+  };
   for (size_t i = 0; i < count; ++i) {
-    const double difference = areIntegers ? static_cast<double>(left->integers[i]) -
-                                                static_cast<double>(right->integers[i])
-                                          : left->known[i] - right->known[i];
-    math.thresholds.note(caller, node, i, count, difference, areIntegers && meets,
-                         a->isToken || b->isToken);
+    const double threshold = constant ? valueOf(*constant, i) : 0;
+    const Thresholds::Element element{i, count, std::isnan(threshold) ? 0 : threshold};
+    math.thresholds.note(caller, node, element, valueOf(*left, i) - valueOf(*right, i),
+                         areIntegers && meets, a->isToken || b->isToken);
   }
 }
 
-void Call::noteThreshold(int64_t difference) const {
-  math.thresholds.note(callerOf(node, function), node, 0, 1, static_cast<double>(difference), true,
-                       false);
+void Call::noteThreshold(int64_t difference, size_t which, bool meets) const {
+  math.thresholds.note(callerOf(node, function), node, {0, 1, static_cast<double>(which)},
+                       static_cast<double>(difference), meets, false);
 }
 
 Results Call::fail(std::string reason) {
@@ -153,6 +162,7 @@ bool isWeightData(const ir::TensorData& data) {
 Ref tensorOf(const ir::TensorData& data) {
   auto result = std::make_shared<Tensor>();
   result->type = data.elementType();
+  result->isConstant = true;
   result->shape.assign(data.shape().begin(), data.shape().end());
   if (elementCount(result->shape) < 0)
     return nullptr;

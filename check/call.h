@@ -62,8 +62,8 @@ public:
   /// integers or known numbers and broadcast to each other. The scope must have equal integers
   /// unless `meets` is false, as for functions that are the same on both sides where they meet.
   void noteThreshold(const Ref& a, const Ref& b, bool meets = true) const;
-  /// The same for one difference.
-  void noteThreshold(int64_t difference) const;
+  /// The same for one of the node's differences, which `which` identifies.
+  void noteThreshold(int64_t difference, size_t which, bool meets = false) const;
 
   /// Notes a failure and returns no results. The model itself fails for these operands.
   Results fail(std::string reason);

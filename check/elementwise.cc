@@ -18,6 +18,7 @@ Ref combined(const Ref& a, const Ref& b, IntegerFunction ofIntegers, NumberFunct
   result->shape = *shape;
   result->type = isTruth ? ir::ElementType::Bool : a->type;
   result->isToken = a->isToken || b->isToken;
+  result->isConstant = a->isConstant && b->isConstant;
   const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
   if (a->isInteger() && b->isInteger() && ofIntegers) {
     result->kind = Kind::Integer;
@@ -62,6 +63,7 @@ Ref knownScalar(double value) {
   auto result = std::make_shared<Tensor>();
   result->kind = Kind::Known;
   result->known = {value};
+  result->isConstant = true;
   return result;
 }
 

@@ -1,6 +1,8 @@
 // Frontiers, alignment of values, and answers that equal regions share.
 #include "check/regions.h"
 
+#include "check/scope.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -47,6 +49,12 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
       shapes(inputs, table, classesBefore, steps, math, forms),
       leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms) {
+  if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
+    math.thresholds.limitLengths();
+    math.upstream.limitLengths();
+    math.assumptions.insert("sequences have at most " + std::to_string(*limit) +
+                            " tokens, for which the caches have room");
+  }
   digests.readCopies(feeding.before().model, feeding.after().model);
   indexInputs();
   classesBefore.hashAll();

@@ -34,13 +34,20 @@ Results constant(Call& call) {
     return tensor ? Results{tensor} : call.unsupported("its contents are not numbers");
   }
   auto result = std::make_shared<Tensor>();
-  if (const ir::Attribute* value = call.attribute("value_int"))
-    return {integerScalar(value->intValue())};
+  result->isConstant = true;
+  result->kind = Kind::Integer;
+  result->type = ir::ElementType::Int64;
+  if (const ir::Attribute* value = call.attribute("value_int")) {
+    result->integers = {value->intValue()};
+    return {result};
+  }
   if (auto values = call.integers("value_ints")) {
-    const auto count = static_cast<int64_t>(values->size());
-    return {integerTensor({count}, std::move(*values))};
+    result->shape = {static_cast<int64_t>(values->size())};
+    result->integers = std::move(*values);
+    return {result};
   }
   result->kind = Kind::Known;
+  result->type = ir::ElementType::Float;
   if (const ir::Attribute* value = call.attribute("value_float")) {
     result->known = {value->floatValue()};
     return {result};

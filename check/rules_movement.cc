@@ -26,6 +26,7 @@ Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis) {
     result->shape[axis] += all[i]->shape[axis];
     result->isSpecial |= all[i]->isSpecial;
     result->isToken |= all[i]->isToken;
+    result->isConstant &= all[i]->isConstant;
   }
   if (elementCount(result->shape) < 0)
     return nullptr;
@@ -217,6 +218,32 @@ Range rangeOf(int64_t start, int64_t end, int64_t step, int64_t extent) {
   return {start, step, std::max<int64_t>(0, (start - end - step - 1) / -step)};
 }
 
+/// Notes where the behavior of a slice along an axis changes: where a bound is negative, so that it
+/// counts from the end, where it is beyond either end, and where the range is empty. Computed
+/// bounds within a table of constants are not looked at.
+void noteBounds(Call& call, int64_t start, int64_t end, int64_t extent, unsigned axis) {
+  enum { Sign, First, Last, Bounds };
+  auto isNoted = [&](unsigned operand) {
+    const Ref given = call.in(operand);
+    return !call.in(0)->isConstant || !given || given->isConstant;
+  };
+  auto note = [&](int64_t bound, unsigned operand) {
+    const size_t place = (axis * 3 + operand) * Bounds;
+    const int64_t at = bound < 0 ? bound + extent : bound;
+    call.noteThreshold(bound, place + Sign);
+    call.noteThreshold(at - extent, place + Last);
+    if (bound < 0)
+      call.noteThreshold(at, place + First);
+    return at;
+  };
+  const bool hasStart = std::abs(start) < unlimited && isNoted(1);
+  const bool hasEnd = std::abs(end) < unlimited && isNoted(2);
+  const int64_t first = hasStart ? note(start, 1) : 0;
+  const int64_t last = hasEnd ? note(end, 2) : 0;
+  if (hasStart && hasEnd)
+    call.noteThreshold(last - first, axis * 3 * Bounds);
+}
+
 Results slice(Call& call) {
   const Ref data = call.in(0);
   auto starts = call.integers("starts", 1);
@@ -234,6 +261,7 @@ Results slice(Call& call) {
     const int64_t step = steps && i < steps->size() ? (*steps)[i] : 1;
     if (!axis || step == 0)
       return call.fail("an axis is out of range");
+    noteBounds(call, (*starts)[i], (*ends)[i], data->shape[*axis], *axis);
     // Bounds far outside are the same as the ends.
     constexpr int64_t far = int64_t(1) << 40;
     ranges[*axis] = rangeOf(std::clamp((*starts)[i], -far, far), std::clamp((*ends)[i], -far, far),
@@ -287,7 +315,7 @@ Results trilu(Call& call) {
     return call.fail("its data has fewer than two axes");
   const bool isUpper = call.integer("upper", 1) != 0;
   // The band meets the corners of the matrix.
-  call.noteThreshold(data->shape.back() - 1 - shift);
+  call.noteThreshold(data->shape.back() - 1 - shift, 0, /*meets=*/true);
   auto result = std::make_shared<Tensor>(*data);
   size_t at = 0;
   forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {

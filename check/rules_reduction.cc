@@ -85,6 +85,7 @@ Ref reducedKnown(const Ref& data, const Reduction& reduction, llvm::StringRef na
   result->type = data->type;
   result->shape = reduction.shape;
   result->isToken = data->isToken;
+  result->isConstant = data->isConstant;
   const auto count = static_cast<size_t>(result->count());
   auto reduce = [&](const auto& from, auto& to) {
     std::vector<bool> isSet(count);

@@ -97,6 +97,20 @@ void addComparedSizes(const DrivenModel& before, const DrivenModel& after, const
   }
 }
 
+/// Adds all numbers of earlier tokens up to the limit of both models, and the largest steps.
+template <class Add>
+void addLimit(const DrivenModel& before, const DrivenModel& after, const Add& add) {
+  const std::optional<int64_t> limit = lengthLimit(before, after);
+  if (!limit)
+    return;
+  for (int64_t past = 0; past < *limit; ++past)
+    add(1, past, 1);
+  for (int64_t past : {0, 1, 2})
+    for (int64_t tokens : {*limit - past - 1, *limit - past})
+      if (tokens > 0)
+        add(1, past, tokens);
+}
+
 /// The limit of a manifest that excludes a step; empty if none does.
 std::string limitOn(const ir::Manifest& manifest, const Step& step) {
   if (manifest.chunkBatch && step.past > 0 && step.tokens > 1 && step.batch > *manifest.chunkBatch)
@@ -134,6 +148,21 @@ bool hasRoom(const ir::Manifest& manifest, const Step& step) {
 
 } // namespace
 
+std::optional<int64_t> lengthLimit(const DrivenModel& before, const DrivenModel& after) {
+  constexpr int64_t mostRows = 64;
+  int64_t limit = mostRows + 1;
+  for (const DrivenModel* side : {&before, &after}) {
+    const ir::Manifest& manifest = side->manifest;
+    limit = std::min(limit, manifest.capacityValue.value_or(limit));
+    for (const ir::ManifestCache& cache : manifest.caches)
+      if (cache.update() == ir::CacheUpdate::Static ||
+          (cache.update() == ir::CacheUpdate::Grows &&
+           std::holds_alternative<ir::BufferCache>(cache.storage)))
+        limit = std::min(limit, cache.fixedRows().value_or(limit));
+  }
+  return limit > mostRows ? std::nullopt : std::optional(limit);
+}
+
 std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
                           std::vector<std::string>& leftOut, std::set<int64_t>& covered) {
   std::vector<Step> all;
@@ -162,6 +191,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
     for (int64_t tokens : {1, 2, 3})
       add(1, past, tokens);
   addComparedSizes(before, after, add, covered);
+  addLimit(before, after, add);
   const FixedSizes fixed = fixedSizesOf(before), fixedAfter = fixedSizesOf(after);
   const bool hasMask = llvm::any_of(before.model.graph().inputs(), [](const auto& input) {
     return input->name() == "attention_mask";

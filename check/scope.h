@@ -3,11 +3,16 @@
 
 #include "check/feeding.h"
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace kvopt::check {
+
+/// The largest number of all tokens for which both models have room, if the scope has the steps at
+/// this limit; nullopt for models without a limit, or with a larger one.
+std::optional<int64_t> lengthLimit(const DrivenModel& before, const DrivenModel& after);
 
 /// All steps of the scope: batches of 1 to 3, 0 to 4 earlier and 1 to 4 new tokens, padding on
 /// either side, and lengths around the edges of blocks, windows, rings and capacities. Sorted by

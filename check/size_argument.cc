@@ -1,6 +1,7 @@
 // Operators and constants of a region that the argument covers.
 #include "check/size_argument.h"
 
+#include "check/thresholds.h"
 #include "ir/model.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,8 +10,6 @@
 namespace kvopt::check {
 namespace {
 
-/// Constants of at least this size mean "to the end".
-constexpr int64_t unlimited = int64_t(1) << 30;
 /// The scope has all numbers of rows, earlier and new tokens up to this.
 constexpr int64_t alwaysCovered = 3;
 
@@ -124,35 +123,7 @@ bool isFar(int64_t number, const std::set<int64_t>& covered) {
   return size > alwaysCovered && size < unlimited && !covered.count(size);
 }
 
-/// A constant integer operand beyond the scope; nullopt if there is none.
-std::optional<int64_t> farInteger(const ir::Value* value, const std::set<int64_t>& covered) {
-  const auto data = value ? value->constantRef() : nullptr;
-  const auto numbers = data ? ir::integerValues(*data, 64) : std::nullopt;
-  if (numbers)
-    for (int64_t number : *numbers)
-      if (isFar(number, covered))
-        return number;
-  return std::nullopt;
-}
-
-/// Whether the axes that a slice cuts have fixed extents.
-bool cutsFixedAxes(const ir::Node& slice) {
-  const ir::Value* data = slice.operand(0);
-  const auto given = slice.operand(3) ? slice.operand(3)->constantRef() : nullptr;
-  const auto axes = given ? ir::integerValues(*given, 16) : std::nullopt;
-  return data && axes &&
-         llvm::all_of(*axes, [&](int64_t axis) { return data->type().dim(axis).value(); });
-}
-
-std::string gapOf(const ir::Node& node, const std::set<int64_t>& covered, bool isBody) {
-  if (isComparison(node))
-    for (const ir::Use& use : node.operands())
-      if (auto far = farInteger(use.value(), covered))
-        return beyond(node, *far);
-  if (node.is("Slice") && !isBody && !cutsFixedAxes(node))
-    for (unsigned i : {1u, 2u})
-      if (auto far = farInteger(node.operand(i), covered))
-        return beyond(node, *far);
+std::string gapOf(const ir::Node& node, const std::set<int64_t>& covered) {
   for (const char* name : {"local_window_size", "window"}) {
     const int64_t window = node.intAttr(name, 0);
     if (isFar(window, covered))
@@ -192,7 +163,7 @@ std::set<int64_t> comparedConstants(const ir::Model& model) {
 std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Node*> nodes,
                             const std::set<int64_t>& covered) {
   for (const ir::Node* node : nodes) {
-    if (std::string gap = gapOf(*node, covered, false); !gap.empty())
+    if (std::string gap = gapOf(*node, covered); !gap.empty())
       return gap;
     const ir::Function* function = model.findFunction(node->op());
     if (!function) {
@@ -204,7 +175,7 @@ std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Nod
       if (!isUniform(inner.op().str()))
         return node->describe() + " calls " + inner.op().str() +
                ", which has no argument for all sizes";
-      if (std::string gap = gapOf(inner, covered, true); !gap.empty())
+      if (std::string gap = gapOf(inner, covered); !gap.empty())
         return gap;
     }
   }

@@ -77,6 +77,7 @@ std::shared_ptr<Tensor> likeTensor(const Tensor& from, Extents shape) {
   result->isHollow = from.isHollow;
   result->isSpecial = from.isSpecial;
   result->isToken = from.isToken;
+  result->isConstant = from.isConstant;
   result->isWeight = from.isWeight;
   return result;
 }

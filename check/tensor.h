@@ -34,6 +34,8 @@ struct Tensor {
   bool isSpecial = false;
   /// Whether the elements are token ids, or integers computed from them.
   bool isToken = false;
+  /// Whether each element is a constant of the model, or computed from constants only.
+  bool isConstant = false;
   /// Whether the elements are weights: exact fractions without a relation to each other.
   bool isWeight = false;
 

@@ -24,10 +24,12 @@ void Thresholds::Seen::add(const Sizes& step, double difference) {
   nearest.back().second = std::min(nearest.back().second, std::abs(difference));
 }
 
-bool Thresholds::Seen::comesNearer() const {
+bool Thresholds::Seen::comesNearer(bool areLengthsLimited) const {
+  constexpr size_t past = 1, tokens = 2;
   for (const auto& [small, before] : nearest)
     for (const auto& [large, after] : nearest) {
-      bool isLarger = true;
+      bool isLarger = !areLengthsLimited || (small.extents[past] == large.extents[past] &&
+                                             small.extents[tokens] == large.extents[tokens]);
       for (size_t i = 0; i < small.extents.size(); ++i)
         isLarger &= large.extents[i] >= small.extents[i];
       if (isLarger && after < before)
@@ -36,7 +38,7 @@ bool Thresholds::Seen::comesNearer() const {
   return false;
 }
 
-void Thresholds::note(const ir::Node& caller, const ir::Node& node, size_t place, size_t count,
+void Thresholds::note(const ir::Node& caller, const ir::Node& node, const Element& element,
                       double difference, bool isExact, bool isData) {
   if (std::isnan(difference))
     difference = 0; // both are the same infinity
@@ -46,26 +48,27 @@ void Thresholds::note(const ir::Node& caller, const ir::Node& node, size_t place
     comparisons.back().node = &caller == &node
                                   ? node.describe()
                                   : caller.describe() + " calls " + node.describe() + ", which";
-    comparisons.back().count = count;
-    comparisons.back().places.resize(std::min(count, mostPlaces));
+    comparisons.back().count = element.count;
   }
   Comparison& known = comparisons[at->second];
   known.isExact &= isExact;
   known.isData |= isData;
-  known.isFixed &= known.count == count && count <= mostPlaces;
-  known.all.add(current, difference);
+  known.isFixed &= known.count == element.count && element.count <= mostPlaces;
+  known.ofConstants[element.constant].add(current, difference);
   if (known.isFixed)
-    known.places[place].add(current, difference);
+    known.ofPlaces[{element.constant, element.place}].add(current, difference);
 }
 
 std::string Thresholds::gap() const {
   for (const Comparison& comparison : comparisons) {
-    auto isOpen = [&](const Seen& seen) {
+    auto isOpen = [&](const auto& entry) {
+      const Seen& seen = entry.second;
       if (seen.isCrossed(comparison.isExact))
         return false;
-      return comparison.isData || (seen.below && seen.above) || seen.comesNearer();
+      return comparison.isData || (seen.below && seen.above) || seen.comesNearer(areLengthsLimited);
     };
-    if (comparison.isFixed ? llvm::any_of(comparison.places, isOpen) : isOpen(comparison.all))
+    if (comparison.isFixed ? llvm::any_of(comparison.ofPlaces, isOpen)
+                           : llvm::any_of(comparison.ofConstants, isOpen))
       return comparison.node + " compares " + (comparison.isData ? "tokens" : "sizes") +
              ", and may turn out differently beyond the scope";
   }

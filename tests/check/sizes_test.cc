@@ -1,0 +1,96 @@
+// Which equalities in the scope are equalities at all sizes.
+#include "tests/check/checker_fixture.h"
+
+namespace kvopt::check {
+namespace {
+
+TEST(CheckSizes, ThresholdsBeyondTheScopeAreNotProved) {
+  for (const char* condition :
+       {"switches = Greater (batch, limit)",
+        "less = Sub (batch, limit) switches = Greater (less, zero)",
+        "less = Sub (limit, batch) switches = Less (less, zero)",
+        "bound = Min (batch, limit) switches = Less (bound, batch)",
+        "parts = Div (batch, limit) switches = Greater (parts, zero)",
+        "sum = Add (limit, limit) large = Mul (sum, limit) switches = Greater (rows, large)"}) {
+    const CheckReport report = check(grown, switched(condition));
+    EXPECT_EQ(report.verdict(), Verdict::Tested) << condition << weakest(report);
+    EXPECT_NE(weakest(report).find("beyond the scope"), std::string::npos) << weakest(report);
+  }
+  // The scope has steps around constants that are compared with numbers of rows.
+  EXPECT_EQ(check(grown, switched("switches = Greater (rows, limit)")).verdict(),
+            Verdict::Different);
+  EXPECT_EQ(check(grown, switched("switches = Less (rows, zero)")).verdict(),
+            Verdict::ProvedReduced);
+}
+
+/// Expects that a region is equal in the scope, and that a threshold prevents a proof.
+void expectThreshold(const std::string& model) {
+  const CheckReport report = check(grown, model);
+  EXPECT_EQ(report.verdict(), Verdict::Tested) << model << weakest(report);
+  EXPECT_NE(weakest(report).find("beyond the scope"), std::string::npos) << weakest(report);
+}
+
+/// Respelled attention whose result is divided at `place` along an axis; the part after it is
+/// doubled.
+std::string doubledFrom(int place, int axis) {
+  const std::string constants = "int64[1] last = {3}, int64[1] first = {0}, int64[1] end = "
+                                "{9223372036854775807}, int64[1] place = {" +
+                                std::to_string(place) + "}, int64[1] along = {" +
+                                std::to_string(axis) + "}";
+  return edited(edited(respelled, "int64[1] last = {3}", constants), "attended = Div (sums, total)",
+                "quotient = Div (sums, total) "
+                "head = Slice (quotient, first, place, along) "
+                "tail = Slice (quotient, place, end, along) double = Add (tail, tail) "
+                "attended = Concat <axis = " +
+                    std::to_string(axis) + "> (head, double)");
+}
+
+TEST(CheckSizes, SlicesBeyondTheScopeAreNotProved) {
+  expectThreshold(doubledFrom(60, 0));
+  expectThreshold(doubledFrom(60, 2));
+  EXPECT_EQ(check(grown, doubledFrom(2, 0)).verdict(), Verdict::Different);
+  EXPECT_EQ(check(grown, doubledFrom(3, 2)).verdict(), Verdict::Different);
+  // The columns are 8 at all sizes.
+  EXPECT_EQ(check(grown, doubledFrom(60, 3)).verdict(), Verdict::ProvedReduced);
+  EXPECT_EQ(check(grown, doubledFrom(7, 3)).verdict(), Verdict::Different);
+}
+
+TEST(CheckSizes, EachOfSeveralConstantsIsAThreshold) {
+  auto withLimits = [](const std::string& limits) {
+    return edited(switched("exceeded = Greater (batch, limits) counts = Cast <to = 7> (exceeded) "
+                           "most = ReduceMin <keepdims = 0> (counts) switches = Cast <to = 9> "
+                           "(most)"),
+                  "int64 limit = {30}", limits);
+  };
+  expectThreshold(withLimits("int64[2] limits = {2, 60}"));
+  expectThreshold(withLimits("int64[8] limits = {0, 1, 2, 0, 1, 2, 0, 60}"));
+  EXPECT_EQ(check(grown, withLimits("int64[2] limits = {1, 2}")).verdict(), Verdict::Different);
+}
+
+TEST(CheckSizes, ALimitOfLengthsIsReached) {
+  // Twice the number of tokens, or of batch rows, is compared.
+  auto verdictOf = [](const std::string& number, int limit, ir::ManifestExtent rows) {
+    auto first = read(grown);
+    auto second = read(edited(
+        edited(buffered, "float scale = {0.5}",
+               "float scale = {0.5}, float whole = {1}, float twice = {2}, int64[1] limit = {" +
+                   std::to_string(limit) + "}"),
+        "attended = MatMul (weights, values)",
+        "batch = Gather (shape, zero) double = Add (" + number + ", " + number +
+            ") switches = Greater (double, limit) factor = Where (switches, twice, whole) "
+            "sums = MatMul (weights, values) attended = Mul (sums, factor)"));
+    if (!first || !second)
+      return Verdict::Skipped;
+    const ir::Manifest before = growing(), after = inBuffers(ir::LengthFeed::PastLength, rows);
+    return checkModels({*first, before}, {*second, after}).verdict();
+  };
+  EXPECT_EQ(verdictOf("end", 48, int64_t(24)), Verdict::ProvedReduced);
+  EXPECT_EQ(verdictOf("end", 47, int64_t(24)), Verdict::Different);
+  EXPECT_EQ(verdictOf("count", 47, int64_t(24)), Verdict::Different);
+  EXPECT_EQ(verdictOf("batch", 47, int64_t(24)), Verdict::Tested);
+  EXPECT_EQ(verdictOf("end", 2047, int64_t(1024)), Verdict::Tested);
+  EXPECT_EQ(verdictOf("end", 9998, std::string("C")), Verdict::Tested);
+}
+
+} // namespace
+} // namespace kvopt::check
