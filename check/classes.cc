@@ -289,6 +289,25 @@ ValueClass Classes::bodyOf(const ir::Function& function) {
   return bodies[&function] = hash.take();
 }
 
+namespace {
+
+/// Version of the operator's meaning. Later versions of some operators only take more element
+/// types.
+int64_t meaningOf(const ir::Node& node) {
+  static constexpr const char* names[] = {
+      "Cast",    "CastLike", "Constant", "ConstantOfShape", "Equal",     "Flatten",  "If", "Pow",
+      "Reshape", "Shape",    "Size",     "Squeeze",         "Transpose", "Unsqueeze"};
+  constexpr int64_t settled = 13;
+  const ir::OpDef* definition = node.definition();
+  const int64_t version =
+      definition ? int64_t(definition->since) : node.graph().opsetVersion(node.op().domain());
+  return node.op().isOnnx() && llvm::is_contained(names, node.op().type())
+             ? std::min(version, settled)
+             : version;
+}
+
+} // namespace
+
 ValueClass Classes::operatorOf(const ir::Node& node) {
   if (auto known = operators.find(&node); known != operators.end())
     return known->second;
@@ -296,9 +315,7 @@ ValueClass Classes::operatorOf(const ir::Node& node) {
   hash.text(node.op().domain());
   hash.text(node.op().type());
   hash.text(node.overload());
-  const ir::OpDef* definition = node.definition();
-  hash.number(static_cast<uint64_t>(definition ? definition->since
-                                               : node.graph().opsetVersion(node.op().domain())));
+  hash.number(static_cast<uint64_t>(meaningOf(node)));
   hash.add(attributesOf(node.attributes()));
   // The number of parts determines their sizes.
   if (node.is("Split"))

@@ -25,6 +25,18 @@ TEST(Checker, NamesAndOrderOfOperandsDoNotMatter) {
   EXPECT_EQ(check(grown, other).verdict(), Verdict::Proved);
 }
 
+TEST(Checker, LaterVersionsThatOnlyTakeMoreTypesAreTheSame) {
+  const char* version = R"("" : 17)";
+  EXPECT_EQ(check(grown, edited(grown, version, R"("" : 23)")).verdict(), Verdict::Proved);
+  // Before version 13, a softmax was over all axes from the first one on.
+  const std::string earlier =
+      edited(edited(edited(grown, version, R"("" : 12)"), "<int64[1] one = {1}, ", "<"),
+             "Unsqueeze (inputs_embeds, one)", "Unsqueeze <axes = [1]> (inputs_embeds)");
+  const CheckReport report = check(edited(earlier, "<axis = -1>", "<axis = 3>"),
+                                   edited(grown, "<axis = -1>", "<axis = 3>"));
+  EXPECT_EQ(report.verdict(), Verdict::ProvedReduced) << report.obligations.back().reason;
+}
+
 struct Change {
   const char* from;
   const char* to;
