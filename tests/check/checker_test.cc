@@ -65,6 +65,60 @@ TEST(Checker, FindsDifferencesInARespelledModel) {
   }
 }
 
+TEST(Checker, DivisionsByConstantsAreQuotients) {
+  auto divided = [](const std::string& divisor) {
+    return edited(edited(grown, "float scale = {0.5}", "float divisor = {" + divisor + "}"),
+                  "Mul (product, scale)", "Div (product, divisor)");
+  };
+  EXPECT_EQ(check(grown, divided("2")).verdict(), Verdict::ProvedReduced);
+  EXPECT_EQ(check(grown, divided("0.5")).verdict(), Verdict::Different);
+}
+
+/// `grown`, or `respelled`, whose keys a mask hides that `nodes` compute.
+std::string masked(const char* model, const std::string& nodes) {
+  const bool isFirst = model == grown;
+  const std::string scores = isFirst ? "scores" : "logits", reader = isFirst ? "weights" : "top";
+  const std::string input = "float[B, S, 8] inputs_embeds";
+  const std::string constants = isFirst ? "<int64[1] one = {1}, " : "<int64[1] axis = {1}, ";
+  return edited(
+      edited(edited(edited(model, input, input + ", int64[B, T] attention_mask"), constants,
+                    constants + "int64[2] inner = {1, 2}, int64[1] rest = {-1}, int64 n0 = {0}, "
+                                "int64 n1 = {1}, float f0 = {0}, float hidden = {-inf}, "
+                                "int64[1] first_axis = {0}, int64[1] keys_axis = {1}, "),
+             scores + " = ", "all_" + scores + " = "),
+      reader + " = ",
+      nodes +
+          " mask = Cast <to = 9> (shown) column = Unsqueeze (mask, inner) "
+          "bias = Where (column, f0, hidden) " +
+          scores + " = Add (all_" + scores + ", bias) " + reader + " = ");
+}
+
+TEST(Checker, PaddedRowsAreFedOnEitherSide) {
+  const std::string first = masked(grown, "shown = Identity (attention_mask)");
+  auto verdictOf = [&](const std::string& nodes) {
+    return check(first, masked(respelled, nodes)).verdict();
+  };
+  EXPECT_EQ(verdictOf("twice = Add (attention_mask, attention_mask) shown = Sub (twice, "
+                      "attention_mask)"),
+            Verdict::ProvedReduced);
+  // All keys, and those of the first row.
+  EXPECT_EQ(verdictOf("shown = Max (attention_mask, n1)"), Verdict::Different);
+  EXPECT_EQ(
+      verdictOf(
+          "extents = Shape (attention_mask) ones = Expand (n1, extents) row = Gather <axis = 0> "
+          "(attention_mask, n0) first = Unsqueeze (row, "
+          "first_axis) shown = Mul (first, ones)"),
+      Verdict::Different);
+  // Padding on the left hides the first key, and padding on the right the last one.
+  for (const char* always : {"place = Sub (length, length)", "place = Sub (length, n1)"})
+    EXPECT_EQ(verdictOf("extents = Shape (attention_mask) length = Gather (extents, n1) " +
+                        std::string(always) +
+                        " keys = Range (n0, length, n1) isIt = Equal (keys, place) "
+                        "always = Cast <to = 7> (isIt) shown = Max (attention_mask, always)"),
+              Verdict::Different)
+        << always;
+}
+
 TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
   // Only from the third batch row on.
   const std::string thirdRow = edited(edited(grown, "int64[1] one = {1}",
