@@ -112,7 +112,8 @@ void Call::noteThreshold(const Ref& a, const Ref& b, bool meets) const {
   };
   for (size_t i = 0; i < count; ++i) {
     const double threshold = constant ? valueOf(*constant, i) : 0;
-    const Thresholds::Element element{i, count, std::isnan(threshold) ? 0 : threshold};
+    const Thresholds::Element element{i, count, std::isnan(threshold) ? 0 : threshold,
+                                      commonPeriod(a->period, b->period)};
     math.thresholds.note(caller, node, element, valueOf(*left, i) - valueOf(*right, i),
                          areIntegers && meets, a->isToken || b->isToken);
   }

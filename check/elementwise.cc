@@ -19,6 +19,7 @@ Ref combined(const Ref& a, const Ref& b, IntegerFunction ofIntegers, NumberFunct
   result->type = isTruth ? ir::ElementType::Bool : a->type;
   result->isToken = a->isToken || b->isToken;
   result->isConstant = a->isConstant && b->isConstant;
+  result->period = commonPeriod(a->period, b->period);
   const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
   if (a->isInteger() && b->isInteger() && ofIntegers) {
     result->kind = Kind::Integer;

@@ -102,9 +102,14 @@ Results modulo(Call& call) {
     return need(call, combined(
                           a, b, [](int64_t x, int64_t y) { return x % y; },
                           [](double x, double y) { return std::fmod(x, y); }));
-  return need(call, combined(
-                        a, b, [](int64_t x, int64_t y) { return (x % y + y) % y; },
-                        [](double x, double y) { return x - y * std::floor(x / y); }));
+  const Ref remainder = combined(
+      a, b, [](int64_t x, int64_t y) { return (x % y + y) % y; },
+      [](double x, double y) { return x - y * std::floor(x / y); });
+  if (!remainder || !remainder->isInteger() || b->count() != 1)
+    return need(call, remainder);
+  auto periodic = std::make_shared<Tensor>(*remainder);
+  periodic->period = commonPeriod(remainder->period, b->integers[0]);
+  return {periodic};
 }
 
 Results negate(Call& call) { return {negative(call, call.in(0))}; }

@@ -27,6 +27,7 @@ Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis) {
     result->isSpecial |= all[i]->isSpecial;
     result->isToken |= all[i]->isToken;
     result->isConstant &= all[i]->isConstant;
+    result->period = commonPeriod(result->period, all[i]->period);
   }
   if (elementCount(result->shape) < 0)
     return nullptr;

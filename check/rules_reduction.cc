@@ -86,6 +86,7 @@ Ref reducedKnown(const Ref& data, const Reduction& reduction, llvm::StringRef na
   result->shape = reduction.shape;
   result->isToken = data->isToken;
   result->isConstant = data->isConstant;
+  result->period = data->period;
   const auto count = static_cast<size_t>(result->count());
   auto reduce = [&](const auto& from, auto& to) {
     std::vector<bool> isSet(count);

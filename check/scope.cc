@@ -97,6 +97,25 @@ void addComparedSizes(const DrivenModel& before, const DrivenModel& after, const
   }
 }
 
+/// Adds, for small rings, three rounds of earlier tokens and two of new ones, so that each slot is
+/// seen a period apart.
+template <class Add> void addRounds(const ir::Manifest& manifest, const Add& add) {
+  constexpr int64_t mostSlots = 6;
+  std::set<int64_t> rings;
+  for (const ir::ManifestCache& cache : manifest.caches)
+    if (cache.update() == ir::CacheUpdate::Ring)
+      if (const auto rows = cache.fixedRows(); rows && *rows <= mostSlots)
+        rings.insert(*rows);
+  for (int64_t slots : rings) {
+    for (int64_t past = 0; past <= 3 * slots; ++past)
+      for (int64_t tokens : {1, 2, 3})
+        add(1, past, tokens);
+    for (int64_t tokens = 1; tokens <= 2 * slots; ++tokens)
+      for (int64_t past : {int64_t(0), int64_t(1), slots})
+        add(1, past, tokens);
+  }
+}
+
 /// Adds all numbers of earlier tokens up to the limit of both models, and the largest steps.
 template <class Add>
 void addLimit(const DrivenModel& before, const DrivenModel& after, const Add& add) {
@@ -192,6 +211,8 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
       add(1, past, tokens);
   addComparedSizes(before, after, add, covered);
   addLimit(before, after, add);
+  for (const DrivenModel* side : {&before, &after})
+    addRounds(side->manifest, add);
   const FixedSizes fixed = fixedSizesOf(before), fixedAfter = fixedSizesOf(after);
   const bool hasMask = llvm::any_of(before.model.graph().inputs(), [](const auto& input) {
     return input->name() == "attention_mask";

@@ -78,6 +78,7 @@ std::shared_ptr<Tensor> likeTensor(const Tensor& from, Extents shape) {
   result->isSpecial = from.isSpecial;
   result->isToken = from.isToken;
   result->isConstant = from.isConstant;
+  result->period = from.period;
   result->isWeight = from.isWeight;
   return result;
 }
@@ -135,6 +136,12 @@ Ref rowsOf(const Ref& from, unsigned axis, int64_t first, int64_t last) {
   return rearranged(from, std::move(shape), [&](llvm::ArrayRef<int64_t> place) {
     return std::inner_product(place.begin(), place.end(), strides.begin(), first * strides[axis]);
   });
+}
+
+int64_t commonPeriod(int64_t a, int64_t b) {
+  if (a == 0 || b == 0)
+    return a + b;
+  return a == b ? a : -1;
 }
 
 std::optional<Extents> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {

@@ -36,6 +36,9 @@ struct Tensor {
   bool isToken = false;
   /// Whether each element is a constant of the model, or computed from constants only.
   bool isConstant = false;
+  /// The divisor, if the elements are computed from remainders of one divisor; 0 if they are not,
+  /// and -1 for several divisors.
+  int64_t period = 0;
   /// Whether the elements are weights: exact fractions without a relation to each other.
   bool isWeight = false;
 
@@ -74,6 +77,9 @@ Ref reshaped(const Ref& from, Extents shape);
 Ref transposed(const Ref& from, llvm::ArrayRef<int64_t> permutation);
 /// Entries [first, last) of an axis.
 Ref rowsOf(const Ref& from, unsigned axis, int64_t first, int64_t last);
+
+/// Period of a function of values with these periods.
+int64_t commonPeriod(int64_t a, int64_t b);
 
 /// Shape to which both broadcast; nullopt if they do not.
 std::optional<Extents> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace kvopt::check {
 namespace {
@@ -38,6 +39,26 @@ bool Thresholds::Seen::comesNearer(bool areLengthsLimited) const {
   return false;
 }
 
+bool Thresholds::Seen::comesNearerByPeriods(int64_t period) const {
+  constexpr size_t past = 1, tokens = 2;
+  // Remainders of earlier and of new tokens that occur a period apart, after the first period.
+  std::set<int64_t> ofPast, ofTokens;
+  for (const auto& [small, before] : nearest)
+    for (const auto& [large, after] : nearest) {
+      bool isLarger = (large.extents[past] - small.extents[past]) % period == 0 &&
+                      (large.extents[tokens] - small.extents[tokens]) % period == 0;
+      for (size_t i = 0; i < small.extents.size(); ++i)
+        isLarger &= large.extents[i] >= small.extents[i];
+      if (isLarger && after < before)
+        return true;
+      if (isLarger && large.extents[past] > small.extents[past] && small.extents[past] >= period)
+        ofPast.insert(small.extents[past] % period);
+      if (isLarger && large.extents[tokens] > small.extents[tokens])
+        ofTokens.insert(small.extents[tokens] % period);
+    }
+  return static_cast<int64_t>(std::min(ofPast.size(), ofTokens.size())) < period;
+}
+
 void Thresholds::note(const ir::Node& caller, const ir::Node& node, const Element& element,
                       double difference, bool isExact, bool isData) {
   if (std::isnan(difference))
@@ -49,10 +70,13 @@ void Thresholds::note(const ir::Node& caller, const ir::Node& node, const Elemen
                                   ? node.describe()
                                   : caller.describe() + " calls " + node.describe() + ", which";
     comparisons.back().count = element.count;
+    comparisons.back().period = element.period;
   }
   Comparison& known = comparisons[at->second];
   known.isExact &= isExact;
   known.isData |= isData;
+  if (known.period != element.period)
+    known.period = -1;
   known.isFixed &= known.count == element.count && element.count <= mostPlaces;
   known.ofConstants[element.constant].add(current, difference);
   if (known.isFixed)
@@ -65,7 +89,10 @@ std::string Thresholds::gap() const {
       const Seen& seen = entry.second;
       if (seen.isCrossed(comparison.isExact))
         return false;
-      return comparison.isData || (seen.below && seen.above) || seen.comesNearer(areLengthsLimited);
+      if (comparison.isData || (seen.below && seen.above))
+        return true;
+      return seen.comesNearer(areLengthsLimited) &&
+             (comparison.period <= 0 || seen.comesNearerByPeriods(comparison.period));
     };
     if (comparison.isFixed ? llvm::any_of(comparison.ofPlaces, isOpen)
                            : llvm::any_of(comparison.ofConstants, isOpen))

@@ -32,6 +32,9 @@ public:
     size_t count = 1; ///< number of elements
     /// Constant of the model with which it is compared, or a number of the comparison.
     double constant = 0;
+    /// Period of the difference as a function of lengths, apart from a multiple of them; 0 if it
+    /// has none, and -1 if it is unknown.
+    int64_t period = 0;
   };
   /// Notes the difference of an element, left minus right. `caller` is the node of the main graph
   /// whose function `node` belongs to, or `node` itself. `isExact` is false for numbers that need
@@ -53,12 +56,16 @@ private:
     std::vector<std::pair<Sizes, double>> nearest;
     void add(const Sizes& step, double difference);
     bool comesNearer(bool areLengthsLimited) const;
+    /// The same for a difference with a period: only lengths that differ by multiples of it show
+    /// whether it comes nearer. True unless there are such steps for all remainders.
+    bool comesNearerByPeriods(int64_t period) const;
     bool isCrossed(bool isExact) const { return below && above && (equal || !isExact); }
   };
   struct Comparison {
     std::string node;
     bool isExact = true, isData = false, isFixed = true;
     size_t count = 0;
+    int64_t period = 0;
     std::map<double, Seen> ofConstants; ///< all elements with the same constant
     /// The same for each place, of comparisons with few elements, whose number is fixed.
     std::map<std::pair<double, size_t>, Seen> ofPlaces;

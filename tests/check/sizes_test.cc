@@ -92,5 +92,47 @@ TEST(CheckSizes, ALimitOfLengthsIsReached) {
   EXPECT_EQ(verdictOf("end", 9998, std::string("C")), Verdict::Tested);
 }
 
+/// Checks attention with a factor that `condition` selects. Both models also return a ring.
+CheckReport checkWithRing(const std::string& condition, int64_t slots) {
+  auto withRing = [](const std::string& text) {
+    return edited(edited(text, "(float[B, S, 8] inputs_embeds",
+                         "(float[B, 1, W, 8] past_ring, float[B, S, 8] inputs_embeds"),
+                  "=> (float[B, 1, S, 8] attended, ",
+                  "=> (float[B, 1, W, 8] present_ring, float[B, 1, S, 8] attended, ");
+  };
+  const std::string copies = "present_ring = Identity (past_ring) ";
+  auto first = read(edited(withRing(grown), "rows = ", copies + "rows = "));
+  auto second =
+      read(edited(edited(withRing(switched(condition)), "new_rows = ", copies + "new_rows = "),
+                  "int64 limit = {30}", "int64 limit = {9998}, int64 four = {4}"));
+  if (!first || !second)
+    return {};
+  ir::Manifest manifest = growing();
+  ir::ManifestCache ring = manifest.caches.front();
+  ring.past = "past_ring";
+  ring.present = "present_ring";
+  ring.storage = ir::RingCache{};
+  ring.shape[2] = slots;
+  manifest.caches.push_back(ring);
+  return checkModels({*first, manifest}, {*second, manifest});
+}
+
+TEST(CheckSizes, RemaindersRepeat) {
+  const std::string turn = "turn = Mod (rows, four) ";
+  EXPECT_EQ(checkWithRing(turn + "switches = Less (turn, zero)", 4).verdict(),
+            Verdict::ProvedReduced);
+  EXPECT_EQ(checkWithRing(turn + "switches = LessOrEqual (turn, zero)", 4).verdict(),
+            Verdict::Different);
+  // Without steps a period apart, and with a multiple of a size in addition.
+  EXPECT_EQ(checkWithRing(turn + "switches = Less (turn, zero)", 64).verdict(), Verdict::Tested);
+  for (const char* size : {"rows", "batch"})
+    EXPECT_EQ(checkWithRing(turn + "sum = Add (turn, " + size +
+                                ") large = Add (sum, sum) switches = Greater (large, limit)",
+                            4)
+                  .verdict(),
+              Verdict::Tested)
+        << size;
+}
+
 } // namespace
 } // namespace kvopt::check
