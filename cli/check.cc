@@ -4,6 +4,7 @@
 #include "cli/support/style.h"
 #include "driver/check/check_json.h"
 #include "driver/check/check_words.h"
+#include "driver/check/counterexample.h"
 #include "support/diagnostic.h"
 #include "support/output_file.h"
 
@@ -18,9 +19,12 @@ struct CheckOptions {
   CheckWords words;
   std::string written;
   std::string verified;
+  std::string counterexample;
 };
 
 llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandContext& context) {
+  if (llvm::Error error = context.files().checkOutputs())
+    return error;
   auto result = options.verified.empty()
                     ? checkFiles(options.words.request, context.toolkit)
                     : checkCertificate(options.verified, options.words.request, context.toolkit);
@@ -35,10 +39,25 @@ llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandCon
     if (llvm::Error error = file->commit())
       return error;
   }
-  if (context.common.json())
-    printJson(checkJson(*result));
-  else
-    printOut(checkSummary(*result, context.common.verbose));
+  std::optional<Counterexample> example;
+  if (!options.counterexample.empty() && hasCounterexample(*result)) {
+    auto made = writeCounterexample(*result, options.words.request, options.counterexample,
+                                    context.toolkit, context.files());
+    if (!made)
+      return made.takeError();
+    example = std::move(*made);
+  }
+  if (context.common.json()) {
+    OrderedJson json = checkJson(*result);
+    if (example)
+      json["replay"] = counterexampleJson(*example);
+    printJson(json);
+  } else {
+    SafeText text = checkSummary(*result, context.common.verbose);
+    if (example)
+      text += counterexampleText(*example);
+    printOut(text);
+  }
   return isEqual(result->report.verdict(), options.words.allowsTested) ? ExitCode::Done
                                                                        : ExitCode::Different;
 }
@@ -53,6 +72,7 @@ void addCheckCommand(CLI::App& app, CommandContext& context) {
   add.add("after", options->words.request.after.path);
   add.addInput("--manifest", options->words.request.manifest, "the manifest");
   auto* written = add.add("--certificate", options->written);
+  add.add("--counterexample", options->counterexample);
   add.addInput("--against", options->verified, "the certificate")->excludes(written);
   addCheckOptions(add, options->words);
   add.addCommon();

@@ -73,6 +73,9 @@ constexpr OptionInfo filesOptions[] = {
                "Manifest of the second model. Without it: the one in its metadata, or else one "
                "that is derived from its graph."},
     OptionInfo{check, "--certificate", Output, "FILE", "", "File to write the certificate to."},
+    OptionInfo{check, "--counterexample", OutputFolder, "FOLDER", "",
+               "New or empty folder for the inputs of the step in which the models differ, as a "
+               "recording for verify --reference. Without a difference, nothing is written."},
     OptionInfo{check, "--against", Input, "FILE", "",
                "Certificate to verify: the check must find all that it claims."},
     OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
