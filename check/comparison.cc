@@ -101,7 +101,11 @@ Answer compareRows(const Feeding& feeding, const Feeding::Pair& pair, const Step
                    Evidence& evidence) {
   auto a = feeding.beforeRows(pair, before, step);
   auto b = feeding.afterRows(pair, after, step);
-  if (!a || !b) {
+  if (!a) {
+    evidence.reason = "the first model returns too few rows: " + shapeText(before);
+    return Answer::Undecided;
+  }
+  if (!b) {
     evidence.reason = "a cache has too few rows: " + shapeText(before) + " and " + shapeText(after);
     return Answer::Different;
   }

@@ -124,6 +124,11 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
                    rewritten.notVerified));
     return ExitCode::Different;
   }
+  if (rewritten.checked && rewritten.checked->verdict() == check::Verdict::Different) {
+    context.error("kvopt: a check finds a difference; nothing was written; --verify quick compares "
+                  "by running both models");
+    return ExitCode::Different;
+  }
   if (!rewritten.mayBeWritten()) {
     context.error(rewritten.isDifferent()
                       ? "kvopt: the rewritten model computes something else; nothing was written"
