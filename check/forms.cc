@@ -17,8 +17,7 @@ bool isSame(const Tensor& a, const Tensor& b) {
   auto areSame = [](const Exact& x, const Exact& y) { return isSame(x, y); };
   return a.kind == b.kind && a.type == b.type && a.shape == b.shape && a.isHollow == b.isHollow &&
          a.isSpecial == b.isSpecial && a.isToken == b.isToken && a.isConstant == b.isConstant &&
-         a.isWeight == b.isWeight &&
-         a.integers == b.integers && a.known.size() == b.known.size() &&
+         a.isWeight == b.isWeight && a.integers == b.integers && a.known.size() == b.known.size() &&
          // Bits, as a comparison of numbers does not tell zeros apart.
          (a.known.empty() ||
           std::memcmp(a.known.data(), b.known.data(), a.known.size() * sizeof(double)) == 0) &&
