@@ -124,7 +124,7 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
                    rewritten.notVerified));
     return ExitCode::Different;
   }
-  if (rewritten.checked && rewritten.checked->verdict() == check::Verdict::Different) {
+  if (!rewritten.verification && rewritten.isDifferent()) {
     context.error("kvopt: a check finds a difference; nothing was written; --verify quick compares "
                   "by running both models");
     return ExitCode::Different;

@@ -41,14 +41,16 @@ llvm::Error run(const RewrittenPair& pair, const RewriteRequest& request, const 
 } // namespace
 
 bool RewriteComparison::isDifferent() const {
-  return (verification && verification->isDifferent()) ||
-         (checked && checked->verdict() == Verdict::Different);
+  return verification ? verification->isDifferent()
+                      : checked && checked->verdict() == Verdict::Different;
 }
 
 bool RewriteComparison::mayBeWritten() const {
-  return notVerified.empty() && (!verification || verification->isEqualWhereRun()) &&
-         (!checked || isEqual(checked->verdict(), /*allowsTested=*/true) ||
-          (verification && checked->verdict() == Verdict::Skipped));
+  if (!notVerified.empty())
+    return false;
+  if (verification)
+    return verification->isEqualWhereRun();
+  return !checked || isEqual(checked->verdict(), /*allowsTested=*/true);
 }
 
 llvm::Expected<RewriteComparison>
@@ -60,7 +62,7 @@ compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const
         check::checkModels({pair.original, pair.driven}, {pair.written, pair.manifest});
     if (pair.firstStep)
       result.checked->notChecked.push_back("the model of the first step");
-    if (!isAuto || result.isDifferent())
+    if (!isAuto)
       return result;
     const bool isWhole =
         !pair.firstStep && request.form.split == SplitKind::None && request.recipes.empty();

@@ -28,7 +28,8 @@ struct RewriteComparison {
 
   /// Whether the second model may be written. A model that computes something else, or that could
   /// not be compared, must not be written. A model whose last blocks no run can reach is written
-  /// with that verdict, as is one that the check finds equal in its whole scope.
+  /// with that verdict, as is one that the check finds equal in its whole scope. Where both models
+  /// ran, the run decides.
   bool mayBeWritten() const;
 };
 

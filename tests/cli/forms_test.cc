@@ -93,7 +93,7 @@ TEST_F(FormsTest, GenaiNeedsNoLengthOfKvoptsOperators) {
   const ProgramResult result =
       run({"--to", "kvopt", "--genai-config", folder.path("genai_config.json")});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("checked  OK"), HasSubstr("\n  genai    ")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("checked  proved"), HasSubstr("\n  genai    ")));
   const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(folder.path("out.kv.json")));
   EXPECT_TRUE(manifest["lengths"].empty());
   EXPECT_EQ(manifest["operators"],

@@ -75,7 +75,8 @@ protected:
   }
 
   ProgramResult rewritten(const std::string& path, std::vector<std::string> options) {
-    std::vector<std::string> arguments{"rewrite", path, "-o", folder.path("out.onnx")};
+    std::vector<std::string> arguments{"rewrite",  path,   "-o", folder.path("out.onnx"),
+                                       "--verify", "quick"};
     arguments.insert(arguments.end(), options.begin(), options.end());
     return runProgram(arguments);
   }

@@ -175,6 +175,7 @@ protected:
 
   RewriteResult rewrittenFor(const std::string& path, const std::string& target) {
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.form = valueOrThrow(presetForm(target));
     request.capacity = target.starts_with("blocks") ? std::optional<int64_t>(64) : std::nullopt;
     return valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));

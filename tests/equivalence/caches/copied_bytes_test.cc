@@ -148,6 +148,7 @@ TEST_F(CopiedBytesTest, AModelThatIsInPlaceAlreadyStaysAsItIs) {
   TemporaryFolder folder;
   const std::string path = writtenModel(scatteredText, toolkit, folder);
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("onnx24"));
   const RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));

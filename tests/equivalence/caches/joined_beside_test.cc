@@ -49,6 +49,7 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
       for (const char* target : {"kvopt", "onnx24"}) {
         SCOPED_TRACE(fmt::format("{}, {} --to {}", operands, joinsFirst, target));
         RewriteRequest request;
+        request.verification = VerificationExtent::Quick;
         request.form = valueOrThrow(presetForm(target));
         const RewriteResult result =
             valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
@@ -115,6 +116,7 @@ TEST(JoinedBesideTest, OperatorsThatAppendAfterAllRowsHaveThePresentsToo) {
     for (const char* target : {"kvopt", "onnx24", "primitive"}) {
       SCOPED_TRACE(text + " --to " + target);
       RewriteRequest request;
+      request.verification = VerificationExtent::Quick;
       request.form = valueOrThrow(presetForm(target));
       const RewriteResult result =
           valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
@@ -137,6 +139,7 @@ TEST(JoinedBesideTest, RowsAtCountedPlacesAreNotThePresent) {
                                                     groupedAttention),
                                         toolkit, folder);
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("kvopt"));
   const RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
@@ -153,6 +156,7 @@ TEST(JoinedBesideTest, OtherRowsAreNotThePresent) {
   TemporaryFolder folder;
   const std::string path = writtenModel(besideText("qt, kt, vt", "", joins, true), toolkit, folder);
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("kvopt"));
   const RewriteResult result =
       valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));

@@ -182,6 +182,7 @@ TEST_F(LatentCaches, StayWhatTheyAreInAnotherTarget) {
 TEST_F(LatentCaches, HoldRoundedRows) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("latent"));
   request.form.rows = RowKind::Float16;
   auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
@@ -314,6 +315,7 @@ TEST_F(LatentCaches, AreNoColumnsOfOtherKeys) {
   v = Identity (turned))"),
                                         toolkit, folder);
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("latent"));
   auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
   ASSERT_TRUE(std::holds_alternative<RefusedModel>(result));
@@ -383,6 +385,7 @@ TEST_F(LatentCaches, AreNoFunctionsOfAnythingElse) {
     text.replace(text.find("int64[1] l0 ="), 13, "int64[1] sixteen = {16}, int64[1] l0 =");
     const std::string path = writtenModel(text, toolkit, folder);
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.form = valueOrThrow(presetForm("latent"));
     auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
     const auto* refused = std::get_if<RefusedModel>(&result);
@@ -402,6 +405,7 @@ TEST(LatentCorpus, ExpandedLatentAttentionIsCompressed) {
   unsigned compressed = 0;
   for (const std::string& path : models) {
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.form = valueOrThrow(presetForm("latent"));
     auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
     const auto* latent = std::get_if<RewrittenModel>(&result);

@@ -19,6 +19,7 @@ class NarrowedCaches : public testing::Test {
 protected:
   RewriteResult written(const std::string& path, const std::string& target, RowKind rows) {
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.form = valueOrThrow(presetForm(target));
     request.form.rows = rows;
     request.hiddenRows = target == "ring" ? HiddenRows::Undefined : HiddenRows::Exact;
@@ -96,6 +97,7 @@ TEST_F(NarrowedCaches, OfAModelThatComputesSomethingElseAreFoundOut) {
 TEST_F(NarrowedCaches, AreRefusedWhereNothingIsRounded) {
   const std::string path = modelFolder("llama_gqa-ts14-eager") + "/model.onnx";
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("onnx24"));
   request.form.rows = RowKind::Float16;
   auto both = rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit);

@@ -198,6 +198,7 @@ TEST_F(UnpaddedCaches, AreSaidSoAfterAnotherRewrite) {
   const std::string path = folder.path("in-place.onnx");
   successOrThrow(exportModel(*unpadded.model, path));
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.form = valueOrThrow(presetForm("onnx24"));
   request.capacity = 64;
   const RewriteResult again =

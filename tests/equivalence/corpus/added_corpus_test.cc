@@ -61,6 +61,7 @@ protected:
     const std::string file = folder.path("cacheless.onnx");
     successOrThrow(exportModel(*model, file));
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.addCaches = true;
     request.form = valueOrThrow(presetForm("primitive"));
     RewriteResult result =

@@ -56,6 +56,7 @@ std::string freedCell(const std::string& path, const StepExtents& step, bool fol
   const std::string file = folder.path("fixed.onnx");
   successOrThrow(exportModel(*fixed, file));
   RewriteRequest request;
+  request.verification = VerificationExtent::Quick;
   request.freeExtents = true;
   request.form = valueOrThrow(presetForm("primitive"));
   RewriteResult result =
@@ -132,6 +133,7 @@ TEST(FreedCorpus, FixedExportsComputeWhatWasRecorded) {
   for (const std::string& name : foldersWith(folder, "ref_dynamic")) {
     SCOPED_TRACE(name);
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.freeExtents = true;
     request.form = valueOrThrow(presetForm("primitive"));
     RewriteResult result = valueOrThrow(

@@ -531,6 +531,7 @@ TEST_F(FreedExtentsTest, ExportsForOneTokenTakeSeveral) {
   for (const auto& [name, expected] : models) {
     SCOPED_TRACE(name);
     RewriteRequest request;
+    request.verification = VerificationExtent::Quick;
     request.freeExtents = true;
     request.form = valueOrThrow(presetForm("kvopt"));
     auto result = valueOrThrow(
