@@ -26,7 +26,6 @@ struct GrowthCase {
   std::string name;
   DecoderSpec decoder;
   RewriteRequest request;
-  request.verification = VerificationExtent::Quick;
 };
 
 /// What grows with the square of the layers adds up to four times as much from 2N to 4N layers as
