@@ -340,15 +340,9 @@ Key Classes::identityOf(const ir::Node& node) {
 
 namespace {
 
-ValueClass sumClass() {
-  static const ValueClass sum = classOf("sum", {});
-  return sum;
-}
-
-ValueClass absentClass() {
-  static const ValueClass absent = classOf("absent", {});
-  return absent;
-}
+// Classes that no digest has, except with a probability of one in 2^127.
+constexpr ValueClass absentClass{{1, 0}}; ///< of an operand that is left out
+constexpr ValueClass sumClass{{2, 0}};    ///< of Add without attributes, as an operator
 
 } // namespace
 
@@ -376,12 +370,12 @@ void Classes::hash(const ir::Node& node) {
   }
   std::vector<ValueClass> operands;
   for (const ir::Use& use : node.operands())
-    operands.push_back(use.value() ? of(*use.value()) : absentClass());
-  while (!operands.empty() && operands.back() == absentClass())
+    operands.push_back(use.value() ? of(*use.value()) : absentClass);
+  while (!operands.empty() && operands.back() == absentClass)
     operands.pop_back();
   if (isCommutative(node))
     std::sort(operands.begin(), operands.end());
-  operands.push_back(node.is("Add") && node.attributes().empty() ? sumClass() : operatorOf(node));
+  operands.push_back(node.is("Add") && node.attributes().empty() ? sumClass : operatorOf(node));
   // A constant is known by its contents.
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
@@ -405,7 +399,7 @@ void Classes::hashSum(const ir::Node& node) {
     return;
   std::vector<ValueClass> terms{of(*node.operand(0)), of(*node.operand(1))};
   std::sort(terms.begin(), terms.end());
-  terms.push_back(sumClass());
+  terms.push_back(sumClass);
   set(node.result(sumIndex), classOf("result", terms, {0}));
 }
 

@@ -11,10 +11,13 @@ using check::Verdict;
 
 namespace {
 
-/// Whether the written model computes with rounded rows of caches or states of tiles. A check is
-/// about real numbers.
-bool roundsNumbers(const RewriteRequest& request) {
-  return request.form.rows != RowKind::Same || request.tileState == ElementType::Float16;
+/// Whether a check can prove all that the rewrite claims. It is about real numbers and about one
+/// model, and it feeds inputs by their roles.
+bool canProve(const RewrittenPair& pair, const RewriteRequest& request) {
+  const bool roundsNumbers =
+      request.form.rows != RowKind::Same || request.tileState == ElementType::Float16;
+  return !roundsNumbers && !pair.firstStep && request.form.split == SplitKind::None &&
+         request.recipes.empty();
 }
 
 bool isProof(Verdict verdict) { return isEqual(verdict, /*allowsTested=*/false); }
@@ -56,17 +59,13 @@ bool RewriteComparison::mayBeWritten() const {
 llvm::Expected<RewriteComparison>
 compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit) {
   RewriteComparison result;
-  const bool isAuto = request.verification == VerificationExtent::Auto;
-  if (request.verification == VerificationExtent::Check || (isAuto && !roundsNumbers(request))) {
+  const bool isCheck = request.verification == VerificationExtent::Check;
+  if (isCheck || (request.verification == VerificationExtent::Auto && canProve(pair, request))) {
     result.checked =
         check::checkModels({pair.original, pair.driven}, {pair.written, pair.manifest});
     if (pair.firstStep)
       result.checked->notChecked.push_back("the model of the first step");
-    if (!isAuto)
-      return result;
-    const bool isWhole =
-        !pair.firstStep && request.form.split == SplitKind::None && request.recipes.empty();
-    if (isWhole && isProof(result.checked->verdict()))
+    if (isCheck || isProof(result.checked->verdict()))
       return result;
   }
   llvm::Error error = run(pair, request, toolkit, result);

@@ -17,8 +17,8 @@ namespace kvopt::driver {
 
 /// Extent of the comparison of a rewritten model with its source.
 enum class VerificationExtent {
-  /// Check. Quick, too, where that proves nothing, where it does not see all models that are
-  /// written (first steps, parts, variants), where rows of caches are rounded, or where the request
+  /// Check, and Quick where that proves nothing. Only Quick where a check cannot prove all: several
+  /// models are written (first steps, parts, variants), rows of caches are rounded, or the request
   /// says what to feed inputs.
   Auto,
   Off,

@@ -119,7 +119,7 @@ TEST_F(RewriteTest, WhatACheckDoesNotDecideRuns) {
 TEST_F(RewriteTest, PartsRun) {
   const RewriteResult result = rewritten(shipped, requestFor("pyramid"));
   const auto& written = std::get<RewrittenModel>(result);
-  ASSERT_TRUE(written.checked.has_value());
+  EXPECT_FALSE(written.checked.has_value()); // which would see the whole model only
   ASSERT_TRUE(written.verification.has_value());
   EXPECT_TRUE(written.mayBeWritten());
 }
