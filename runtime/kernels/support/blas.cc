@@ -28,6 +28,17 @@ void scaleOnly(const MatrixProduct& product) {
     }
 }
 
+/// Throws std::bad_alloc if there is no memory for the work area that OpenBLAS allocates for a
+/// thread: OpenBLAS itself would try again without end.
+void requireWorkArea() {
+  constexpr size_t bytes = (size_t(128) << 20) + (size_t(64) << 10);
+  thread_local bool hasWorked = false;
+  if (hasWorked)
+    return;
+  ::operator delete(::operator new(bytes));
+  hasWorked = true;
+}
+
 } // namespace
 
 bool blasFits(const MatrixProduct& product) {
@@ -42,6 +53,7 @@ void multiply(const MatrixProduct& product) {
     return;
   if (product.k == 0)
     return scaleOnly(product);
+  requireWorkArea();
   auto narrow = [](int64_t extent) { return static_cast<blasint>(extent); };
   if (product.m == 1 && !product.transposeA) {
     // c^T = op(B)^T a^T; B is stored as [k,n], or as [n,k] if transposed.
