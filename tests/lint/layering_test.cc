@@ -88,7 +88,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
       {"support"},
       {"ir/dims", "ir", "ir/rows", "ir/manifest", "ir/verify", "ir/onnx", "ir/shapes", "ir/text",
        "ir/ops/kvopt", "ir/ops/contrib", "ir/ops"},
-      {"check"},
+      {"check", "check/rules"},
       {"passes/pattern",
        "passes/analysis/movement",
        "passes/analysis/mask",
@@ -127,7 +127,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "driver/generate", "driver/rewrite", "driver/reduce"},
       {"cli/support", "cli/report", "cli/bench", "cli"},
       {"api"},
-      {"engines/onnxruntime"},
+      {"engines/onnxruntime", "engines/onnxruntime/operators"},
   };
   return all;
 }

@@ -1,8 +1,8 @@
 // The table of ai.kvopt's operators.
-#include "engines/onnxruntime/attention_tile.h"
-#include "engines/onnxruntime/cache_attention.h"
-#include "engines/onnxruntime/row_operators.h"
-#include "engines/onnxruntime/sdpa.h"
+#include "engines/onnxruntime/operators/attention_tile.h"
+#include "engines/onnxruntime/operators/cache_attention.h"
+#include "engines/onnxruntime/operators/row_operators.h"
+#include "engines/onnxruntime/operators/sdpa.h"
 
 #include <cstring>
 

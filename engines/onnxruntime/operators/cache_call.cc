@@ -1,5 +1,5 @@
 // Checks of caches and new rows, and writing of rows.
-#include "engines/onnxruntime/cache_call.h"
+#include "engines/onnxruntime/operators/cache_call.h"
 
 #include "runtime/simd/four_bit_rows.h"
 #include "runtime/simd/quantize_row.h"

@@ -2,7 +2,7 @@
 //
 // A ring is written as runtime/attention/ring_attention.cc describes: a single token before
 // attention reads the slots, several tokens after it has read a copy of the kept rows.
-#include "engines/onnxruntime/cache_call.h"
+#include "engines/onnxruntime/operators/cache_call.h"
 
 #include <algorithm>
 #include <array>

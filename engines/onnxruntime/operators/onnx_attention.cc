@@ -2,10 +2,10 @@
 //
 // runtime/kernels/attention/attention.cc describes operands and hidden keys. Windows, which only
 // opset 25 has, and the result qk_matmul_output are left to the engine.
-#include "engines/onnxruntime/onnx_attention.h"
+#include "engines/onnxruntime/operators/onnx_attention.h"
 
-#include "engines/onnxruntime/attention_heads.h"
-#include "engines/onnxruntime/attention_mask.h"
+#include "engines/onnxruntime/operators/attention_heads.h"
+#include "engines/onnxruntime/operators/attention_mask.h"
 #include "ir/ops/attention_operands.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // AppendRows: each batch row's valid past rows, followed by its new rows and zeros.
-#include "engines/onnxruntime/attention_settings.h"
-#include "engines/onnxruntime/present.h"
-#include "engines/onnxruntime/row_operators.h"
+#include "engines/onnxruntime/operators/attention_settings.h"
+#include "engines/onnxruntime/operators/present.h"
+#include "engines/onnxruntime/operators/row_operators.h"
 
 #include <cstring>
 

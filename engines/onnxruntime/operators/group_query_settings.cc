@@ -1,5 +1,5 @@
 // Reading of attributes and operand types, and what is not supported.
-#include "engines/onnxruntime/group_query_settings.h"
+#include "engines/onnxruntime/operators/group_query_settings.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,7 +1,7 @@
 // Attention over given rows: all of them or, by past_length, the first ones of each batch row.
-#include "engines/onnxruntime/sdpa.h"
+#include "engines/onnxruntime/operators/sdpa.h"
 
-#include "engines/onnxruntime/attention_settings.h"
+#include "engines/onnxruntime/operators/attention_settings.h"
 #include "runtime/simd/code_form.h"
 
 namespace kvopt::onnxruntime {

@@ -1,7 +1,7 @@
 // Heads of attention operands: layouts, rows after a past, and the view of an attention.
 #pragma once
 
-#include "engines/onnxruntime/present.h"
+#include "engines/onnxruntime/operators/present.h"
 
 namespace kvopt::onnxruntime {
 

@@ -1,5 +1,5 @@
 // Extents and columns of masks.
-#include "engines/onnxruntime/attention_mask.h"
+#include "engines/onnxruntime/operators/attention_mask.h"
 
 #include <algorithm>
 #include <cstring>

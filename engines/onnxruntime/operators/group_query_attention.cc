@@ -1,10 +1,10 @@
 // GroupQueryAttention over the engine's tensors: append, rotation, attention.
 //
 // runtime/kernels/attention/group_query_attention.cc describes operands, lengths and presents.
-#include "engines/onnxruntime/group_query_attention.h"
+#include "engines/onnxruntime/operators/group_query_attention.h"
 
-#include "engines/onnxruntime/group_query_rows.h"
-#include "engines/onnxruntime/present.h"
+#include "engines/onnxruntime/operators/group_query_rows.h"
+#include "engines/onnxruntime/operators/present.h"
 #include "runtime/simd/fixed_scale_rows.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Axes of caches, and copies.
-#include "engines/onnxruntime/cache_rows.h"
+#include "engines/onnxruntime/operators/cache_rows.h"
 
 #include <cstring>
 

@@ -1,8 +1,8 @@
 // The table of operators that this library computes.
-#include "engines/onnxruntime/group_query_attention.h"
 #include "engines/onnxruntime/kvopt_operator.h"
-#include "engines/onnxruntime/multi_head_attention.h"
-#include "engines/onnxruntime/onnx_attention.h"
+#include "engines/onnxruntime/operators/group_query_attention.h"
+#include "engines/onnxruntime/operators/multi_head_attention.h"
+#include "engines/onnxruntime/operators/onnx_attention.h"
 
 #include <string_view>
 

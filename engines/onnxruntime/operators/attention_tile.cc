@@ -1,7 +1,7 @@
 // One tile: attention to its keys, and the state of earlier tiles.
-#include "engines/onnxruntime/attention_tile.h"
+#include "engines/onnxruntime/operators/attention_tile.h"
 
-#include "engines/onnxruntime/attention_settings.h"
+#include "engines/onnxruntime/operators/attention_settings.h"
 #include "runtime/simd/attention/tile_state.h"
 
 namespace kvopt::onnxruntime {

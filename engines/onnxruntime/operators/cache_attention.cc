@@ -1,7 +1,7 @@
 // Attributes and element types of the operators.
-#include "engines/onnxruntime/cache_attention.h"
+#include "engines/onnxruntime/operators/cache_attention.h"
 
-#include "engines/onnxruntime/cache_call.h"
+#include "engines/onnxruntime/operators/cache_call.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // QuantizeRows: int8 codes of rows along the last axis, with a scale each.
-#include "engines/onnxruntime/row_operators.h"
+#include "engines/onnxruntime/operators/row_operators.h"
 #include "runtime/simd/quantize_row.h"
 
 namespace kvopt::onnxruntime {

@@ -1,5 +1,5 @@
 // Checks of heads, and copies of growing caches.
-#include "engines/onnxruntime/attention_heads.h"
+#include "engines/onnxruntime/operators/attention_heads.h"
 
 #include <algorithm>
 #include <atomic>

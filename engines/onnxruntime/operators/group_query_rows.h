@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engines/onnxruntime/call.h"
-#include "engines/onnxruntime/group_query_settings.h"
+#include "engines/onnxruntime/operators/group_query_settings.h"
 #include "runtime/simd/rotate_row.h"
 
 namespace kvopt::onnxruntime {

@@ -1,5 +1,5 @@
 // Reading of attributes, query, mask, sinks and lengths.
-#include "engines/onnxruntime/attention_settings.h"
+#include "engines/onnxruntime/operators/attention_settings.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Recognizing one buffer as past and present, and copying valid rows otherwise.
-#include "engines/onnxruntime/present.h"
+#include "engines/onnxruntime/operators/present.h"
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // Attention over caches in blocks, each an operand, without copying their rows. The new rows are
 // the last segment. Only scales of codes are copied to contiguous memory.
-#include "engines/onnxruntime/cache_call.h"
+#include "engines/onnxruntime/operators/cache_call.h"
 
 namespace kvopt::onnxruntime {
 

@@ -1,5 +1,5 @@
 // Attention over caches in one buffer each: new rows are written after the past ones.
-#include "engines/onnxruntime/cache_call.h"
+#include "engines/onnxruntime/operators/cache_call.h"
 
 namespace kvopt::onnxruntime {
 

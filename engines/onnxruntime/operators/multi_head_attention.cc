@@ -1,10 +1,10 @@
 // MultiHeadAttention over the engine's tensors: bias, append, masks, attention.
 //
 // runtime/kernels/attention/multi_head_attention.cc describes operands and masks.
-#include "engines/onnxruntime/multi_head_attention.h"
+#include "engines/onnxruntime/operators/multi_head_attention.h"
 
-#include "engines/onnxruntime/attention_heads.h"
-#include "engines/onnxruntime/attention_mask.h"
+#include "engines/onnxruntime/operators/attention_heads.h"
+#include "engines/onnxruntime/operators/attention_mask.h"
 #include "ir/ops/contrib/multi_head_operands.h"
 #include "runtime/simd/attention/padding_mask.h"
 

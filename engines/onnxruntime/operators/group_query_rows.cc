@@ -1,5 +1,5 @@
 // Reading of new rows, lengths and positions, and norms of rows.
-#include "engines/onnxruntime/group_query_rows.h"
+#include "engines/onnxruntime/operators/group_query_rows.h"
 
 #include "runtime/simd/normalize_row.h"
 

@@ -2,9 +2,9 @@
 // The files for buffers, rings and blocks decide which.
 #pragma once
 
-#include "engines/onnxruntime/attention_settings.h"
-#include "engines/onnxruntime/cache_rows.h"
-#include "engines/onnxruntime/present.h"
+#include "engines/onnxruntime/operators/attention_settings.h"
+#include "engines/onnxruntime/operators/cache_rows.h"
+#include "engines/onnxruntime/operators/present.h"
 #include "ir/ops/kvopt/cache_operands.h"
 
 namespace kvopt::onnxruntime {

@@ -1,8 +1,8 @@
 // Attributes and operands that all attention operators of ai.kvopt have.
 #pragma once
 
-#include "engines/onnxruntime/attention_mask.h"
 #include "engines/onnxruntime/node_description.h"
+#include "engines/onnxruntime/operators/attention_mask.h"
 
 #include <initializer_list>
 #include <string_view>
