@@ -20,10 +20,10 @@ constexpr unsigned fewRounds = 2, mostRounds = 8;
 
 class Checker {
 public:
-  Checker(DrivenModel before, DrivenModel after, unsigned seed)
+  Checker(DrivenModel before, DrivenModel after, unsigned seed, int64_t mostWork)
       : rules(allRules()), feeding(before, after),
         scope(scopeOf(before, after, report.notChecked, covered)),
-        regions(feeding, rules, scope, seed) {
+        regions(feeding, rules, scope, seed, mostWork) {
     report.seed = seed;
     report.modulusP = regions.field().modulusP();
     report.modulusQ = regions.field().modulusQ();
@@ -311,8 +311,8 @@ private:
 
 } // namespace
 
-CheckReport checkModels(DrivenModel before, DrivenModel after, unsigned seed) {
-  return Checker(before, after, seed).run();
+CheckReport checkModels(DrivenModel before, DrivenModel after, unsigned seed, int64_t mostWork) {
+  return Checker(before, after, seed, mostWork).run();
 }
 
 } // namespace kvopt::check

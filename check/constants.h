@@ -47,7 +47,8 @@ struct Arithmetic {
   /// Work so far, in products of numbers. Regions are not decided beyond its limit, so that a check
   /// of a wide model ends.
   int64_t work = 0;
-  static constexpr int64_t mostWork = int64_t(1) << 32;
+  static constexpr int64_t usualWork = int64_t(1) << 32;
+  int64_t mostWork = usualWork;
   /// Adds the work of making a tensor's elements.
   void countElements(const Tensor& tensor) {
     constexpr int64_t element = 8;

@@ -19,7 +19,7 @@ public:
       : feeding(inputs), rules(table), classes(ofBefore), digests(ofConstants), shapes(hollow),
         steps(scope), math(shared), forms(kept), numbers(scope.size()) {}
 
-  /// What the numbers of a class do not determine: its shape, and elements that are no arbitrary
+  /// What the numbers of a class do not determine: its shape, and elements that are not arbitrary
   /// numbers. An entry is null in a step in which the value must be computed; null if it must be
   /// in all. `representative` is a value of the first model that has the class.
   const Form* formOf(const ValueClass& value, const ir::Value& representative);

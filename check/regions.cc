@@ -44,11 +44,13 @@ bool isCut(const ir::Value& constant, Frontier frontier) {
 
 } // namespace
 
-Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed)
+Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed,
+                 int64_t mostWork)
     : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
       shapes(inputs, table, classesBefore, steps, math, forms),
       leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms) {
+  math.mostWork = mostWork;
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
     math.thresholds.limitLengths();
     math.upstream.limitLengths();
@@ -317,8 +319,8 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
       evidence.reason = "whole models are not evaluated in every step";
       return Answer::Undecided;
     }
-    if (math.work > Arithmetic::mostWork) {
-      evidence.reason = fmt::format("more than {} products are needed", Arithmetic::mostWork);
+    if (math.work > math.mostWork) {
+      evidence.reason = fmt::format("more than {} products are needed", math.mostWork);
       return Answer::Undecided;
     }
     leaves.release();

@@ -25,7 +25,8 @@ enum class Frontier {
 /// once (docs/decisions/0056-exact-checking.md).
 class Regions {
 public:
-  Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed);
+  Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed,
+          int64_t mostWork);
 
   /// What is compared: the values themselves or, with `pair`, the rows of caches.
   struct Question {

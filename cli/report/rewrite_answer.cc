@@ -114,12 +114,10 @@ SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Sty
   else
     out = sentenceLines(verificationVerdict(report),
                         [&](const std::string& text) { return style.good(text); });
-  if (rewritten.checked) {
-    const bool isSurprise = rewritten.checked->verdict() == check::Verdict::Different;
-    const SafeText text =
-        formatText("without a run: {}", checkSentences(*rewritten.checked).front());
-    out += line("", isSurprise ? style.bad(text) : text);
-  }
+  if (const std::string warning = rewritten.contradiction(); !warning.empty())
+    out += line("warning", style.bad(warning));
+  else if (rewritten.checked)
+    out += line("", formatText("without a run: {}", checkSentences(*rewritten.checked).front()));
   return out;
 }
 

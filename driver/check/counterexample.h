@@ -16,7 +16,7 @@ struct Counterexample {
   std::string command; ///< compares the second model with the recording
   /// Whether the command finds a difference; nullopt if it cannot compare them.
   std::optional<bool> isVisible;
-  /// The largest difference, or why there is no comparison.
+  /// The largest difference, or the reason that nothing is compared.
   std::string remark;
 };
 

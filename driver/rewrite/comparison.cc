@@ -56,6 +56,15 @@ bool RewriteComparison::mayBeWritten() const {
   return !checked || isEqual(checked->verdict(), /*allowsTested=*/true);
 }
 
+std::string RewriteComparison::contradiction() const {
+  if (!verification || verification->isDifferent() || !checked ||
+      checked->verdict() != Verdict::Different)
+    return "";
+  return fmt::format("the run shows no difference, but a check finds one: {}; kvopt check "
+                     "--counterexample writes the step",
+                     checkSentences(*checked).front());
+}
+
 llvm::Expected<RewriteComparison>
 compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit) {
   RewriteComparison result;

@@ -31,6 +31,9 @@ struct RewriteComparison {
   /// with that verdict, as is one that the check finds equal in its whole scope. Where both models
   /// ran, the run decides.
   bool mayBeWritten() const;
+
+  /// A warning where the check finds a difference that the run does not show; empty elsewhere.
+  std::string contradiction() const;
 };
 
 /// Two models with inferred shapes, and how they are driven.

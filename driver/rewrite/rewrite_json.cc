@@ -89,7 +89,10 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
         {"context", reportedContext}, {"before", reportedContext}, {"after", 1}};
   const auto allocated = allocatedCacheBytes(rewritten.manifest, reportedContext);
   json["cache_bytes"] = {{"context", reportedContext}, {"allocated", bytes(allocated)}};
-  json["warnings"] = engineNotes(rewritten.model->graph());
+  std::vector<std::string> warnings = engineNotes(rewritten.model->graph());
+  if (const std::string warning = rewritten.contradiction(); !warning.empty())
+    warnings.push_back(warning);
+  json["warnings"] = std::move(warnings);
   json["opset"] = {{"before", before.opset}, {"after", after.opset}};
   json["ir_version"] = {{"before", before.irVersion}, {"after", after.irVersion}};
   json["external_data"] = weightsJson(weights);

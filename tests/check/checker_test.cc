@@ -134,6 +134,17 @@ TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
   EXPECT_EQ(check(grown, thirdRow).verdict(), Verdict::Different);
 }
 
+TEST(Checker, BeyondTheLimitOfWorkNothingIsDecided) {
+  auto first = read(grown), second = read(respelled);
+  ASSERT_TRUE(first && second);
+  const ir::Manifest manifest = growing();
+  const CheckReport report =
+      checkModels({*first, manifest}, {*second, manifest}, /*seed=*/0, /*mostWork=*/1000);
+  EXPECT_EQ(report.verdict(), Verdict::Skipped);
+  EXPECT_NE(weakest(report).find("more than 1000 products"), std::string::npos) << weakest(report);
+  EXPECT_EQ(checkModels({*first, manifest}, {*second, manifest}).verdict(), Verdict::ProvedReduced);
+}
+
 TEST(Checker, AnOutputThatIsGoneIsADifference) {
   const std::string fewer = edited(grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);

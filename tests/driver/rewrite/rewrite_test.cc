@@ -124,6 +124,26 @@ TEST_F(RewriteTest, PartsRun) {
   EXPECT_TRUE(written.mayBeWritten());
 }
 
+TEST_F(RewriteTest, TheRunDecidesAndTheContradictionIsSaid) {
+  RewriteRequest request = requestFor("kvopt");
+  request.verification = VerificationExtent::Quick;
+  RewriteResult result = rewritten(shipped, request);
+  RewriteComparison& comparison = std::get<RewrittenModel>(result);
+  EXPECT_EQ(comparison.contradiction(), "");
+  check::Obligation difference;
+  difference.isOutput = true;
+  difference.after = "logits";
+  difference.verdict = check::Verdict::Different;
+  comparison.checked.emplace().obligations.push_back(difference);
+  EXPECT_TRUE(comparison.mayBeWritten());
+  EXPECT_NE(comparison.contradiction().find("'logits'"), std::string::npos);
+
+  comparison.verification.reset();
+  EXPECT_FALSE(comparison.mayBeWritten());
+  EXPECT_TRUE(comparison.isDifferent());
+  EXPECT_EQ(comparison.contradiction(), "");
+}
+
 TEST_F(RewriteTest, RoundedRowsRun) {
   for (const char* target : {"int8", "kvopt"}) {
     RewriteRequest request = requestFor(target);
