@@ -3,11 +3,8 @@
 #   tests/engines/onnxruntime/operator_calls.sh PROGRAM LIBRARY KVOPT
 # Exits with 77 where ONNX Runtime cannot be installed.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-ONNXRUNTIME_LIBRARY=$(bash "$here/../../../bench/baselines/install.sh") || exit 77
-export ONNXRUNTIME_LIBRARY
-KVOPT_ONNXRUNTIME_LIBRARY=$(realpath "$2")
-export KVOPT_ONNXRUNTIME_LIBRARY
+# shellcheck source=tests/engines/onnxruntime/engine.sh
+source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 kvopt=$3
