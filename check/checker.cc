@@ -32,6 +32,7 @@ public:
 
   CheckReport run() {
     pairOutputs();
+    noteOtherFiles();
     collectCandidates();
     for (const ir::Node& node : after().nodes()) {
       ++report.nodesAfter;
@@ -113,6 +114,23 @@ private:
       missing.reason = "the second model does not have this output";
       report.obligations.push_back(std::move(missing));
     }
+  }
+
+  /// Files that belong to the second model are not decided: only the whole model is evaluated.
+  void noteOtherFiles() {
+    const ir::Manifest& manifest = feeding.after().manifest;
+    const std::pair<bool, const char*> files[] = {
+        {!manifest.variants.empty(), "the variants"},
+        {manifest.tiles.has_value(), "the parts and tiles"},
+        {!manifest.firstStep.empty(), "the model of the first step"}};
+    for (const auto& [isWritten, name] : files)
+      if (isWritten) {
+        Obligation obligation;
+        obligation.after = name;
+        obligation.isOutput = true;
+        obligation.reason = "a check looks at the file of the whole model only";
+        report.obligations.push_back(std::move(obligation));
+      }
   }
 
   /// Pairs of values that are equal if the models are: values of the same name, and operands of

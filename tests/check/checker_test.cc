@@ -134,6 +134,20 @@ TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
   EXPECT_EQ(check(grown, thirdRow).verdict(), Verdict::Different);
 }
 
+TEST(Checker, OtherFilesAreNotDecided) {
+  auto first = read(grown), second = read(respelled);
+  ASSERT_TRUE(first && second);
+  const ir::Manifest manifest = growing();
+  ir::Manifest several = manifest;
+  several.variants.emplace_back();
+  const CheckReport variants = checkModels({*first, manifest}, {*second, several});
+  EXPECT_EQ(variants.verdict(), Verdict::Skipped);
+  EXPECT_GT(variants.count(Verdict::ProvedReduced), 0U);
+  ir::Manifest separate = manifest;
+  separate.firstStep = "first.onnx";
+  EXPECT_EQ(checkModels({*first, manifest}, {*second, separate}).verdict(), Verdict::Skipped);
+}
+
 TEST(Checker, BeyondTheLimitOfWorkNothingIsDecided) {
   auto first = read(grown), second = read(respelled);
   ASSERT_TRUE(first && second);
