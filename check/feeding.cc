@@ -311,7 +311,8 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
   auto repeated = [&](std::vector<int64_t> values) -> Ref {
     if (fits(values))
       return typed(shape, std::move(values), type);
-    if (!shape.empty() && count % static_cast<int64_t>(values.size()) == 0 && step.batch == 1) {
+    if (!shape.empty() && !values.empty() && count % static_cast<int64_t>(values.size()) == 0 &&
+        step.batch == 1) {
       std::vector<int64_t> all;
       while (static_cast<int64_t>(all.size()) < count)
         all.insert(all.end(), values.begin(), values.end());

@@ -187,6 +187,8 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   std::vector<Step> all;
   auto add = [&](int64_t batch, int64_t past, int64_t tokens, int64_t padding = 0,
                  bool padsRight = false) {
+    if (batch < 1 || past < 0 || tokens < 1) // below a small constant
+      return;
     Step step{batch, past, tokens, padding, padsRight, 0};
     step.spare = static_cast<int64_t>(all.size() % 3) * 2;
     all.push_back(step);

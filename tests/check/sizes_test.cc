@@ -67,6 +67,19 @@ TEST(CheckSizes, EachOfSeveralConstantsIsAThreshold) {
   EXPECT_EQ(check(grown, withLimits("int64[2] limits = {1, 2}")).verdict(), Verdict::Different);
 }
 
+TEST(CheckSizes, StepsAroundSmallConstantsHaveTokens) {
+  for (const char* constant : {"{0}", "{1}", "{2}"}) {
+    const std::string second =
+        edited(switched("switches = Greater (rows, limit)"), "int64 limit = {30}",
+               std::string("int64 limit = ") + constant);
+    const CheckReport report = check(grown, second);
+    EXPECT_EQ(report.verdict(), Verdict::Different) << constant;
+    ASSERT_FALSE(report.scope.empty());
+    for (const Step& step : report.scope)
+      EXPECT_TRUE(step.batch > 0 && step.past >= 0 && step.tokens > 0) << step.text();
+  }
+}
+
 TEST(CheckSizes, ALimitOfLengthsIsReached) {
   // Twice the number of tokens, or of batch rows, is compared.
   auto verdictOf = [](const std::string& number, int limit, ir::ManifestExtent rows) {
