@@ -117,6 +117,28 @@ std::string Feeding::formOf(const ir::ManifestCache& cache, bool isAfter) const 
   return only.json() + (input ? input->type().str() : "");
 }
 
+namespace {
+
+/// Whether a manifest gives a cache another shape than the model's input declares. A program that
+/// allocates the cache by the manifest then fails. The number of rows may be fixed by the manifest
+/// alone.
+bool contradicts(const ir::Graph& graph, const ir::ManifestCache& cache) {
+  const ir::Value* input = graph.findValue(cache.past);
+  if (!input || !input->isGraphInput() || !input->type().hasRank() ||
+      input->type().rank() != cache.shape.size())
+    return false;
+  for (unsigned i = 0; i < cache.shape.size(); ++i) {
+    const std::optional<int64_t> declared = input->type().dim(i).value();
+    const auto* written = std::get_if<int64_t>(&cache.shape[i]);
+    if (declared ? !written || *written != *declared
+                 : written && static_cast<int64_t>(i) != cache.sequenceAxis)
+      return true;
+  }
+  return false;
+}
+
+} // namespace
+
 void Feeding::pairCaches() {
   llvm::StringMap<const ir::ManifestCache*> earlier;
   for (const ir::ManifestCache& cache : original.manifest.caches)
@@ -130,6 +152,8 @@ void Feeding::pairCaches() {
       pair.obstacle = "its rows are codes";
     else if (!cache.replaces.empty() || cache.holdsAttendedRows)
       pair.obstacle = "its rows have another form than those of the first model's cache";
+    else if (contradicts(second.model.graph(), cache))
+      pair.obstacle = "the manifest gives it another shape than the model declares";
     else if (cache.isPool())
       pair.obstacle = "it is a pool of blocks";
     else if (!pair.before)

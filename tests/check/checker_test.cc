@@ -134,6 +134,19 @@ TEST(Checker, FindsDifferencesOfOnlySomeSizes) {
   EXPECT_EQ(check(grown, thirdRow).verdict(), Verdict::Different);
 }
 
+TEST(Checker, ShapesOfTheManifestAreThoseOfTheInputs) {
+  auto first = read(grown), second = read(respelled);
+  ASSERT_TRUE(first && second);
+  const ir::Manifest manifest = growing();
+  for (const size_t axis : {size_t(0), size_t(1), size_t(3)}) {
+    ir::Manifest other = manifest;
+    other.caches[0].shape[axis] = int64_t(2); // of [B, 1, P, 8]
+    const CheckReport report = checkModels({*first, manifest}, {*second, other});
+    EXPECT_EQ(report.verdict(), Verdict::Skipped) << axis;
+    EXPECT_NE(weakest(report).find("another shape"), std::string::npos) << weakest(report);
+  }
+}
+
 TEST(Checker, OtherFilesAreNotDecided) {
   auto first = read(grown), second = read(respelled);
   ASSERT_TRUE(first && second);

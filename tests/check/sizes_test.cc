@@ -1,4 +1,5 @@
 // Which equalities in the scope are equalities at all sizes.
+#include "check/scope.h"
 #include "tests/check/checker_fixture.h"
 
 namespace kvopt::check {
@@ -67,17 +68,19 @@ TEST(CheckSizes, EachOfSeveralConstantsIsAThreshold) {
   EXPECT_EQ(check(grown, withLimits("int64[2] limits = {1, 2}")).verdict(), Verdict::Different);
 }
 
-TEST(CheckSizes, StepsAroundSmallConstantsHaveTokens) {
-  for (const char* constant : {"{0}", "{1}", "{2}"}) {
-    const std::string second =
-        edited(switched("switches = Greater (rows, limit)"), "int64 limit = {30}",
-               std::string("int64 limit = ") + constant);
-    const CheckReport report = check(grown, second);
-    EXPECT_EQ(report.verdict(), Verdict::Different) << constant;
-    ASSERT_FALSE(report.scope.empty());
-    for (const Step& step : report.scope)
-      EXPECT_TRUE(step.batch > 0 && step.past >= 0 && step.tokens > 0) << step.text();
-  }
+TEST(CheckSizes, StepsAroundAWindowOfOneTokenHaveTokens) {
+  auto model =
+      read(edited(edited(grown, R"(["" : 17])", R"(["" : 17, "com.microsoft" : 1])"), "rows = ",
+                  "windowed = com.microsoft.GroupQueryAttention <num_heads = 1, "
+                  "kv_num_heads = 1, local_window_size = 1> (inputs_embeds) rows = "));
+  ASSERT_TRUE(model);
+  const ir::Manifest manifest = growing();
+  std::vector<std::string> leftOut;
+  std::set<int64_t> covered;
+  const std::vector<Step> scope = scopeOf({*model, manifest}, {*model, manifest}, leftOut, covered);
+  EXPECT_EQ(covered.count(1), 1U);
+  for (const Step& step : scope)
+    EXPECT_TRUE(step.batch > 0 && step.past >= 0 && step.tokens > 0) << step.text();
 }
 
 TEST(CheckSizes, ALimitOfLengthsIsReached) {
