@@ -152,14 +152,14 @@ void Feeding::pairCaches() {
       pair.obstacle = "its rows are codes";
     else if (!cache.replaces.empty() || cache.holdsAttendedRows)
       pair.obstacle = "its rows have another form than those of the first model's cache";
-    else if (contradicts(second.model.graph(), cache))
-      pair.obstacle = "the manifest gives it another shape than the model declares";
     else if (cache.isPool())
       pair.obstacle = "it is a pool of blocks";
     else if (!pair.before)
       pair.obstacle = "the first model has no such cache";
     else if (pair.before->isPool())
       pair.obstacle = "the first model's cache is a pool of blocks";
+    else if (contradicts(second.model.graph(), cache))
+      pair.obstacle = "the manifest gives it another shape than the model declares";
     pair.form = numberOf("pair" + formOf(cache, true) +
                          (pair.before ? formOf(*pair.before, false) : std::string()));
     cachePairs.push_back(std::move(pair));

@@ -23,13 +23,14 @@ struct CheckOptions {
 };
 
 llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandContext& context) {
-  if (llvm::Error error = context.files().checkOutputs())
-    return error;
   auto result = options.verified.empty()
                     ? checkFiles(options.words.request, context.toolkit)
                     : checkCertificate(options.verified, options.words.request, context.toolkit);
   if (!result)
     return result.takeError();
+  // All files of the models are known now.
+  if (llvm::Error error = context.files().checkOutputs())
+    return error;
   if (!options.written.empty()) {
     auto file = OutputFile::create(options.written, context.files());
     if (!file)
