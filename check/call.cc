@@ -1,6 +1,8 @@
 // The call of a node, and arithmetic on whole tensors.
 #include "check/call.h"
 
+#include "ir/elementwise.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/SHA256.h"
 
@@ -35,6 +37,35 @@ const Attribute* resolved(const ir::Node& node, llvm::StringRef name, const Func
 
 bool Call::isHollow() const {
   return llvm::any_of(operands, [](const Ref& operand) { return operand && operand->isHollow; });
+}
+
+namespace {
+
+/// Whether open elements of an operand only make elements of the result open, or are left out.
+bool keepsOpen(const ir::Node& node, unsigned operand) {
+  static constexpr const char* moved[] = {"Identity", "Reshape", "Flatten",   "Transpose",
+                                          "Squeeze",  "Expand",  "Unsqueeze", "Slice",
+                                          "Split",    "Gather",  "Tile"};
+  if (!node.op().isOnnx())
+    return false;
+  const llvm::StringRef name = node.op().type();
+  if (operand == 0 && llvm::is_contained(moved, name))
+    return true;
+  const auto function = ir::elementFunction(node);
+  if (function == ir::ElementFunction::Choice)
+    return operand > 0;
+  return function == ir::ElementFunction::Bound || name == "Add" || name == "Sub" ||
+         name == "Mul" || name == "Concat" || name == "Shape";
+}
+
+} // namespace
+
+bool Call::dependsOnOpenIntegers() const {
+  for (unsigned i = 0; i < operands.size(); ++i)
+    if (operands[i] && !keepsOpen(node, i) &&
+        llvm::is_contained(operands[i]->integers, openInteger))
+      return true;
+  return false;
 }
 
 bool Call::isSpecial() const {
@@ -111,12 +142,24 @@ void Call::noteThreshold(const Ref& a, const Ref& b, bool meets) const {
     return areIntegers ? static_cast<double>(tensor.integers[at]) : tensor.known[at];
   };
   for (size_t i = 0; i < count; ++i) {
+    if (areIntegers && (left->integers[i] == openInteger || right->integers[i] == openInteger))
+      continue; // it has no order, and the result is open
     const double threshold = constant ? valueOf(*constant, i) : 0;
     const Thresholds::Element element{i, count, std::isnan(threshold) ? 0 : threshold,
                                       commonPeriod(a->period, b->period)};
     math.thresholds.note(caller, node, element, valueOf(*left, i) - valueOf(*right, i),
                          areIntegers && meets, a->isToken || b->isToken);
   }
+}
+
+void Call::noteSteps(const Ref& numbers) const {
+  auto sizes = std::make_shared<Tensor>(*numbers);
+  for (double& number : sizes->known)
+    number = std::abs(number);
+  auto one = std::make_shared<Tensor>();
+  one->kind = Kind::Known;
+  one->known = {std::nextafter(1.0, 0.0)};
+  noteThreshold(sizes, one, /*meets=*/false);
 }
 
 void Call::noteThreshold(int64_t difference, size_t which, bool meets) const {

@@ -40,6 +40,8 @@ public:
   Ref real(unsigned index) const { return in(index) ? real(in(index)) : nullptr; }
   /// The tensor with elements of the fields. A hollow tensor stays one.
   Ref real(const Ref& tensor) const { return math.constants.real(tensor); }
+  /// Whether the result depends on integers that are open, other than by open elements of its own.
+  bool dependsOnOpenIntegers() const;
   /// Whether an operand is hollow, so that results are, too.
   bool isHollow() const;
   /// Whether an element of an operand may be other than a number.
@@ -64,6 +66,10 @@ public:
   void noteThreshold(const Ref& a, const Ref& b, bool meets = true) const;
   /// The same for one of the node's differences, which `which` identifies.
   void noteThreshold(int64_t difference, size_t which, bool meets = false) const;
+
+  /// Notes that the node rounds known numbers. A staircase shows its form once it has left the
+  /// first step, which is why the scope must have numbers on both sides of 1, or never come nearer.
+  void noteSteps(const Ref& numbers) const;
 
   /// Notes a failure and returns no results. The model itself fails for these operands.
   Results fail(std::string reason);

@@ -134,8 +134,8 @@ private:
   }
 
   /// Pairs of values that are equal if the models are: values of the same name, and operands of
-  /// equal operators. A pair is only a place to compare; nothing follows from it. Likely pairs come
-  /// first.
+  /// equal operators. Lengths are among them, so that what follows from them is the same. A pair is
+  /// only a place to compare; nothing follows from it. Likely pairs come first.
   void collectCandidates() {
     for (const ir::Node& node : after().nodes())
       for (const ir::Value& result : node.results())
@@ -179,9 +179,6 @@ private:
       for (size_t i : at->second)
         if (outputs[i].pair && !isSameForm(*outputs[i].pair))
           return;
-    const ir::ElementType type = second.type().elementType();
-    if (type != ir::ElementType::Undefined && !ir::isFloatingPoint(type))
-      return;
     auto& known = candidates[&second];
     if (known.size() < mostCandidates && !llvm::is_contained(known, &first))
       known.push_back(&first);
@@ -213,11 +210,15 @@ private:
     for (const ir::Value* candidate : known->second) {
       Obligation obligation = describe(*candidate, value);
       for (Frontier frontier :
-           {Frontier::Shared, Frontier::Weights, Frontier::Activations, Frontier::Computed}) {
+           {Frontier::Tables, Frontier::Shared, Frontier::Weights, Frontier::Activations,
+            Frontier::ComputedTables, Frontier::Computed}) {
         const Regions::Question question{candidate, &value, nullptr};
         Answer answer = regions.compare(question, frontier, obligation);
-        if (frontier == Frontier::Shared || frontier == Frontier::Computed)
+        if (frontier != Frontier::Weights && frontier != Frontier::Activations)
           answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
+        // What follows from lengths can be compared without them.
+        if (answer == Answer::Equal && !mayBeReal(value) && !sizeGap().empty())
+          return;
         if (answer == Answer::Equal) {
           conclude(obligation);
           regions.merge(*candidate, value);
@@ -241,13 +242,24 @@ private:
     return obligation;
   }
 
-  /// Verdict of an equality that evaluation has shown.
-  void conclude(Obligation& obligation) {
+  static bool mayBeReal(const ir::Value& value) {
+    const ir::ElementType type = value.type().elementType();
+    return type == ir::ElementType::Undefined || ir::isFloatingPoint(type);
+  }
+
+  /// Why the last comparison does not cover all sizes; empty if it does.
+  std::string sizeGap() const {
     std::string gap = regions.lastGap();
     if (gap.empty())
       gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), covered);
     if (gap.empty())
       gap = sizeArgumentGap(feeding.after().model, regions.lastAfter(), covered);
+    return gap;
+  }
+
+  /// Verdict of an equality that evaluation has shown.
+  void conclude(Obligation& obligation) {
+    const std::string gap = sizeGap();
     if (!gap.empty() && firstGap.empty())
       firstGap = obligation.node + ": " + gap;
     obligation.verdict = std::max(gap.empty() ? Verdict::ProvedReduced : Verdict::Tested, weakest);
@@ -284,12 +296,14 @@ private:
   void compareOutput(const Output& output, Obligation& obligation) {
     bool isDifferent = false, isDecided = false;
     Obligation difference;
-    for (Frontier frontier : {Frontier::Shared, Frontier::Weights, Frontier::Activations,
-                              Frontier::Computed, Frontier::Compared, Frontier::Inputs}) {
+    for (Frontier frontier :
+         {Frontier::Tables, Frontier::Shared, Frontier::Weights, Frontier::Activations,
+          Frontier::ComputedTables, Frontier::Computed, Frontier::Compared, Frontier::Inputs}) {
       Obligation attempt = obligation;
       const Regions::Question question{output.before, output.after, output.pair};
       Answer answer = regions.compare(question, frontier, attempt);
-      if (frontier == Frontier::Computed || frontier == Frontier::Compared)
+      if (frontier == Frontier::ComputedTables || frontier == Frontier::Computed ||
+          frontier == Frontier::Compared)
         answer = regions.compareMatched(question, frontier, answer, mostRounds, attempt);
       if (answer == Answer::Equal) {
         obligation = attempt;

@@ -1,6 +1,8 @@
 // How elements differ, in words.
 #include "check/comparison.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace kvopt::check {
@@ -45,6 +47,11 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
   }
   if (before->isInteger() && after->isInteger()) {
     evidence.elements += before->integers.size();
+    for (const Ref& side : {before, after})
+      if (llvm::is_contained(side->integers, openInteger)) {
+        evidence.reason = math.openInteger;
+        return Answer::Undecided;
+      }
     auto differs =
         std::mismatch(before->integers.begin(), before->integers.end(), after->integers.begin());
     if (differs.first == before->integers.end())

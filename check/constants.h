@@ -55,36 +55,26 @@ struct Arithmetic {
     work += tensor.isHollow ? 0 : element * tensor.count();
   }
   Thresholds thresholds;
-  /// Thresholds that the shapes of shared values depend on. They count for all regions.
-  Thresholds upstream;
-  bool isUpstream = false;      ///< whether notes go to `upstream`
-  bool hasMoreUpstream = false; ///< whether notes were added since the reader cleared this
-  /// The first reason why no region is proved that is evaluated from now on; empty if there is
-  /// none.
-  std::string doubt;
+  /// Why an integer is open (openInteger); empty if none is.
+  std::string openInteger;
 };
 
-/// While it exists, notes of thresholds go to Arithmetic::upstream.
-class UpstreamNotes {
+/// While it exists, notes of thresholds are its own, apart from those of the evaluation around it.
+class NotesApart {
 public:
-  explicit UpstreamNotes(Arithmetic& shared)
-      : math(shared), isOuter(!std::exchange(shared.isUpstream, true)) {
-    if (isOuter)
-      std::swap(math.thresholds, math.upstream);
-    math.hasMoreUpstream = true;
+  explicit NotesApart(Arithmetic& shared) : math(shared), others(std::move(shared.thresholds)) {
+    math.thresholds.clear();
   }
-  ~UpstreamNotes() {
-    if (!isOuter)
-      return;
-    std::swap(math.thresholds, math.upstream);
-    math.isUpstream = false;
-  }
-  UpstreamNotes(const UpstreamNotes&) = delete;
-  UpstreamNotes& operator=(const UpstreamNotes&) = delete;
+  ~NotesApart() { math.thresholds = std::move(others); }
+  NotesApart(const NotesApart&) = delete;
+  NotesApart& operator=(const NotesApart&) = delete;
+
+  /// Why a comparison may turn out differently beyond the scope; empty if none may.
+  std::string gap() const { return math.thresholds.gap(); }
 
 private:
   Arithmetic& math;
-  bool isOuter;
+  Thresholds others;
 };
 
 } // namespace kvopt::check

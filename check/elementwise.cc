@@ -23,8 +23,11 @@ Ref combined(const Ref& a, const Ref& b, IntegerFunction ofIntegers, NumberFunct
   const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
   if (a->isInteger() && b->isInteger() && ofIntegers) {
     result->kind = Kind::Integer;
-    for (size_t i = 0; i < left->integers.size(); ++i)
-      result->integers.push_back(ofIntegers(left->integers[i], right->integers[i]));
+    for (size_t i = 0; i < left->integers.size(); ++i) {
+      const int64_t x = left->integers[i], y = right->integers[i];
+      const bool isOpen = x == openInteger || y == openInteger;
+      result->integers.push_back(isOpen ? openInteger : ofIntegers(x, y));
+    }
     return result;
   }
   if (a->kind != Kind::Known || b->kind != Kind::Known || !ofNumbers)

@@ -106,6 +106,8 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
     // A rule may read its first operand.
     if (!node.operands().empty() && !operands[0])
       return fail(node.describe() + ": its first operand is absent");
+    if (!math.openInteger.empty() && call.dependsOnOpenIntegers())
+      math.thresholds.noteOpen(math.openInteger);
     results = rule->second(call);
     if (results.empty()) {
       invalid |= call.isInvalid && reason.empty();

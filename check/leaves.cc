@@ -86,7 +86,7 @@ const Form& Leaves::patternsOf(const ir::Value& representative, llvm::ArrayRef<s
   auto stops = [&](bool, const ir::Value& value) -> std::optional<Stop> {
     if (&value == &representative)
       return std::nullopt;
-    return Stop{classes.of(value), &value};
+    return Stop{classes.of(value), &value, false};
   };
   const auto computed = RegionWalk({feeding, shapes, *this, classes, classes, digests}, stops)
                             .walk(representative, Key(special.begin(), special.end()));
@@ -94,7 +94,7 @@ const Form& Leaves::patternsOf(const ir::Value& representative, llvm::ArrayRef<s
     if (auto found = patterns.find(computed->key); found != patterns.end())
       return *found->second;
   Form own(steps.size());
-  const UpstreamNotes notes(math);
+  const NotesApart notes(math); // shapes have those of the same nodes
   for (size_t step : special)
     own[step] = patternOf(exact(step, representative));
   const Form* form = forms.form(own);
@@ -129,9 +129,11 @@ Ref Leaves::exact(size_t step, const ir::Value& representative) {
     const ValueClass own = classes.of(operand);
     if (&operand == matrix)
       return fresh(0, own, hollowTensor({matrix->constantRef()->shape()[0], 1}, false));
-    Ref contents = this->contents(step, own, operand);
-    enter(math.thresholds, steps[step]); // the operand may have been evaluated in other steps
-    return contents;
+    if (Ref numbers = contents(step, {own, &operand, false}))
+      return numbers;
+    // Integers and known numbers are what they are.
+    const Form* known = operand.graph().parentNode() ? nullptr : shapes.of(operand);
+    return known && (*known)[step] && !(*known)[step]->isReal() ? (*known)[step] : nullptr;
   };
   Evaluation evaluation(feeding.before().model, rules, math, hooks);
   const Ref result = evaluation.evaluate(representative);
@@ -159,17 +161,40 @@ Ref Leaves::fresh(size_t step, const ValueClass& value, const Ref& pattern) {
   return result;
 }
 
-Ref Leaves::contents(size_t step, const ValueClass& value, const ir::Value& representative) {
-  if (auto found = numbers[step].find(value); found != numbers[step].end())
+bool Leaves::isTable(const ir::Value& value) { return shapesOfTable(value) != nullptr; }
+
+const Form* Leaves::shapesOfTable(const ir::Value& value) {
+  auto [at, isNew] = tables.try_emplace(&value, nullptr);
+  if (!isNew || !value.producer())
+    return at->second;
+  Form own;
+  for (const Ref& contents : *shapes.of(value)) {
+    if (!contents || contents->kind != Kind::Known || contents->isWeight)
+      return nullptr;
+    own.push_back(hollowTensor(contents->shape, false, contents->type));
+  }
+  return tables[&value] = shapes.isPlain(value) ? forms.form(own) : nullptr;
+}
+
+Ref Leaves::contents(size_t step, const Stop& stop) {
+  auto& known = (stop.isTable ? tableNumbers : numbers)[step];
+  if (auto found = known.find(stop.value); found != known.end())
     return found->second;
-  const Form* form = formOf(value, representative);
+  const Form* form = formOf(stop);
   if (!form || !(*form)[step])
     return nullptr;
   // A constant has the same numbers in all steps.
-  const Ref contents = fresh(representative.constantRef() ? 0 : step, value, (*form)[step]);
+  const bool isConstant = stop.representative->constantRef() != nullptr;
+  const Ref contents = fresh(isConstant ? 0 : step, stop.value, (*form)[step]);
   math.countElements(*contents);
   numberCount += contents->reals.size();
-  return numbers[step][value] = contents;
+  return known[stop.value] = contents;
+}
+
+std::string Leaves::gapOf(const Stop& stop) {
+  const FormGap& gap = shapes.gapOf(*stop.representative);
+  const std::string* found = gap.shape || stop.isTable ? gap.shape : gap.pattern;
+  return found ? *found : "";
 }
 
 void Leaves::setCompared(const ValueClass& value, const Form* patterns) {
@@ -182,8 +207,9 @@ void Leaves::setCompared(const ValueClass& value, const Form* patterns) {
 void Leaves::release() {
   if (numberCount < mostNumbers)
     return;
-  for (auto& ofStep : numbers)
-    ofStep.clear();
+  for (auto* all : {&numbers, &tableNumbers})
+    for (auto& ofStep : *all)
+      ofStep.clear();
   numberCount = 0;
 }
 

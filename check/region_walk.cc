@@ -12,7 +12,7 @@ enum class Part : uint64_t { Stop, Cache, Input, Constant, Node, Absent, Root };
 /// A value that both models have. In a step in which it has no form, it is computed.
 bool RegionWalk::stopsAt(const ir::Value& value) {
   const auto stop = stopOf(isAfter, value);
-  const Form* form = stop ? sources.leaves.formOf(stop->value, *stop->representative) : nullptr;
+  const Form* form = stop ? sources.leaves.formOf(*stop) : nullptr;
   if (!form)
     return false;
   auto [at, isNew] = stops.try_emplace(stop->value, region.stops.size());

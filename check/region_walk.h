@@ -9,12 +9,6 @@
 
 namespace kvopt::check {
 
-/// Where an evaluation stops: at a value that both models have.
-struct Stop {
-  ValueClass value;
-  const ir::Value* representative = nullptr; ///< a value of the first model of that class
-};
-
 /// A pair of values with all that is evaluated to compare them. Two regions of equal keys differ in
 /// names only: one becomes the other if values that both models have, and caches, are renamed, each
 /// to one and no two to the same.

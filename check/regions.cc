@@ -23,16 +23,27 @@ bool arrangesOperand(const ir::Value& value) {
          node->operand(0) && !node->operand(0)->constantRef();
 }
 
+bool stopsAtTables(Frontier frontier) {
+  return frontier == Frontier::Tables || frontier == Frontier::ComputedTables;
+}
+
+bool stopsAtComputed(Frontier frontier) {
+  return frontier == Frontier::ComputedTables || frontier == Frontier::Computed ||
+         frontier == Frontier::Compared;
+}
+
 /// Whether a constant becomes arbitrary numbers. The contents of large weights are not evaluated
 /// where that would only look for another proof.
 bool isCut(const ir::Value& constant, Frontier frontier) {
   constexpr int64_t large = 1 << 16;
   switch (frontier) {
+  case Frontier::Tables:
   case Frontier::Shared:
     return true;
   case Frontier::Weights:
     return isWeight(constant);
   case Frontier::Activations:
+  case Frontier::ComputedTables:
   case Frontier::Computed:
     return isWeight(constant) && constant.constantRef()->elementCount() >= large;
   case Frontier::Compared:
@@ -53,7 +64,6 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
   math.mostWork = mostWork;
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
     math.thresholds.limitLengths();
-    math.upstream.limitLengths();
     math.assumptions.insert("sequences have at most " + std::to_string(*limit) +
                             " tokens, for which the caches have room");
   }
@@ -148,14 +158,6 @@ void Regions::collectDoubts(const ir::Graph& graph) {
   }
 }
 
-std::string Regions::lastGap() {
-  if (!gap.empty())
-    return gap;
-  if (std::exchange(math.hasMoreUpstream, false))
-    upstreamGap = math.upstream.gap();
-  return upstreamGap.empty() ? math.doubt : upstreamGap;
-}
-
 void Regions::reject(const Step& step, const std::string& why) {
   if (rejected.empty())
     rejected = step.text() + ": " + why;
@@ -203,19 +205,20 @@ std::optional<Stop> Regions::stopOf(bool isAfter, const ir::Value& value, Fronti
   if (representative == representatives.end() || (!isAfter && !ofAfter.count(own)))
     return std::nullopt;
   // A value and its arrangement are not arbitrary numbers at once.
-  if ((frontier == Frontier::Computed || frontier == Frontier::Compared) &&
-      arrangesOperand(*representative->second))
+  const ir::Value& first = *representative->second;
+  const bool isArranged = arrangesOperand(first);
+  if ((stopsAtComputed(frontier) && isArranged) || notStops.count(own))
     return std::nullopt;
-  if (notStops.count(own))
-    return std::nullopt;
-  return Stop{own, representative->second};
+  const bool isTable = stopsAtTables(frontier) && !isArranged && dependsOnInput.count(&first) &&
+                       leaves.isTable(first);
+  return Stop{own, &first, isTable};
 }
 
 Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier) {
   const auto stop = stopOf(isAfter, value, frontier);
   if (!stop)
     return nullptr;
-  const Ref contents = leaves.contents(step, stop->value, *stop->representative);
+  const Ref contents = leaves.contents(step, *stop);
   if (!contents || stop->representative->constantRef())
     return contents;
   (isAfter ? stopsAfter : stopsBefore).insert(stop->value);
@@ -283,6 +286,17 @@ Answer Regions::repeat(const Known& known, const Region& region, Obligation& obl
   return known.answer;
 }
 
+void Regions::addGapOfStops(Frontier frontier) {
+  for (const std::set<ValueClass>* stops : {&stopsBefore, &stopsAfter})
+    for (const ValueClass& value : *stops) {
+      if (!gap.empty())
+        return;
+      const ir::Value& representative = *representatives.at(value);
+      gap = leaves.gapOf(
+          {value, &representative, stopsAtTables(frontier) && leaves.isTable(representative)});
+    }
+}
+
 Answer Regions::compareAt(const Question& question, Frontier frontier, Obligation& obligation) {
   std::optional<Region> region;
   if (frontier != Frontier::Inputs) {
@@ -293,14 +307,19 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
     region =
         walk.walk(*question.before, *question.after, {question.pair ? question.pair->form + 1 : 0});
   }
-  if (region)
-    if (auto known = answers.find(region->key); known != answers.end())
-      return repeat(known->second, *region, obligation);
-  ++evaluations;
-  static_cast<Evidence&>(obligation) = {};
-  const Answer answer = evaluate(question, frontier, obligation);
-  if (region)
-    answers.emplace(region->key, recorded(*region, answer, obligation));
+  const auto known = region ? answers.find(region->key) : answers.end();
+  Answer answer = Answer::Undecided;
+  if (known != answers.end()) {
+    answer = repeat(known->second, *region, obligation);
+  } else {
+    ++evaluations;
+    static_cast<Evidence&>(obligation) = {};
+    answer = evaluate(question, frontier, obligation);
+    if (region)
+      answers.emplace(region->key, recorded(*region, answer, obligation));
+  }
+  if (answer == Answer::Equal)
+    addGapOfStops(frontier);
   return answer;
 }
 

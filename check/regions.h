@@ -11,13 +11,15 @@ namespace kvopt::check {
 
 /// Where the evaluation of a region stops: at values that both models have.
 enum class Frontier {
-  Shared,      ///< at all of them, constants with many elements included
-  Weights,     ///< at weights, and at those that depend on inputs
-  Activations, ///< at those that depend on inputs; constants are what they are, except large
-               ///< weights
-  Computed,    ///< the same without results that only arrange the elements of another value
-  Compared,    ///< at those of Computed that were proved equal by evaluation
-  Inputs,      ///< at graph inputs only
+  Tables,         ///< at all of them, tables and constants with many elements included
+  Shared,         ///< at all of them, constants with many elements included
+  Weights,        ///< at weights, and at those that depend on inputs
+  Activations,    ///< at those that depend on inputs; constants are what they are, except large
+                  ///< weights
+  ComputedTables, ///< at those of Computed, and at tables
+  Computed,       ///< the same without results that only arrange the elements of another value
+  Compared,       ///< at those of Computed that were proved equal by evaluation
+  Inputs,         ///< at graph inputs only
 };
 
 /// Compares values of two models. Values that are proved equal become values of one class, and are
@@ -56,7 +58,7 @@ public:
   /// Number of regions that were evaluated, each at one frontier.
   size_t evaluatedCount() const { return evaluations; }
   /// Why the last comparison does not cover everything in the scope or beyond it; empty if it does.
-  std::string lastGap();
+  std::string lastGap() const { return gap; }
   /// The first step that the first model does not accept, and why; empty if there is none.
   const std::string& rejectedStep() const { return rejected; }
   /// Nodes that the last comparison evaluated.
@@ -76,6 +78,8 @@ private:
   std::optional<Stop> stopOf(bool isAfter, const ir::Value& value, Frontier frontier);
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
+  /// Adds why the forms of the values at which both models stopped may change beyond the scope.
+  void addGapOfStops(Frontier frontier);
   Answer evaluate(const Question& question, Frontier frontier, Evidence& evidence);
   /// Failed: the values cannot be evaluated. LeftOut: they need not be compared in the step.
   enum class StepAnswer { Equal, Different, Undecided, Failed, LeftOut };
@@ -110,7 +114,7 @@ private:
   std::unordered_map<ValueClass, const ir::Value*> representatives;
   std::unordered_set<ValueClass> ofAfter;
   llvm::DenseSet<const ir::Value*> dependsOnInput;
-  std::string firstDoubt, gap, upstreamGap, rejected;
+  std::string firstDoubt, gap, rejected;
   /// Values at which each model stopped in the last comparison, and those at which none may.
   std::set<ValueClass> stopsBefore, stopsAfter, notStops;
   const Form* lastPatterns = nullptr;

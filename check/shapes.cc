@@ -104,9 +104,9 @@ Evaluation Shapes::evaluationOf(size_t step) {
   return Evaluation(feeding.before().model, rules, math, hooks);
 }
 
-std::vector<Form> Shapes::evaluate(const ir::Node& node) {
+Shapes::Evaluated Shapes::evaluate(const ir::Node& node) {
   std::vector<Form> all(node.results().size(), Form(steps.size()));
-  const UpstreamNotes notes(math);
+  const NotesApart notes(math);
   for (size_t step = 0; step < steps.size(); ++step) {
     const bool isFed = llvm::all_of(node.operands(), [&](const ir::Use& use) {
       return !use.value() || (*known.lookup(use.value()))[step];
@@ -119,20 +119,24 @@ std::vector<Form> Shapes::evaluate(const ir::Node& node) {
       if (!node.result(unsigned(i)).isAbsent())
         all[i][step] = evaluation.evaluate(node.result(unsigned(i)));
   }
-  return all;
+  Evaluated evaluated;
+  for (const Form& form : all)
+    evaluated.forms.push_back(forms.form(form));
+  evaluated.gap = notes.gap();
+  return evaluated;
 }
 
 void Shapes::run(const ir::Node& node) {
   const Key key = keyOf(node);
-  std::vector<const Form*> found;
+  Evaluated evaluated;
   if (auto earlier = results.find(key); !key.empty() && earlier != results.end()) {
-    found = earlier->second;
+    evaluated = earlier->second;
   } else {
-    for (const Form& form : evaluate(node))
-      found.push_back(forms.form(form));
+    evaluated = evaluate(node);
     if (!key.empty())
-      results.emplace(key, found);
+      results.emplace(key, evaluated);
   }
+  std::vector<const Form*>& found = evaluated.forms;
   for (size_t i = 0; i < found.size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
     if (result.isAbsent())
@@ -145,10 +149,12 @@ void Shapes::run(const ir::Node& node) {
     }
     known[&result] = found[i];
   }
+  gaps.add(node, evaluated.gap, [&](const ir::Value& value) { return known.lookup(&value); });
 }
 
 bool Shapes::accepts(size_t step) {
   if (!accepted[step]) {
+    const NotesApart notes(math);
     Evaluation whole = evaluationOf(step);
     accepted[step] =
         llvm::all_of(feeding.before().model.graph().outputs(), [&](const ir::Value* output) {

@@ -4,13 +4,12 @@
 #include "check/classes.h"
 #include "check/evaluation.h"
 #include "check/feeding.h"
-#include "check/forms.h"
+#include "check/form_gaps.h"
 
 namespace kvopt::check {
 
 /// Evaluates the first model without numbers: real tensors are hollow, integers and known numbers
 /// are what they are. Nodes with equal operators and operands of equal forms are evaluated once.
-/// Notes of thresholds go to Arithmetic::upstream.
 class Shapes {
 public:
   Shapes(Feeding& inputs, const RuleTable& table, Classes& ofBefore, const std::vector<Step>& scope,
@@ -20,6 +19,13 @@ public:
 
   /// What is known of a value of the first model. An entry is null if it cannot be evaluated.
   const Form* of(const ir::Value& value);
+  /// Why what is known of a value of the first model may change beyond the scope.
+  const FormGap& gapOf(const ir::Value& value) {
+    of(value);
+    return gaps.of(value);
+  }
+  /// Whether the value is plain (PlainNumbers).
+  bool isPlain(const ir::Value& value) { return gaps.isPlain(value); }
   /// The declared shape of a value of the first model; null if it is not known.
   Ref declared(size_t step, const ir::Value& value);
   /// Whether the first model computes all of its outputs in a step, as far as shapes show.
@@ -39,7 +45,12 @@ public:
 private:
   bool settle(const ir::Value& value);
   void run(const ir::Node& node);
-  std::vector<Form> evaluate(const ir::Node& node);
+  /// The results of a node in all steps.
+  struct Evaluated {
+    std::vector<const Form*> forms;
+    std::string gap; ///< of the node's own comparisons
+  };
+  Evaluated evaluate(const ir::Node& node);
   Evaluation evaluationOf(size_t step);
   Key keyOf(const ir::Node& node);
   Ref withPattern(size_t step, const ir::Value& value, Ref contents);
@@ -51,7 +62,8 @@ private:
   Arithmetic& math;
   Forms& forms;
   llvm::DenseMap<const ir::Value*, const Form*> known;
-  std::unordered_map<Key, std::vector<const Form*>, KeyHash> results;
+  std::unordered_map<Key, Evaluated, KeyHash> results;
+  FormGaps gaps;
   std::unordered_map<ValueClass, const Form*> compared;
   llvm::DenseMap<uint64_t, const Form*> places;
   std::vector<std::optional<bool>> accepted;

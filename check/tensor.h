@@ -8,6 +8,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,6 +20,10 @@ using Extents = llvm::SmallVector<int64_t, 4>;
 /// Integers and booleans are exact. Floating-point numbers that depend on constants, positions and
 /// masks only are known; all others are elements of the fields.
 enum class Kind { Integer, Known, Real };
+
+/// Stands for an integer that the operator's definition leaves open, such as a cast of infinity.
+/// Each engine has its own, so that no result may depend on it.
+inline constexpr int64_t openInteger = std::numeric_limits<int64_t>::min() + 1;
 
 struct Tensor {
   Kind kind = Kind::Real;

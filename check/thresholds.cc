@@ -84,6 +84,8 @@ void Thresholds::note(const ir::Node& caller, const ir::Node& node, const Elemen
 }
 
 std::string Thresholds::gap() const {
+  if (!open.empty())
+    return open;
   for (const Comparison& comparison : comparisons) {
     auto isOpen = [&](const auto& entry) {
       const Seen& seen = entry.second;
@@ -103,6 +105,7 @@ std::string Thresholds::gap() const {
 }
 
 void Thresholds::clear() {
+  open.clear();
   indices.clear();
   comparisons.clear();
 }

@@ -41,6 +41,11 @@ public:
   /// not meet the threshold, and `isData` is true for tokens, which no size determines.
   void note(const ir::Node& caller, const ir::Node& node, const Element& element, double difference,
             bool isExact, bool isData);
+  /// Notes that results depend on something that no size determines.
+  void noteOpen(const std::string& why) {
+    if (open.empty())
+      open = why;
+  }
   /// Why a comparison may turn out differently beyond the scope; empty if none may.
   std::string gap() const;
   void clear();
@@ -73,6 +78,7 @@ private:
 
   Sizes current;
   bool areLengthsLimited = false;
+  std::string open;
   std::map<std::pair<const ir::Node*, const ir::Node*>, size_t> indices;
   std::vector<Comparison> comparisons;
 };

@@ -243,8 +243,10 @@ Results unary(Call& call) {
   }
   if (areKnown(call))
     if (auto function = knownFunction(name)) {
-      if (name == "Abs" || name == "Relu")
+      if (name == "Abs" || name == "Relu" || name == "Sign")
         call.noteThreshold(a, knownScalar(0), /*meets=*/false);
+      if (name == "Floor" || name == "Ceil" || name == "Round")
+        call.noteSteps(a);
       auto result = std::make_shared<Tensor>(*a);
       for (double& value : result->known)
         value = stored(function(value), a->type);

@@ -195,6 +195,7 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
   }
   if (toFloat)
     return {result};
+  call.noteSteps(a);
   result->kind = Kind::Integer;
   for (double value : a->known) {
     if (type == ir::ElementType::Bool) {
@@ -203,10 +204,8 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
       result->integers.push_back(static_cast<int64_t>(value));
     } else {
       // ONNX leaves the result open.
-      result->integers.push_back(std::numeric_limits<int64_t>::min());
-      call.math.assumptions.insert("numbers beyond all integers become the smallest integer");
-      if (call.math.doubt.empty())
-        call.math.doubt = call.node.describe() + " converts a number beyond all integers";
+      result->integers.push_back(openInteger);
+      call.math.openInteger = call.node.describe() + " converts a number beyond all integers";
     }
   }
   result->known.clear();

@@ -310,13 +310,13 @@ Results trilu(Call& call) {
   const int64_t shift = call.in(1) && call.in(1)->isInteger() && !call.in(1)->integers.empty()
                             ? call.in(1)->integers[0]
                             : 0;
-  if (data->isHollow)
-    return call.hollow(data->shape);
   if (data->rank() < 2)
     return call.fail("its data has fewer than two axes");
   const bool isUpper = call.integer("upper", 1) != 0;
   // The band meets the corners of the matrix.
   call.noteThreshold(data->shape.back() - 1 - shift, 0, /*meets=*/true);
+  if (data->isHollow)
+    return call.hollow(data->shape);
   auto result = std::make_shared<Tensor>(*data);
   size_t at = 0;
   forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {

@@ -190,5 +190,52 @@ TEST(EqualRegions, HaveEqualCaches) {
   }
 }
 
+/// Layers with a bias by distance, which is cut off beyond the scope. Each has its own table.
+std::string biasedLayers(const char* middle) {
+  constexpr const char* table = R"(
+  sizes_# = Shape (present_key_#)
+  count_# = Gather (sizes_#, axis_of_rows)
+  keys_# = Range (none, count_#, each)
+  bound_# = Min (keys_#, most_#)
+  numbers_# = Cast <to = 1> (bound_#)
+  angles_# = Mul (numbers_#, step_#)
+  bias_# = Sin (angles_#)
+)";
+  const std::string scores = middle == spelledLayer ? "scores_#" : "logits_#";
+  const std::string isMul =
+      middle == spelledLayer ? "Mul (product_#, scale_#)" : "MatMul (query_#, columns_#)";
+  const std::string biased =
+      edited(middle, scores + " = " + isMul,
+             "unbiased_# = " + isMul + "\n  " + scores + " = Add (unbiased_#, bias_#)");
+  return edited(
+      stacked(layerCount, std::string(rowsOfLayer) + table + biased + sumOfLayer),
+      "int64[1] last = {3}",
+      "int64[1] last = {3}, int64 axis_of_rows = {2}, int64 none = {0}, int64 each = {1}" +
+          forLayers(layerCount, ", int64[1] last_axis_# = {2}, int64 most_# = {600}, "
+                                "float step_# = {0.125}"));
+}
+
+TEST(EqualRegions, ATableOfOneLayerIsItsOwn) {
+  const std::string first = biasedLayers(spelledLayer), second = biasedLayers(respelledLayer);
+  const CheckReport report = checkLayers(first, second, manifestOf());
+  EXPECT_EQ(report.verdict(), Verdict::ProvedReduced) << weakest(report);
+  EXPECT_LE(report.regionsEvaluated, 4u);
+  for (int layer : {layerCount / 2, layerCount - 1}) {
+    const std::string number = std::to_string(layer);
+    auto verdictWith = [&](const std::string& from, const std::string& to) {
+      return checkLayers(first, edited(second, from, to), manifestOf()).verdict();
+    };
+    EXPECT_EQ(
+        verdictWith("float step_" + number + " = {0.125}", "float step_" + number + " = {0.25}"),
+        Verdict::Different);
+    EXPECT_EQ(verdictWith("(unbiased_" + number + ", bias_" + number + ")",
+                          "(unbiased_" + number + ", angles_" + number + ")"),
+              Verdict::Different);
+    // Off by one beyond the scope only.
+    EXPECT_EQ(verdictWith("int64 most_" + number + " = {600}", "int64 most_" + number + " = {601}"),
+              Verdict::Tested);
+  }
+}
+
 } // namespace
 } // namespace kvopt::check

@@ -85,7 +85,8 @@ TEST(CheckSizes, StepsAroundAWindowOfOneTokenHaveTokens) {
 
 TEST(CheckSizes, ALimitOfLengthsIsReached) {
   // Twice the number of tokens, or of batch rows, is compared.
-  auto verdictOf = [](const std::string& number, int limit, ir::ManifestExtent rows) {
+  auto verdictOf = [](const std::string& number, int limit, ir::ManifestExtent rows,
+                      const std::string& comparison = "Greater") {
     auto first = read(grown);
     auto second = read(edited(
         edited(buffered, "float scale = {0.5}",
@@ -93,7 +94,8 @@ TEST(CheckSizes, ALimitOfLengthsIsReached) {
                    std::to_string(limit) + "}"),
         "attended = MatMul (weights, values)",
         "batch = Gather (shape, zero) double = Add (" + number + ", " + number +
-            ") switches = Greater (double, limit) factor = Where (switches, twice, whole) "
+            ") switches = " + comparison +
+            " (double, limit) factor = Where (switches, twice, whole) "
             "sums = MatMul (weights, values) attended = Mul (sums, factor)"));
     if (!first || !second)
       return Verdict::Skipped;
@@ -102,6 +104,7 @@ TEST(CheckSizes, ALimitOfLengthsIsReached) {
   };
   EXPECT_EQ(verdictOf("end", 48, int64_t(24)), Verdict::ProvedReduced);
   EXPECT_EQ(verdictOf("end", 47, int64_t(24)), Verdict::Different);
+  EXPECT_EQ(verdictOf("end", 34, int64_t(24), "Equal"), Verdict::Different);
   EXPECT_EQ(verdictOf("count", 47, int64_t(24)), Verdict::Different);
   EXPECT_EQ(verdictOf("batch", 47, int64_t(24)), Verdict::Tested);
   EXPECT_EQ(verdictOf("end", 2047, int64_t(1024)), Verdict::Tested);
