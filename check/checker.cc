@@ -137,13 +137,15 @@ private:
   /// equal operators. Lengths are among them, so that what follows from them is the same. A pair is
   /// only a place to compare; nothing follows from it. Likely pairs come first.
   void collectCandidates() {
+    std::vector<ValuePair> pending, crossed;
     for (const ir::Node& node : after().nodes())
       for (const ir::Value& result : node.results())
         if (!result.isAbsent())
           if (const ir::Value* twin = before().findValue(result.name()))
-            if (twin->producer() && !isAligned(*twin, result))
+            if (twin->producer() && !isAligned(*twin, result)) {
               note(*twin, result);
-    std::vector<ValuePair> pending, crossed;
+              pending.push_back({twin, &result});
+            }
     for (const Output& output : outputs)
       if (!output.pair && output.before)
         pending.push_back({output.before, output.after});

@@ -172,6 +172,29 @@ TEST(Checker, BeyondTheLimitOfWorkNothingIsDecided) {
   EXPECT_EQ(checkModels({*first, manifest}, {*second, manifest}).verdict(), Verdict::ProvedReduced);
 }
 
+TEST(Checker, OperandsOfAProductAreComparedRatherThanTheProduct) {
+  std::string weight = "float[8, 64] weight = {1";
+  for (int i = 1; i < 512; ++i)
+    weight += ", 1";
+  // The operands have different names, and the products have one.
+  auto text = [&](const std::string& operand) {
+    std::string model = edited(grown, "<int64[1] one = {1}, ",
+                               "<int64[1] one = {1}, " + weight + "}, float two = {2}, ");
+    model = edited(model, "attended, float", "attended, float[B, S, 64] wide, float");
+    return edited(model, "rows = ",
+                  operand + " product_of_rows = MatMul (twice_" + operand.substr(6, 1) +
+                      ", weight) wide = Neg (product_of_rows) rows = ");
+  };
+  const CheckReport report = check(text("twice_a = Add (inputs_embeds, inputs_embeds)"),
+                                   text("twice_b = Mul (inputs_embeds, two)"));
+  EXPECT_EQ(report.verdict(), Verdict::ProvedReduced) << weakest(report);
+  std::vector<std::string> compared;
+  for (const Obligation& part : report.obligations)
+    if (!part.isOutput)
+      compared.push_back(part.after);
+  EXPECT_EQ(compared, std::vector<std::string>{"twice_b"});
+}
+
 TEST(Checker, AnOutputThatIsGoneIsADifference) {
   const std::string fewer = edited(grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
