@@ -167,6 +167,15 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
   }
   const uint64_t name = nameHash(isUpper ? "Max" : "Min");
   return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
+    for (const Exact& bound : {x[0], x[1]}) {
+      const Exact& other = x[bound.isEqual(x[0]) ? 1 : 0];
+      const bool isLow = bound.status == Status::MinusInfinity || bound.status == Status::Fill;
+      if (!other.isNumber() || (!isLow && bound.status != Status::PlusInfinity))
+        continue;
+      if (isLow)
+        call.math.assumptions.insert("numbers are within the fills of masks");
+      return isLow == isUpper ? other : bound;
+    }
     ExactBound bound(call.field(), name);
     bound.add(x[0]);
     bound.add(x[1]);

@@ -195,6 +195,21 @@ TEST(Checker, OperandsOfAProductAreComparedRatherThanTheProduct) {
   EXPECT_EQ(compared, std::vector<std::string>{"twice_b"});
 }
 
+TEST(Checker, ABoundBeneathTheFillsOfMasksKeepsNumbers) {
+  // Scores that other scores bound, which are half of them plus a fill.
+  auto bounded = [](const std::string& fill, const std::string& function) {
+    return edited(
+        edited(respelled, "float half = {0.5}", "float half = {0.5}, float fill = {" + fill + "}"),
+        "logits = MatMul (query, columns)",
+        "products = MatMul (query, columns) halves = Mul (products, half) low = Add "
+        "(halves, fill) logits = " +
+            function + " (products, low)");
+  };
+  EXPECT_EQ(check(grown, bounded("-8.5e37", "Max")).verdict(), Verdict::ProvedReduced);
+  EXPECT_EQ(check(grown, bounded("-100", "Max")).verdict(), Verdict::Different);
+  EXPECT_EQ(check(grown, bounded("-8.5e37", "Min")).verdict(), Verdict::Different);
+}
+
 TEST(Checker, AnOutputThatIsGoneIsADifference) {
   const std::string fewer = edited(grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
