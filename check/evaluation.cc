@@ -1,6 +1,8 @@
 // Evaluation on demand, without recursion over nodes.
 #include "check/evaluation.h"
 
+#include "check/operator_contract.h"
+
 namespace kvopt::check {
 namespace {
 constexpr unsigned deepestCalls = 16;
@@ -98,6 +100,13 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
   const ir::Function* function = model.findFunction(node.op());
   auto rule = rules.find(node.op().str());
   if (function) {
+    const Call call(node, frame.enclosing(), operands, math);
+    if (const std::string why = undocumentedAttribute(call); !why.empty())
+      return fail(node.describe() + ": " + why);
+    if (const std::string why = operandViolation(call); !why.empty()) {
+      invalid |= reason.empty();
+      return fail(node.describe() + ": " + why);
+    }
     results = runFunction(frame, node, *function, operands);
     if (results.empty())
       return false;

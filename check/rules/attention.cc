@@ -321,6 +321,9 @@ Results groupQueryAttention(Call& call) {
         past.back() + rows > std::max(call.in(3) ? call.in(3)->shape[2] : 0, total))
       return call.fail("a length is beyond its cache");
   }
+  // The longest row has all tokens, and a single row is the longest one.
+  if (batch == 1 && lengths->integers.front() + 1 != total)
+    return call.fail("its total length is not that of its row");
   if (call.integer("do_rotary", 0) != 0) {
     std::vector<int64_t> positions;
     for (int64_t i = 0; i < batch * rows; ++i)
