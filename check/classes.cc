@@ -8,6 +8,7 @@
 #include "llvm/Support/SHA256.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -91,8 +92,22 @@ ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& dat
   return at->second;
 }
 
+namespace {
+constexpr int64_t mostElementsRead = 1 << 16; ///< of a constant in a file
+} // namespace
+
+bool ConstantDigests::hasInfinite(const ir::TensorData& data) {
+  constexpr int64_t mostElements = 1 << 22;
+  auto [at, isNew] = infinite.try_emplace(&data, false);
+  if (!isNew || (data.elementCount() > mostElementsRead && ir::filePlaceOf(data)))
+    return at->second;
+  const auto numbers = ir::floatValues(data, mostElements);
+  at->second =
+      numbers && llvm::any_of(*numbers, [](double value) { return !std::isfinite(value); });
+  return at->second;
+}
+
 ValueClass ConstantDigests::contentsOf(const ir::Model& model, const ir::TensorData& data) {
-  constexpr int64_t mostElementsRead = 1 << 16;
   if (data.elementCount() > mostElementsRead || !ir::filePlaceOf(data))
     return of(model, data);
   auto [at, isNew] = contents.try_emplace(&data);

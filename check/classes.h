@@ -21,8 +21,8 @@ struct ValueClass {
   bool operator<(const ValueClass& other) const { return bits < other.bits; }
 };
 
-/// Digests of constants. Contents in a file are identified by file, offset and length, and only
-/// readCopies reads them.
+/// Digests of constants. Contents in a file are identified by file, offset and length. Only
+/// readCopies reads those of many elements.
 class ConstantDigests {
 public:
   /// Identifies constants by their contents where the models name different places of files:
@@ -32,9 +32,13 @@ public:
   ValueClass of(const ir::Model& model, const ir::TensorData& data);
   /// Identifies a constant that is evaluated: by its contents, unless those are many and in a file.
   ValueClass contentsOf(const ir::Model& model, const ir::TensorData& data);
+  /// Whether an element is infinite or not a number. Constants with very many elements, and those
+  /// with many in a file, are not read: false.
+  bool hasInfinite(const ir::TensorData& data);
 
 private:
   llvm::DenseMap<const ir::TensorData*, ValueClass> known, contents;
+  llvm::DenseMap<const ir::TensorData*, bool> infinite;
 };
 
 /// Classes of one model's values. Names do not matter, except those of inputs. Operands of

@@ -29,6 +29,8 @@ Ref Leaves::ofConstant(const ir::TensorData& data) {
     const Ref numbers = tensorOf(data);
     if (!numbers || Constants::hasSpecial(*numbers))
       return nullptr; // a mask: its infinite elements are not any numbers
+  } else if (digests.hasInfinite(data)) {
+    return patternOf(math.constants.real(tensorOf(data)));
   }
   return hollowTensor(Extents(data.shape().begin(), data.shape().end()), false, data.elementType());
 }
@@ -108,9 +110,10 @@ const ir::Value* Leaves::matrixOf(const ir::Value& product) {
   const ir::Node& node = *product.producer();
   const ir::Value* matrix = node.is("MatMul") ? node.operand(1) : nullptr;
   if (!matrix || matrix == node.operand(0) || !isWeight(*matrix) ||
-      matrix->constantRef()->shape().size() != 2 || !formOf(classes.of(*matrix), *matrix))
+      matrix->constantRef()->shape().size() != 2)
     return nullptr;
-  return matrix;
+  const Form* form = formOf(classes.of(*matrix), *matrix);
+  return form && form->front()->isHollow ? matrix : nullptr;
 }
 
 /// A value that is computed from arbitrary numbers; null if it is not one of real numbers.

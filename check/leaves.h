@@ -55,7 +55,7 @@ public:
   void release();
 
 private:
-  static Ref ofConstant(const ir::TensorData& data);
+  Ref ofConstant(const ir::TensorData& data);
   const Form* shapesOfTable(const ir::Value& value);
   const Form& patternsOf(const ir::Value& representative, llvm::ArrayRef<size_t> special);
   const ir::Value* matrixOf(const ir::Value& product);

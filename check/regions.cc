@@ -59,7 +59,7 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
                  int64_t mostWork)
     : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
-      shapes(inputs, table, classesBefore, steps, math, forms),
+      shapes(inputs, table, classesBefore, digests, steps, math, forms),
       leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms) {
   math.mostWork = mostWork;
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {

@@ -18,13 +18,18 @@ const Form* Shapes::placesOf(const CacheInput& input) {
   return at->second;
 }
 
+/// A weight without its numbers.
+Ref Shapes::ofWeight(const ir::TensorData& data) {
+  return hollowTensor(Extents(data.shape().begin(), data.shape().end()), digests.hasInfinite(data),
+                      data.elementType());
+}
+
 /// Values that need no other value. False if the value is a result to be computed.
 bool Shapes::settle(const ir::Value& value) {
   Form all(steps.size());
   const auto data = value.constantRef();
   if (data && isWeightData(*data)) {
-    all.assign(steps.size(), hollowTensor(Extents(data->shape().begin(), data->shape().end()),
-                                          false, data->elementType()));
+    all.assign(steps.size(), ofWeight(*data));
   } else if (value.isGraphInput()) {
     if (const CacheInput* cache = feeding.cacheInput(false, value)) {
       const Form& rows = *placesOf(*cache);
@@ -97,8 +102,7 @@ Evaluation Shapes::evaluationOf(size_t step) {
     const auto data = value.constantRef();
     if (!data || !isWeightData(*data))
       return nullptr;
-    return hollowTensor(Extents(data->shape().begin(), data->shape().end()), false,
-                        data->elementType());
+    return ofWeight(*data);
   };
   hooks.unruled = [this, step](const ir::Value& value) { return declared(step, value); };
   return Evaluation(feeding.before().model, rules, math, hooks);

@@ -12,10 +12,10 @@ namespace kvopt::check {
 /// are what they are. Nodes with equal operators and operands of equal forms are evaluated once.
 class Shapes {
 public:
-  Shapes(Feeding& inputs, const RuleTable& table, Classes& ofBefore, const std::vector<Step>& scope,
-         Arithmetic& shared, Forms& kept)
-      : feeding(inputs), rules(table), classes(ofBefore), steps(scope), math(shared), forms(kept),
-        accepted(scope.size()) {}
+  Shapes(Feeding& inputs, const RuleTable& table, Classes& ofBefore, ConstantDigests& ofConstants,
+         const std::vector<Step>& scope, Arithmetic& shared, Forms& kept)
+      : feeding(inputs), rules(table), classes(ofBefore), digests(ofConstants), steps(scope),
+        math(shared), forms(kept), accepted(scope.size()) {}
 
   /// What is known of a value of the first model. An entry is null if it cannot be evaluated.
   const Form* of(const ir::Value& value);
@@ -44,6 +44,7 @@ public:
 
 private:
   bool settle(const ir::Value& value);
+  Ref ofWeight(const ir::TensorData& data);
   void run(const ir::Node& node);
   /// The results of a node in all steps.
   struct Evaluated {
@@ -58,6 +59,7 @@ private:
   Feeding& feeding;
   const RuleTable& rules;
   Classes& classes;
+  ConstantDigests& digests;
   const std::vector<Step>& steps;
   Arithmetic& math;
   Forms& forms;

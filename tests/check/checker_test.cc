@@ -210,6 +210,28 @@ TEST(Checker, ABoundBeneathTheFillsOfMasksKeepsNumbers) {
   EXPECT_EQ(check(grown, bounded("-8.5e37", "Min")).verdict(), Verdict::Different);
 }
 
+TEST(Checker, InfiniteElementsOfSharedWeightsAreKept) {
+  // The difference of a table and itself is zero for finite numbers only.
+  auto verdictWith = [](const std::string& number) {
+    std::string table = "float[64, 8] table = {" + number;
+    for (int i = 1; i < 512; ++i)
+      table += ", 1";
+    const std::string rows = "kept = Slice (table, row, next, row) ";
+    const std::string constants = table + "}, int64[1] row = {0}, int64[1] next = {1}, float ";
+    const std::string first = edited(grown, "float scale", constants + "scale");
+    const std::string second = edited(respelled, "float half", constants + "half");
+    const char* ofFirst = "attended = MatMul (weights, present_value)";
+    const char* ofSecond = "attended = Div (sums, total)";
+    return check(edited(first, ofFirst, rows + ofFirst),
+                 edited(second, ofSecond,
+                        rows + "none = Sub (kept, kept) sum = Div (sums, total) attended = Add "
+                               "(sum, none)"))
+        .verdict();
+  };
+  EXPECT_EQ(verdictWith("2"), Verdict::ProvedReduced);
+  EXPECT_NE(verdictWith("-inf"), Verdict::ProvedReduced);
+}
+
 TEST(Checker, AnOutputThatIsGoneIsADifference) {
   const std::string fewer = edited(grown, ", float[B, 1, T, 8] present_value)\n", ")\n");
   EXPECT_EQ(check(grown, fewer).verdict(), Verdict::Different);
