@@ -2,6 +2,7 @@
 #include "check/feeding.h"
 
 #include "check/call.h"
+#include "check/sliding_cache.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/fed_length.h"
 
@@ -95,6 +96,10 @@ void enter(Thresholds& thresholds, const Step& step) {
 }
 
 Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), second(after) {
+  for (const DrivenModel* side : {&original, &second})
+    for (const ir::ManifestCache& cache : side->manifest.caches)
+      if (isSliding(side->model.graph(), cache))
+        sliding.insert(&cache);
   pairCaches();
   indexCaches(false);
   indexCaches(true);
@@ -114,7 +119,8 @@ std::string Feeding::formOf(const ir::ManifestCache& cache, bool isAfter) const 
     for (std::string& input : blocks->inputs)
       input.clear();
   const ir::Value* input = isAfter ? nullptr : original.model.graph().findValue(cache.past);
-  return only.json() + (input ? input->type().str() : "");
+  return only.json() + (input ? input->type().str() : "") +
+         (sliding.count(&cache) ? " sliding" : "");
 }
 
 namespace {
@@ -460,8 +466,8 @@ Ref Feeding::placed(const CacheInput& input, const Ref& rows, const Step& step) 
       return nullptr;
     }
     extent = *cache.fixedRows();
-    first = std::max<int64_t>(0, step.past - extent);
-    isRing = true;
+    isRing = !sliding.count(&cache);
+    first = isRing ? std::max<int64_t>(0, step.past - extent) : step.past - extent;
     break;
   case ir::CacheUpdate::Blocks: {
     const auto block = static_cast<int64_t>(input.block);
@@ -496,7 +502,7 @@ Ref Feeding::placed(const CacheInput& input, const Ref& rows, const Step& step) 
     int64_t row = first + place[axis];
     if (isRing) // the last row in this place
       row = first + ((place[axis] - first) % extent + extent) % extent;
-    if (row >= last) {
+    if (row < 0 || row >= last) {
       places.push_back(-1 - static_cast<int64_t>(places.size()));
       return;
     }
@@ -587,6 +593,8 @@ std::optional<CachedRows> Feeding::rowsIn(const ir::ManifestCache& cache, const 
     if (extent == 0)
       return std::nullopt;
     const int64_t first = std::max<int64_t>(0, step.total() - extent);
+    if (sliding.count(&cache))
+      return CachedRows{rowsOf(present, axis, extent - (step.total() - first), extent), first};
     Extents shape = present->shape;
     shape[axis] = step.total() - first;
     const Extents strides = stridesOf(present->shape);

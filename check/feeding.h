@@ -6,6 +6,7 @@
 #include "ir/model.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
@@ -131,6 +132,7 @@ private:
   DrivenModel second;
   std::vector<Pair> cachePairs;
   llvm::StringMap<CacheInput> inputsBefore, inputsAfter;
+  llvm::DenseSet<const ir::ManifestCache*> sliding; ///< those of isSliding
   llvm::StringMap<uint64_t> numbers;
   enum class Size { Batch, Tokens, Past, Total };
   llvm::StringMap<Size> symbols;

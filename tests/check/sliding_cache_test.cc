@@ -1,0 +1,47 @@
+// Where sliding caches and rings have their rows.
+#include "check/sliding_cache.h"
+#include "tests/check/checker_fixture.h"
+
+namespace kvopt::check {
+namespace {
+
+/// Attention over the last three keys and values, which the model moves.
+std::string slid() {
+  std::string model = edited(grown, "float scale = {0.5}",
+                             "float scale = {0.5}, int64[1] newest = {-3}, int64[1] end = "
+                             "{9223372036854775807}, int64[1] rows_axis = {2}");
+  for (const std::string role : {"key", "value"})
+    model = edited(model, "present_" + role + " = Concat <axis = 2> (past_" + role + ", rows)",
+                   "all_" + role + " = Concat <axis = 2> (past_" + role + ", rows)\n  present_" +
+                       role + " = Slice (all_" + role + ", newest, end, rows_axis)");
+  return model;
+}
+
+TEST(SlidingCache, TheNewestRowIsTheLast) {
+  auto model = read(slid());
+  auto other = read(grown);
+  ASSERT_TRUE(model && other);
+  ir::Manifest manifest = growing();
+  for (ir::ManifestCache& cache : manifest.caches) {
+    cache.storage = ir::RingCache{};
+    cache.shape[2] = int64_t(3);
+    EXPECT_TRUE(isSliding(model->graph(), cache));
+    EXPECT_FALSE(isSliding(other->graph(), cache));
+  }
+  auto rowsOf = [&](const ir::Model& fed, int64_t past) {
+    Feeding feeding({fed, manifest}, {fed, manifest});
+    const CacheInput* input = feeding.cacheInput(false, *fed.graph().findValue("past_key"));
+    const Ref places = input ? feeding.cachePlaces(*input, {1, past, 1}) : nullptr;
+    std::vector<int64_t> rows;
+    for (size_t i = 0; places && i < places->integers.size(); i += 8)
+      rows.push_back(places->integers[i] < 0 ? -1 : places->integers[i] / 8);
+    return rows;
+  };
+  EXPECT_EQ(rowsOf(*model, 2), std::vector<int64_t>({-1, 0, 1}));
+  EXPECT_EQ(rowsOf(*model, 4), std::vector<int64_t>({1, 2, 3}));
+  EXPECT_EQ(rowsOf(*other, 2), std::vector<int64_t>({0, 1, -1}));
+  EXPECT_EQ(rowsOf(*other, 4), std::vector<int64_t>({3, 1, 2}));
+}
+
+} // namespace
+} // namespace kvopt::check
