@@ -30,9 +30,9 @@ template <class List, class F> llvm::Error combine(KernelContext& context, List 
     if (!c)
       return c.takeError();
     if constexpr (isNarrowFloat<T>)
-      broadcastNarrow<T>(*shape, a, b, c->as<T>(), f);
+      broadcastNarrow<T>(context, *shape, a, b, c->as<T>(), f);
     else
-      broadcastLoop<T, T, T>(*shape, a, b, c->as<T>(),
+      broadcastLoop<T, T, T>(context, *shape, a, b, c->as<T>(),
                              [&](T x, T y) { return store<T>(f(load(x), load(y))); });
     return llvm::Error::success();
   });
@@ -139,7 +139,7 @@ llvm::Error pow(KernelContext& context) {
       if (!z)
         return z.takeError();
       bool undefined = false;
-      broadcastLoop<X, X, Y>(*shape, x, y, z->as<X>(), [&](X stored, Y storedExponent) {
+      broadcastLoop<X, X, Y>(context, *shape, x, y, z->as<X>(), [&](X stored, Y storedExponent) {
         const Base base = load(stored);
         const Exponent exponent = load(storedExponent);
         if constexpr (std::is_floating_point_v<Base>) {
@@ -196,7 +196,7 @@ template <class F> llvm::Error fold(KernelContext& context, F better) {
       return y.takeError();
     copyStrided(shape, broadcastStrides(first, shape), first.as<T>(), y->as<T>());
     for (unsigned operand = 1; operand < context.inputCount(); ++operand)
-      broadcastLoop<T, T, T>(shape, *y, context.in(operand), y->as<T>(), [&](T a, T b) {
+      broadcastLoop<T, T, T>(context, shape, *y, context.in(operand), y->as<T>(), [&](T a, T b) {
         return load(b) != load(b) || better(load(b), load(a)) ? b : a;
       });
     return llvm::Error::success();

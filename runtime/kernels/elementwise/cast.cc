@@ -2,6 +2,7 @@
 //
 // Versions: Cast from opset 6 (before, a text specified the type), CastLike from 15.
 #include "runtime/kernels/support/element_dispatch.h"
+#include "runtime/kernels/support/narrow_floats.h"
 #include "runtime/memory/narrow_codes.h"
 
 #include <algorithm>
@@ -114,11 +115,16 @@ llvm::Error castView(KernelContext& context, const TensorView& x, ElementType ta
         return y.takeError();
       const From* in = x.as<From>();
       To* out = y->template as<To>();
-      for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
+      forElements(context, x.elementCount(), [&](int64_t begin, int64_t end) {
         if constexpr (std::is_same_v<From, To> && !std::is_same_v<To, Bool>)
-          out[i] = in[i];
+          std::copy(in + begin, in + end, out + begin);
+        else if constexpr (isNarrowFloat<From> && std::is_same_v<To, float>)
+          widen(in + begin, 1, out + begin, end - begin);
+        else if constexpr (std::is_same_v<From, float> && isNarrowFloat<To>)
+          narrow(in + begin, out + begin, end - begin);
         else
-          out[i] = convert<To>(in[i]);
+          std::transform(in + begin, in + end, out + begin, convert<To, From>);
+      });
       return llvm::Error::success();
     });
   });

@@ -3,6 +3,7 @@
 //   Gelu, BiasGelu   f(x) = x/2 · (1 + erf(x/√2))
 //   FastGelu         f(x) = x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))
 //   QuickGelu        f(x) = x / (1 + e^(-alpha x))
+#include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 
 #include <cmath>
@@ -25,12 +26,9 @@ template <class F> llvm::Error activate(KernelContext& context, bool biased, F f
       return y.takeError();
     const T* in = x.as<T>();
     T* out = y->as<T>();
-    const int64_t count = x.elementCount();
     const int64_t width = bias ? bias->shape[0] : 1;
-    constexpr int64_t block = 8192;
-    context.parallelFor(count / block + (count % block != 0), [&](int64_t index) {
-      const int64_t end = std::min(count, (index + 1) * block);
-      for (int64_t i = index * block; i < end; ++i) {
+    forElements(context, x.elementCount(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
         const auto value = load(in[i]);
         out[i] = store<T>(f(bias ? value + load(bias->as<T>()[i % width]) : value));
       }

@@ -27,7 +27,7 @@ template <class List, class F> llvm::Error relate(KernelContext& context, List t
     llvm::Expected<TensorView> c = context.output(0, ElementType::Bool, *shape);
     if (!c)
       return c.takeError();
-    broadcastLoop<Bool, T, T>(*shape, a, b, c->as<Bool>(),
+    broadcastLoop<Bool, T, T>(context, *shape, a, b, c->as<Bool>(),
                               [&](T x, T y) { return store<Bool>(f(load(x), load(y))); });
     return llvm::Error::success();
   });

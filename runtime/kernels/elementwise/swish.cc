@@ -4,6 +4,7 @@
 //   SwiGLU   y = Swish(a) * b
 //
 // Versions: Swish from opset 24, SwiGLU from 28.
+#include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 
 #include <algorithm>
@@ -27,11 +28,8 @@ llvm::Error gated(KernelContext& context, bool hasFactor) {
     if (!y)
       return y.takeError();
     T* out = y->template as<T>();
-    const int64_t count = x.elementCount();
-    constexpr int64_t block = 8192;
-    context.parallelFor(count / block + (count % block != 0), [&](int64_t index) {
-      const int64_t end = std::min(count, (index + 1) * block);
-      for (int64_t i = index * block; i < end; ++i) {
+    forElements(context, x.elementCount(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
         const A value = load(x.as<T>()[i]);
         const A swish = value / (1 + std::exp(-static_cast<A>(alpha) * value));
         // The standard rounds Swish(a) to the element type before the product.

@@ -23,10 +23,7 @@ template <class List, class F> llvm::Error map(KernelContext& context, List type
       return y.takeError();
     const T* in = x.as<T>();
     T* out = y->as<T>();
-    const int64_t count = x.elementCount();
-    constexpr int64_t block = 8192;
-    context.parallelFor(count / block + (count % block != 0), [&](int64_t index) {
-      const int64_t begin = index * block, end = std::min(count, begin + block);
+    forElements(context, x.elementCount(), [&](int64_t begin, int64_t end) {
       if constexpr (isNarrowFloat<T>)
         mapNarrow(in + begin, out + begin, end - begin, f);
       else

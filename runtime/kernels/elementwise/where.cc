@@ -29,15 +29,18 @@ llvm::Error where(KernelContext& context) {
     return y.takeError();
   return dispatchWidth(context, a.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    T* out = y->as<T>();
-    StridedLoop<3> loop(*shape, {broadcastStrides(condition, *shape), broadcastStrides(a, *shape),
-                                 broadcastStrides(b, *shape)});
-    loop.run(
-        [&](const std::array<int64_t, 3>& at, int64_t count, const std::array<int64_t, 3>& by) {
-          for (int64_t i = 0; i < count; ++i)
-            *out++ = load(condition.as<Bool>()[at[0] + i * by[0]]) ? a.as<T>()[at[1] + i * by[1]]
-                                                                   : b.as<T>()[at[2] + i * by[2]];
-        });
+    const StridedLoop<3> loop(*shape, {broadcastStrides(condition, *shape),
+                                       broadcastStrides(a, *shape), broadcastStrides(b, *shape)});
+    forElements(context, y->elementCount(), [&](int64_t begin, int64_t end) {
+      T* out = y->as<T>() + begin;
+      loop.run(
+          begin, end,
+          [&](const std::array<int64_t, 3>& at, int64_t count, const std::array<int64_t, 3>& by) {
+            for (int64_t i = 0; i < count; ++i)
+              *out++ = load(condition.as<Bool>()[at[0] + i * by[0]]) ? a.as<T>()[at[1] + i * by[1]]
+                                                                     : b.as<T>()[at[2] + i * by[2]];
+          });
+    });
     return llvm::Error::success();
   });
 }

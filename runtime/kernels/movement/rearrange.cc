@@ -17,6 +17,32 @@ using namespace runtime;
 
 namespace {
 
+/// Copies matrices whose rows are columns in memory: the strides of the last two axes of `shape`
+/// are 1 and a larger one. The parts of `across` columns in memory that it reads for some rows stay
+/// in the cache; each row is written in one go.
+template <class T>
+void copyColumns(KernelContext& context, llvm::ArrayRef<int64_t> shape, const Extents& strides,
+                 const T* source, T* out) {
+  constexpr int64_t together = 64 / sizeof(T), across = 128;
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back(), step = strides.back();
+  const llvm::ArrayRef<int64_t> outer = shape.drop_back(2);
+  const int64_t strips = (columns - 1) / across + 1;
+  context.parallelFor(product(outer) * strips, [&](int64_t unit) {
+    const int64_t matrix = unit / strips, begin = unit % strips * across;
+    const int64_t count = std::min(across, columns - begin);
+    const T* in = source + begin * step;
+    for (int64_t axis = static_cast<int64_t>(outer.size()) - 1, at = matrix; axis >= 0; --axis) {
+      in += at % outer[static_cast<size_t>(axis)] * strides[static_cast<size_t>(axis)];
+      at /= outer[static_cast<size_t>(axis)];
+    }
+    T* to = out + matrix * rows * columns + begin;
+    for (int64_t top = 0; top < rows; top += together)
+      for (int64_t row = top; row < std::min(top + together, rows); ++row)
+        for (int64_t i = 0; i < count; ++i)
+          to[row * columns + i] = in[i * step + row];
+  });
+}
+
 /// y = the elements from `first` on, traversed by `strides` with the shape `shape`.
 llvm::Error gatherStrided(KernelContext& context, unsigned result, const TensorView& x,
                           llvm::ArrayRef<int64_t> shape, const Extents& strides, int64_t first) {
@@ -25,8 +51,17 @@ llvm::Error gatherStrided(KernelContext& context, unsigned result, const TensorV
     return y.takeError();
   return dispatchWidth(context, x.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    if (y->elementCount() != 0)
-      copyStrided(shape, strides, x.as<T>() + first, y->as<T>());
+    const T* source = x.as<T>() + first;
+    T* out = y->as<T>();
+    if (y->elementCount() != 0 && shape.size() >= 2 && strides.back() > 1 &&
+        strides[strides.size() - 2] == 1) {
+      copyColumns(context, shape, strides, source, out);
+      return llvm::Error::success();
+    }
+    const StridedLoop<1> loop(shape, {strides});
+    forElements(context, loop.count(), [&](int64_t begin, int64_t end) {
+      copyRange(loop, begin, end, source, out + begin);
+    });
     return llvm::Error::success();
   });
 }

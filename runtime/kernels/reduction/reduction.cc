@@ -84,17 +84,77 @@ using Total =
     std::conditional_t<std::is_integral_v<T>,
                        std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>, double>;
 
-template <class T>
-void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::ArrayRef<int64_t> kept,
-            T* output) {
+/// Sum of f(x) over `count` adjacent elements x of `row`, in partial sums that do not wait for each
+/// other.
+template <class T, class F> double sumOf(const T* row, int64_t count, F f) {
+  constexpr int64_t lanes = 8;
+  double sums[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      sums[lane] += f(static_cast<double>(load(row[i + lane])));
+  for (; i < count; ++i)
+    sums[i % lanes] += f(static_cast<double>(load(row[i])));
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+/// The total of `count` adjacent elements.
+template <class T> Total<T> totalOf(Reduction kind, const T* row, int64_t count) {
   using S = Total<T>;
+  if constexpr (std::is_same_v<S, double>) {
+    if (kind == Reduction::Sum || kind == Reduction::Mean)
+      return sumOf(row, count, [](double x) { return x; });
+    if (kind == Reduction::SumSquare || kind == Reduction::L2)
+      return sumOf(row, count, [](double x) { return x * x; });
+  }
+  S total = static_cast<S>(identityOf<ArithmeticType<T>>(kind));
+  for (int64_t i = 0; i < count; ++i)
+    total = combine<S>(kind, total, static_cast<S>(load(row[i])));
+  return total;
+}
+
+/// The result for the total of `count` elements.
+template <class T> T resultOf(Reduction kind, Total<T> total, int64_t count) {
+  using S = Total<T>;
+  if (kind == Reduction::Mean) {
+    if constexpr (std::is_integral_v<S>)
+      total = count == 0 ? S(0) : static_cast<S>(total / static_cast<S>(count));
+    else
+      total /= static_cast<S>(count);
+  }
+  if (kind == Reduction::L2)
+    total = static_cast<S>(std::sqrt(static_cast<double>(total)));
+  return store<T>(static_cast<ArithmeticType<T>>(total));
+}
+
+/// Whether the reduced axes are the last ones.
+bool reducesRows(const Axes& axes) {
+  const auto first = llvm::find(axes.reduced, true);
+  return std::all_of(first, axes.reduced.end(), [](bool reduced) { return reduced; });
+}
+
+template <class T>
+void reduce(KernelContext& context, Reduction kind, const TensorView& input, const Axes& axes,
+            llvm::ArrayRef<int64_t> kept, T* output) {
+  using S = Total<T>;
+  const int64_t results = product(kept);
+  const int64_t perResult = results == 0 ? 0 : input.elementCount() / results;
+  if (input.isContiguous() && reducesRows(axes)) {
+    const int64_t together = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, perResult));
+    context.parallelFor(results / together + (results % together != 0), [&](int64_t part) {
+      for (int64_t i = part * together; i < std::min(results, (part + 1) * together); ++i)
+        output[i] =
+            resultOf<T>(kind, totalOf(kind, input.as<T>() + i * perResult, perResult), perResult);
+    });
+    return;
+  }
   // Strides of the result for the operand's shape: 0 along the reduced axes.
   Extents strides = contiguousStrides(kept);
   for (unsigned axis = 0; axis < input.rank(); ++axis)
     if (axes.reduced[axis])
       strides[axis] = 0;
-  auto count = static_cast<size_t>(product(kept));
-  llvm::SmallVector<S, 16> totals(count, static_cast<S>(identityOf<ArithmeticType<T>>(kind)));
+  llvm::SmallVector<S, 16> totals(static_cast<size_t>(results),
+                                  static_cast<S>(identityOf<ArithmeticType<T>>(kind)));
   StridedLoop<2> loop(input.shape, {input.strides, strides});
   loop.run([&](const std::array<int64_t, 2>& at, int64_t length, const std::array<int64_t, 2>& by) {
     for (int64_t i = 0; i < length; ++i) {
@@ -102,19 +162,8 @@ void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::Arr
       total = combine<S>(kind, total, static_cast<S>(load(input.as<T>()[at[0] + i * by[0]])));
     }
   });
-  int64_t perResult = count == 0 ? 0 : input.elementCount() / static_cast<int64_t>(count);
-  for (size_t i = 0; i < count; ++i) {
-    S total = totals[i];
-    if (kind == Reduction::Mean) {
-      if constexpr (std::is_integral_v<S>)
-        total = perResult == 0 ? S(0) : static_cast<S>(total / static_cast<S>(perResult));
-      else
-        total /= static_cast<S>(perResult);
-    }
-    if (kind == Reduction::L2)
-      total = static_cast<S>(std::sqrt(static_cast<double>(total)));
-    output[i] = store<T>(static_cast<ArithmeticType<T>>(total));
-  }
+  for (size_t i = 0; i < totals.size(); ++i)
+    output[i] = resultOf<T>(kind, totals[i], perResult);
 }
 
 template <Reduction kind> llvm::Error reduction(KernelContext& context) {
@@ -139,14 +188,14 @@ template <Reduction kind> llvm::Error reduction(KernelContext& context) {
   if constexpr (kind == Reduction::Max || kind == Reduction::Min)
     if (input.element == ElementType::Bool) {
       auto* bytes = output->template as<uint8_t>();
-      reduce<uint8_t>(kind, input, *axes, kept, bytes);
+      reduce<uint8_t>(context, kind, input, *axes, kept, bytes);
       std::transform(bytes, bytes + output->elementCount(), bytes,
                      [](uint8_t byte) { return static_cast<uint8_t>(byte != 0); });
       return llvm::Error::success();
     }
   return dispatch(NumericTypes(), context, input.element, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    reduce<T>(kind, input, *axes, kept, output->template as<T>());
+    reduce<T>(context, kind, input, *axes, kept, output->template as<T>());
     return llvm::Error::success();
   });
 }

@@ -1,8 +1,10 @@
 // Elementwise arithmetic: broadcasting, integer edge cases, 16-bit floats.
+#include "runtime/kernels/support/broadcast.h"
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
 using namespace ir;
+using namespace runtime;
 
 namespace {
 
@@ -23,6 +25,25 @@ TEST(Binary, Broadcasting) {
   expectTensor(apply("Add", floats({0, 1}, {}), row), {0, 3}, {});
   expectError(apply("Add", row, floats({2}, {1, 2})), "broadcast");
   expectError(apply("Add", row, int64s({1})), "different element types");
+}
+
+TEST(Binary, PiecesOfLargeTensors) {
+  // Pieces begin within rows, and operands repeat along the first, the middle or all axes.
+  const Extents shape = {3, 5, 1301};
+  for (const ElementType element : {ElementType::Float, ElementType::Float16})
+    for (const Extents& other :
+         {shape, Extents{5, 1301}, Extents{3, 1, 1301}, Extents{5, 1}, Extents{}}) {
+      const TestTensor a = randomTensor(element, shape, 1), b = randomTensor(element, other, 2);
+      const Extents strides = kernels::broadcastStrides(b.view(), shape);
+      std::vector<double> expected;
+      for (int64_t i = 0; i < shape[0]; ++i)
+        for (int64_t j = 0; j < shape[1]; ++j)
+          for (int64_t k = 0; k < shape[2]; ++k)
+            expected.push_back(a.get(static_cast<int64_t>(expected.size())) -
+                               b.get(i * strides[0] + j * strides[1] + k * strides[2]));
+      expectTensor(KernelCall("Sub").in(a).in(b).threads(3).run(), shape, expected,
+                   element == ElementType::Float ? 1e-6 : 1e-3);
+    }
 }
 
 TEST(Binary, Integers) {

@@ -23,6 +23,34 @@ TEST(Transpose, PermutationsAndDefault) {
   expectError(run({0, 1, 3}), "axis 3");
 }
 
+TEST(Transpose, LargeTensors) {
+  const runtime::Extents extents = {2, 3, 277, 35};
+  for (const ElementType element :
+       {ElementType::Float, ElementType::Float16, ElementType::Int64, ElementType::UInt8}) {
+    const TestTensor x = randomTensor(element, extents, 1, 100);
+    for (const std::vector<int64_t>& perm : {std::vector<int64_t>{0, 1, 3, 2},
+                                             {1, 0, 3, 2},
+                                             {0, 3, 1, 2},
+                                             {0, 2, 1, 3},
+                                             {3, 2, 1, 0}}) {
+      runtime::Extents shape, strides;
+      for (const int64_t axis : perm) {
+        shape.push_back(extents[static_cast<size_t>(axis)]);
+        strides.push_back(x.view().strides[static_cast<size_t>(axis)]);
+      }
+      std::vector<double> expected;
+      for (int64_t i = 0; i < shape[0]; ++i)
+        for (int64_t j = 0; j < shape[1]; ++j)
+          for (int64_t k = 0; k < shape[2]; ++k)
+            for (int64_t l = 0; l < shape[3]; ++l)
+              expected.push_back(
+                  x.get(i * strides[0] + j * strides[1] + k * strides[2] + l * strides[3]));
+      expectTensor(KernelCall("Transpose").in(x).attr("perm", perm).threads(3).run(), shape,
+                   expected);
+    }
+  }
+}
+
 TEST(Concat, AxesAndEmptyParts) {
   auto run = [](std::vector<TestTensor> parts, int axis) {
     KernelCall call("Concat");

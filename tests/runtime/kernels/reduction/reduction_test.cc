@@ -50,6 +50,29 @@ TEST(Reduction, Norms) {
   expectTensor(run("ReduceL2", {ElementType::Float16, {1, 2}, {300, 400}}), {1}, {500});
 }
 
+TEST(Reduction, LongRows) {
+  const TestTensor x = randomTensor(ElementType::Float, {37, 1003}, 1);
+  std::vector<double> means, squares, largest;
+  for (int64_t row = 0; row < 37; ++row) {
+    double sum = 0, square = 0, most = -1;
+    for (int64_t i = 0; i < 1003; ++i) {
+      const double value = x.get(row * 1003 + i);
+      sum += value;
+      square += value * value;
+      most = std::max(most, value);
+    }
+    means.push_back(sum / 1003);
+    squares.push_back(square);
+    largest.push_back(most);
+  }
+  const auto over = [&](const char* op) {
+    return KernelCall(op).in(x).in(int64s({1})).attr("keepdims", 0).threads(3).run();
+  };
+  expectTensor(over("ReduceMean"), {37}, means, 1e-6);
+  expectTensor(over("ReduceSumSquare"), {37}, squares, 1e-4);
+  expectTensor(over("ReduceMax"), {37}, largest);
+}
+
 TEST(Reduction, EmptyExtents) {
   auto run = [](const char* op, Extents shape, int axis) {
     return KernelCall(op).in(floats(shape, {})).in(int64s({double(axis)})).run();
