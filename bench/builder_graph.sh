@@ -46,7 +46,7 @@ for width in 64 576; do
   for tokens in $past; do
     for ((turn = 0; turn < turns; ++turn)); do
       for model in "${models[@]}"; do
-        read -r speed _ < <("$work/headline" "$work/$model.onnx" "$tokens" "$steps" 1)
+        read -r speed _ < <("$work/headline" "$work/$model.onnx" "$tokens" 1 "$steps" 1)
         echo "$model $speed"
       done
     done >"$work/speeds"

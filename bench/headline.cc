@@ -1,8 +1,11 @@
-// Decodes with one model in ONNX Runtime after some tokens and prints tokens per second, the peak
-// memory of the process in MiB, and the milliseconds of the fastest step. bench/headline.sh and
+// Runs one model in ONNX Runtime after some tokens and prints steps per second, the peak memory of
+// the process in MiB, and the milliseconds of the fastest step. bench/headline.sh and
 // bench/engines.sh compile it and compare an export with what `kvopt rewrite` made of it.
 //
-//   headline MODEL.onnx PAST STEPS THREADS [provider LIBRARY | operators LIBRARY]
+//   headline MODEL.onnx PAST TOKENS STEPS THREADS [provider LIBRARY | operators LIBRARY]
+//
+// A step of one token continues after the step before it. A step of several tokens is a prefill:
+// all of them start after PAST tokens.
 //
 // LIBRARY is kvopt's library for ONNX Runtime, as an execution provider or for custom operators.
 // With a manifest next to the model, the past and the present of each cache are one buffer. Without
@@ -59,22 +62,28 @@ Ort::Value cacheOf(Shape shape, ONNXTensorElementDataType type, int64_t rows, in
   return cache;
 }
 
-Ort::Value integers(const Shape& shape, ONNXTensorElementDataType type, int64_t value) {
+/// The numbers `first`, `first + step`, ….
+Ort::Value integers(const Shape& shape, ONNXTensorElementDataType type, int64_t first,
+                    int64_t step) {
   Ort::AllocatorWithDefaultOptions allocator;
   Ort::Value tensor = Ort::Value::CreateTensor(allocator, shape.data(), shape.size(), type);
-  const size_t count = tensor.GetTensorTypeAndShapeInfo().GetElementCount();
-  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32)
-    std::fill_n(tensor.GetTensorMutableData<int32_t>(), count, static_cast<int32_t>(value));
-  else
-    std::fill_n(tensor.GetTensorMutableData<int64_t>(), count, value);
+  const auto count = static_cast<int64_t>(tensor.GetTensorTypeAndShapeInfo().GetElementCount());
+  for (int64_t i = 0; i < count; ++i) {
+    if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32)
+      tensor.GetTensorMutableData<int32_t>()[i] = static_cast<int32_t>(first + i * step);
+    else
+      tensor.GetTensorMutableData<int64_t>()[i] = first + i * step;
+  }
   return tensor;
 }
 
 class Decoder {
 public:
-  Decoder(Ort::Env& env, const std::string& path, const Ort::SessionOptions& options,
+  /// After `past` tokens, with room for `steps` steps of `tokens` tokens.
+  Decoder(Ort::Env& env, const std::string& path, const Ort::SessionOptions& options, int64_t past,
           int64_t tokens, int64_t steps)
-      : session(env, path.c_str(), options), binding(session), past(tokens) {
+      : session(env, path.c_str(), options), binding(session), past(past), tokens(tokens) {
+    const int64_t room = past + (tokens == 1 ? steps : tokens);
     std::ifstream file(path.substr(0, path.rfind('.')) + ".kv.json");
     isShared = file.good();
     const nlohmann::json manifest =
@@ -92,7 +101,7 @@ public:
       }
       pasts.push_back(name);
       presents.push_back("present" + name.substr(15));
-      caches.push_back(cacheOf(shape, types[name], past, isShared ? past + steps : past));
+      caches.push_back(cacheOf(shape, types[name], past, isShared ? room : past));
     }
     // One buffer is bound once, other caches before each step.
     for (size_t i = 0; isShared && i < pasts.size(); ++i) {
@@ -111,34 +120,35 @@ public:
     }
     binding.BindOutput("logits", allocator.GetInfo());
     session.Run(Ort::RunOptions(), binding);
-    if (!isShared) {
+    if (!isShared && tokens == 1) {
       std::vector<Ort::Value> outputs = binding.GetOutputValues();
       for (size_t i = 0; i < caches.size(); ++i)
         caches[i] = std::move(outputs[i]);
     }
     inputs.clear();
-    ++past;
+    if (tokens == 1)
+      ++past;
   }
 
 private:
   Ort::Value input(const std::string& name, size_t rank) const {
     if (name == "attention_mask")
-      return integers({1, past + 1}, types.at(name), 1);
+      return integers({1, past + tokens}, types.at(name), 1, 0);
     if (name == "position_ids")
-      return integers({1, 1}, types.at(name), past);
+      return integers({1, tokens}, types.at(name), past, 1);
     if (const auto length = lengths.find(name); length != lengths.end()) {
-      int64_t value = length->second.rfind("total", 0) == 0 ? past + 1 : past;
+      int64_t value = length->second.rfind("total", 0) == 0 ? past + tokens : past;
       if (length->second.find("minus_one") != std::string::npos)
         --value;
-      return integers(Shape(rank, 1), types.at(name), value);
+      return integers(Shape(rank, 1), types.at(name), value, 0);
     }
-    return integers({1, 1}, types.at(name), 7); // input_ids
+    return integers({1, tokens}, types.at(name), 7, 0); // input_ids
   }
 
   Ort::Session session;
   Ort::IoBinding binding;
   bool isShared = false;
-  int64_t past;
+  int64_t past, tokens;
   std::map<std::string, ONNXTensorElementDataType> types;
   std::map<std::string, size_t> ranks; ///< ranks of inputs that are not caches
   std::map<std::string, std::string> lengths;
@@ -175,16 +185,18 @@ void load(const std::string& entry, const std::string& library, Ort::Env& env,
 } // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 5 && argc != 7)
-    throw std::runtime_error("usage: headline MODEL.onnx PAST STEPS THREADS [ENTRY LIBRARY]");
+  if (argc != 6 && argc != 8)
+    throw std::runtime_error(
+        "usage: headline MODEL.onnx PAST TOKENS STEPS THREADS [ENTRY LIBRARY]");
   Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "headline");
   Ort::SessionOptions options;
-  options.SetIntraOpNumThreads(std::stoi(argv[4]));
-  if (argc == 7)
-    load(argv[5], argv[6], env, options);
-  const int steps = std::stoi(argv[3]);
-  constexpr int warmUp = 3;
-  Decoder decoder(env, argv[1], options, std::stoll(argv[2]), steps + warmUp);
+  options.SetIntraOpNumThreads(std::stoi(argv[5]));
+  if (argc == 8)
+    load(argv[6], argv[7], env, options);
+  const int64_t tokens = std::stoll(argv[3]);
+  const int steps = std::stoi(argv[4]);
+  const int warmUp = tokens == 1 ? 3 : 1;
+  Decoder decoder(env, argv[1], options, std::stoll(argv[2]), tokens, steps + warmUp);
   for (int i = 0; i < warmUp; ++i)
     decoder.step();
   std::vector<double> times;

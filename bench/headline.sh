@@ -40,8 +40,8 @@ engine=$(strings -n 5 "$library" 2>/dev/null | grep -oxm1 'VERS_[0-9.]*' || true
 busy=$(others)
 for past in $pasts; do
   for ((turn = 0; turn < turns; ++turn)); do
-    read -r before memory_before _ < <("$work/headline" "$work/decoder.onnx" "$past" "$steps" "$threads")
-    read -r after memory_after _ < <("$work/headline" "$work/fused.onnx" "$past" "$steps" "$threads")
+    read -r before memory_before _ < <("$work/headline" "$work/decoder.onnx" "$past" 1 "$steps" "$threads")
+    read -r after memory_after _ < <("$work/headline" "$work/fused.onnx" "$past" 1 "$steps" "$threads")
     echo "$past $before $after $memory_before $memory_after" | tee -a "$work/turns" >&2
   done
 done
