@@ -6,6 +6,7 @@
 
 #include "driver/check/check_json.h"
 #include "driver/check/check_words.h"
+#include "driver/check/counterexample.h"
 #include "driver/diff/difference_json.h"
 #include "driver/explain/explanation_json.h"
 #include "driver/forms/form_table.h"
@@ -205,6 +206,25 @@ llvm::Error verified(const kvopt_model& first, const kvopt_model* second,
   return llvm::Error::success();
 }
 
+/// Checks the models that the words name, and writes the step in which they differ.
+llvm::Error checked(const CheckWords& words, const Toolkit& toolkit, int* equal,
+                    kvopt_bytes** json) {
+  FileAccess access;
+  if (llvm::Error error = access.writesFolder(words.counterexample, "--counterexample"))
+    return error;
+  if (llvm::Error error = access.checkOutputs())
+    return error;
+  auto result = checkFiles(words.request, toolkit);
+  if (!result)
+    return result.takeError();
+  auto example = writeCounterexample(*result, words.request, words.counterexample, toolkit, access);
+  if (!example)
+    return example.takeError();
+  give(checkJson(*result, *example), json);
+  *equal = isEqual(result->report.verdict(), words.allowsTested) ? 1 : 0;
+  return llvm::Error::success();
+}
+
 } // namespace
 } // namespace kvopt::api
 
@@ -364,16 +384,12 @@ kvopt_error* kvopt_check(const kvopt_model* before, const kvopt_model* after,
                      CheckWords words;
                      OptionReader reader(Command::Check, texts);
                      addCheckOptions(reader, words);
+                     addCounterexampleOption(reader, words);
                      if (llvm::Error error = reader.finish())
                        return error;
                      words.request.before = before->source;
                      words.request.after = after->source;
-                     auto result = checkFiles(words.request, *before->toolkit);
-                     if (!result)
-                       return result.takeError();
-                     give(checkJson(*result), json);
-                     *equal = isEqual(result->report.verdict(), words.allowsTested) ? 1 : 0;
-                     return llvm::Error::success();
+                     return checked(words, *before->toolkit, equal, json);
                    });
 }
 

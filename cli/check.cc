@@ -19,7 +19,6 @@ struct CheckOptions {
   CheckWords words;
   std::string written;
   std::string verified;
-  std::string counterexample;
 };
 
 llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandContext& context) {
@@ -40,23 +39,16 @@ llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandCon
     if (llvm::Error error = file->commit())
       return error;
   }
-  std::optional<Counterexample> example;
-  if (!options.counterexample.empty() && hasCounterexample(*result)) {
-    auto made = writeCounterexample(*result, options.words.request, options.counterexample,
-                                    context.toolkit, context.files());
-    if (!made)
-      return made.takeError();
-    example = std::move(*made);
-  }
+  auto example = writeCounterexample(*result, options.words.request, options.words.counterexample,
+                                     context.toolkit, context.files());
+  if (!example)
+    return example.takeError();
   if (context.common.json()) {
-    OrderedJson json = checkJson(*result);
-    if (example)
-      json["replay"] = counterexampleJson(*example);
-    printJson(json);
+    printJson(checkJson(*result, *example));
   } else {
     SafeText text = checkSummary(*result, context.common.verbose);
-    if (example)
-      text += counterexampleText(*example);
+    if (*example)
+      text += counterexampleText(**example);
     printOut(text);
   }
   return isEqual(result->report.verdict(), options.words.allowsTested) ? ExitCode::Done
@@ -73,7 +65,7 @@ void addCheckCommand(CLI::App& app, CommandContext& context) {
   add.add("after", options->words.request.after.path);
   add.addInput("--manifest", options->words.request.manifest, "the manifest");
   auto* written = add.add("--certificate", options->written);
-  add.add("--counterexample", options->counterexample);
+  addCounterexampleOption(add, options->words);
   add.addInput("--against", options->verified, "the certificate")->excludes(written);
   addCheckOptions(add, options->words);
   add.addCommon();

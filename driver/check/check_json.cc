@@ -54,6 +54,14 @@ OrderedJson resultJson(const FileCheck& result, const char* schema) {
   return json;
 }
 
+OrderedJson replayJson(const Counterexample& example) {
+  OrderedJson json = {{"folder", example.folder}};
+  json["command"] = example.command.empty() ? OrderedJson(nullptr) : OrderedJson(example.command);
+  json["visible"] = example.isVisible ? OrderedJson(*example.isVisible) : OrderedJson(nullptr);
+  json["remark"] = example.remark;
+  return json;
+}
+
 } // namespace
 
 OrderedJson checkReportJson(const check::CheckReport& report) {
@@ -81,7 +89,12 @@ OrderedJson checkReportJson(const check::CheckReport& report) {
   return json;
 }
 
-OrderedJson checkJson(const FileCheck& result) { return resultJson(result, "kvopt/check/1"); }
+OrderedJson checkJson(const FileCheck& result, const std::optional<Counterexample>& example) {
+  OrderedJson json = resultJson(result, "kvopt/check/1");
+  if (example)
+    json["replay"] = replayJson(*example);
+  return json;
+}
 
 OrderedJson certificateJson(const FileCheck& result) {
   return resultJson(result, "kvopt/certificate/1");

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "driver/check/check_files.h"
+#include "driver/check/counterexample.h"
 #include "support/json.h"
 
 namespace kvopt::driver {
 
 /// Verdicts, regions, scope and assumptions, without the files.
 OrderedJson checkReportJson(const check::CheckReport& report);
-/// The document kvopt/check/1.
-OrderedJson checkJson(const FileCheck& result);
+/// The document kvopt/check/1, with the replay of a difference if there is one.
+OrderedJson checkJson(const FileCheck& result, const std::optional<Counterexample>& example);
 /// The document kvopt/certificate/1.
 OrderedJson certificateJson(const FileCheck& result);
 

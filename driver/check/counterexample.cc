@@ -155,13 +155,13 @@ void replay(const PreparedModel& after, const Toolkit& toolkit, Counterexample& 
 
 } // namespace
 
-bool hasCounterexample(const FileCheck& result) { return differenceOf(result) != nullptr; }
-
-llvm::Expected<Counterexample> writeCounterexample(const FileCheck& result,
-                                                   const CheckRequest& request,
-                                                   const std::string& folder,
-                                                   const Toolkit& toolkit, FileAccess& files) {
-  const check::Step& step = differenceOf(result)->counterexample;
+llvm::Expected<std::optional<Counterexample>>
+writeCounterexample(const FileCheck& result, const CheckRequest& request, const std::string& folder,
+                    const Toolkit& toolkit, FileAccess& files) {
+  const Obligation* difference = folder.empty() ? nullptr : differenceOf(result);
+  if (!difference)
+    return std::nullopt;
+  const check::Step& step = difference->counterexample;
   auto before = prepareModel(request.before, toolkit);
   if (!before)
     return before.takeError();
@@ -171,11 +171,11 @@ llvm::Expected<Counterexample> writeCounterexample(const FileCheck& result,
   auto inputs = inputsOf(*before, *after, step, request.seed);
   if (!inputs)
     return inputs.takeError();
-  Counterexample example{folder,
-                         fmt::format("kvopt verify {} --reference {}",
-                                     shellWord(request.after.path), shellWord(folder)),
-                         {},
-                         ""};
+  Counterexample example;
+  example.folder = folder;
+  if (!request.after.bytes)
+    example.command = fmt::format("kvopt verify {} --reference {}", shellWord(request.after.path),
+                                  shellWord(folder));
   auto outputs = outputsOf(*before, *inputs, toolkit);
   if (!outputs)
     example.remark = "the first model does not run: " + takeDiagnostic(outputs.takeError()).str();
@@ -212,13 +212,6 @@ SafeText counterexampleText(const Counterexample& example) {
                                           "floats or only in rows that are not compared",
                      example.remark);
   return text;
-}
-
-OrderedJson counterexampleJson(const Counterexample& example) {
-  OrderedJson json = {{"folder", example.folder}, {"command", example.command}};
-  json["visible"] = example.isVisible ? OrderedJson(*example.isVisible) : OrderedJson(nullptr);
-  json["remark"] = example.remark;
-  return json;
 }
 
 } // namespace kvopt::driver

@@ -226,7 +226,10 @@ KVOPT_API kvopt_error* kvopt_verify(const kvopt_model* first, const kvopt_model*
 
 /** Checks that two models compute the same, without running them. `equal` is 1 if every output of
  * `after` is proved equal, and `json` is the report, kvopt/check/1, which has the verdict. Options,
- * as of `kvopt check`: --seed, --allow-tested. */
+ * as of `kvopt check`: --seed, --allow-tested, --counterexample. The latter names a new or empty
+ * folder for the smallest step in which an output differs: the inputs, and the outputs of `before`.
+ * `json` then has `replay`, and kvopt_verify(after, NULL, …) with the folder as --reference repeats
+ * the comparison in floats. Without a difference, nothing is written. */
 KVOPT_API kvopt_error* kvopt_check(const kvopt_model* before, const kvopt_model* after,
                                    const kvopt_option* options, size_t option_count,
                                    const kvopt_progress* progress, int* equal, kvopt_bytes** json);

@@ -288,7 +288,9 @@ inline Verification verifyRecording(const Model& model, const std::string& path,
   return {equal != 0, detail::take(json)};
 }
 
-/// Checks that two models compute the same, without running them. `isEqual` means proved.
+/// Checks that two models compute the same, without running them. `isEqual` means proved. With the
+/// option "counterexample", a folder receives the step in which they differ; verifyRecording(after,
+/// folder) repeats it in floats.
 inline Verification check(const Model& before, const Model& after, const Options& options = {},
                           const Progress& progress = {}) {
   const auto texts = detail::view(options);

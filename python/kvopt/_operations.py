@@ -204,7 +204,9 @@ def check(before: ModelLike, after: ModelLike, *, folder: Optional[DataFolder] =
     """Checks that two models compute the same, without running them.
 
     Returns the report of ``kvopt check --format json`` as a dict, with ``equal``: whether every output is proved. With
-    ``allow_tested=True``, outputs that are equal in all steps of the scope count, too.
+    ``allow_tested=True``, outputs that are equal in all steps of the scope count, too. With ``counterexample=FOLDER``, a
+    new or empty folder receives the inputs of the smallest step in which an output differs and the outputs of ``before``;
+    the report has ``replay``, and ``verify(after, reference=FOLDER)`` repeats the comparison in floats.
     """
     equal = c.c_int()
     report = _json(library.check, [_source(before, folder), _source(after, folder)], progress, named, c.byref(equal))

@@ -17,6 +17,12 @@ tokensAfterSeeding(const std::string& path,
                    const std::vector<std::pair<std::string, kvopt_tensor>>& caches, int64_t tokens,
                    const std::vector<int64_t>& next, size_t count);
 
+/// Whether the second model is proved equal, with the report or the error. `folder` receives the
+/// step in which they differ.
+std::pair<bool, std::string> checkedWithCounterexample(const std::string& before,
+                                                       const std::string& after,
+                                                       const std::string& folder);
+
 /// Whether a model computes what a recording has, and the report or the error.
 std::pair<bool, std::string> comparedWithRecording(const std::string& path,
                                                    const std::string& recording);

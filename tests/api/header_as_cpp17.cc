@@ -31,6 +31,18 @@ tokensAfterSeeding(const std::string& path,
   return chosen;
 }
 
+std::pair<bool, std::string> checkedWithCounterexample(const std::string& before,
+                                                       const std::string& after,
+                                                       const std::string& folder) {
+  try {
+    const kvopt::Verification result = kvopt::check(
+        kvopt::Model::open(before), kvopt::Model::open(after), {{"counterexample", folder}});
+    return {result.isEqual, result.report};
+  } catch (const kvopt::Error& error) {
+    return {false, error.code() + ": " + error.file()};
+  }
+}
+
 std::pair<bool, std::string> comparedWithRecording(const std::string& path,
                                                    const std::string& recording) {
   try {

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -199,6 +200,70 @@ TEST(ApiCheck, ProvesARewriteAndFindsADifference) {
   const kvopt_option wrong[] = {{"seed", "3"}};
   EXPECT_EQ(codeOf(kvopt_check(model.get(), made, wrong, 1, nullptr, &equal, &json)), "usage");
   EXPECT_EQ(json, nullptr);
+}
+
+/// A field of a serialized message, of at most 16383 bytes.
+std::string field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size() | 128),
+                     static_cast<char>(bytes.size() >> 7)} +
+         bytes;
+}
+std::string field(int number, char value) { return {static_cast<char>(number << 3), value}; }
+
+/// A serialized model that multiplies `inputs_embeds` by a factor.
+std::string scaling(float factor) {
+  std::string number(sizeof(float), 0);
+  std::memcpy(number.data(), &factor, sizeof(float));
+  const std::string extents =
+      field(1, field(2, "batch")) + field(1, field(2, "sequence")) + field(1, field(1, '\4'));
+  const std::string type = field(2, field(1, field(1, '\1') + field(2, extents)));
+  const std::string node =
+      field(1, "inputs_embeds") + field(1, "factor") + field(2, "out") + field(4, "Mul");
+  return field(1, '\10') +
+         field(7, field(1, node) + field(2, "g") +
+                      field(5, field(2, '\1') + field(8, "factor") + field(9, number)) +
+                      field(11, field(1, "inputs_embeds") + type) +
+                      field(12, field(1, "out") + type)) +
+         field(8, field(2, '\21'));
+}
+
+TEST(ApiCheck, WritesTheStepOfADifference) {
+  const Folder folder;
+  const std::string before = folder / "before.onnx";
+  const std::string after = folder / "after.onnx";
+  std::ofstream(before, std::ios::binary) << scaling(0.5F);
+  std::ofstream(after, std::ios::binary) << scaling(0.75F);
+  const std::string recording = folder / "recording";
+  const auto [isSame, proof] = checkedWithCounterexample(before, before, recording);
+  EXPECT_TRUE(isSame) << proof;
+  EXPECT_THAT(proof, Not(HasSubstr("\"replay\"")));
+  EXPECT_FALSE(std::filesystem::exists(recording));
+
+  const auto [isEqual, report] = checkedWithCounterexample(before, after, recording);
+  EXPECT_FALSE(isEqual);
+  EXPECT_THAT(report, HasSubstr("kvopt verify " + after + " --reference " + recording));
+  EXPECT_THAT(report, HasSubstr("\"visible\":true"));
+  EXPECT_FALSE(comparedWithRecording(after, recording).first);
+  EXPECT_TRUE(comparedWithRecording(before, recording).first);
+  // The folder is not empty any more.
+  EXPECT_EQ(checkedWithCounterexample(before, after, recording).second, "usage: " + recording);
+
+  // A model of bytes has no path that a command could name.
+  const std::string bytes = scaling(0.75F);
+  kvopt_model* made = nullptr;
+  ASSERT_EQ(textOf(kvopt_model_open(before.c_str(), nullptr, 0, &made)), "");
+  const ModelHandle first(made, kvopt_model_free);
+  ASSERT_EQ(textOf(kvopt_model_from_bytes(bytes.data(), bytes.size(), nullptr, nullptr, 0, &made)),
+            "");
+  const ModelHandle second(made, kvopt_model_free);
+  const std::string other = folder / "other";
+  const kvopt_option named[] = {{"counterexample", other.c_str()}};
+  int equal = -1;
+  kvopt_bytes* json = nullptr;
+  ASSERT_EQ(textOf(kvopt_check(first.get(), made, named, 1, nullptr, &equal, &json)), "");
+  EXPECT_EQ(equal, 0);
+  EXPECT_THAT(taken(json), HasSubstr("\"replay\":{\"folder\":\"" + other +
+                                     "\",\"command\":null,\"visible\":true"));
 }
 
 TEST(ApiDiff, ListsChanges) {

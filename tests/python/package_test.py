@@ -68,6 +68,29 @@ class Rewriting(unittest.TestCase):
             self.assertEqual(kvopt.Session(path, capacity=16).capacity, 16)
 
     @unittest.skipUnless(onnx, "onnx is not installed")
+    def test_writes_counterexamples(self):
+        def scaling(factor):
+            values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", "sequence", 4])
+                      for name in ("inputs_embeds", "out")]
+            node = onnx.helper.make_node("Mul", ["inputs_embeds", "factor"], ["out"])
+            graph = onnx.helper.make_graph([node], "g", values[:1], values[1:],
+                                           [onnx.helper.make_tensor("factor", onnx.TensorProto.FLOAT, [], [factor])])
+            return onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
+        before, after = scaling(0.5), scaling(0.75)
+        with tempfile.TemporaryDirectory() as folder:
+            recording = os.path.join(folder, "recording")
+            self.assertNotIn("replay", kvopt.check(before, before, counterexample=recording))
+            self.assertFalse(os.path.exists(recording))
+            report = kvopt.check(before, after, counterexample=recording)
+            self.assertEqual((report["verdict"], report["equal"]), ("different", False))
+            self.assertEqual((report["replay"]["folder"], report["replay"]["visible"]), (recording, True))
+            self.assertFalse(kvopt.verify(after, reference=recording)["equal"])
+            self.assertTrue(kvopt.verify(before, reference=recording)["equal"])
+            with self.assertRaises(kvopt.KvoptError) as raised:
+                kvopt.check(before, after, counterexample=recording)
+            self.assertEqual((raised.exception.code, raised.exception.file), ("usage", recording))
+
+    @unittest.skipUnless(onnx, "onnx is not installed")
     def test_leaves_external_data_alone(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.onnx")
