@@ -43,6 +43,12 @@ struct CheckRequest {
 /// whole scope.
 bool isEqual(check::Verdict verdict, bool allowsTested);
 
+/// Checks both models as their files have them, with the types that follow from what these declare:
+/// what else is known of a value must not change the result.
+llvm::Expected<check::CheckReport> checkAsWritten(const check::DrivenModel& before,
+                                                  const check::DrivenModel& after,
+                                                  unsigned seed = 0);
+
 /// Opens both models and checks them.
 llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit);
 

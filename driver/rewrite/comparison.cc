@@ -1,7 +1,6 @@
 // Comparison of a rewritten model with the model as it was read.
 #include "driver/rewrite/comparison.h"
 
-#include "check/checker.h"
 #include "driver/check/check_files.h"
 #include "support/diagnostic.h"
 
@@ -70,8 +69,10 @@ compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const
   RewriteComparison result;
   const bool isCheck = request.verification == VerificationExtent::Check;
   if (isCheck || (request.verification == VerificationExtent::Auto && canProve(pair, request))) {
-    result.checked =
-        check::checkModels({pair.original, pair.driven}, {pair.written, pair.manifest});
+    auto checked = checkAsWritten({pair.original, pair.driven}, {pair.written, pair.manifest});
+    if (!checked)
+      return checked.takeError();
+    result.checked = std::move(*checked);
     if (pair.firstStep)
       result.checked->notChecked.push_back("the model of the first step");
     if (isCheck || isProof(result.checked->verdict()))
