@@ -5,6 +5,7 @@
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "cli/support/style.h"
+#include "driver/check/check_files.h"
 #include "driver/forms/form_table.h"
 #include "driver/inspect/model_json.h"
 #include "driver/inspect/recommendation.h"
@@ -149,6 +150,8 @@ void printText(const std::string& path, const InspectOptions& options,
                             recovered.opset, sites.size(), sites.size() == 1 ? "" : "s", matched);
   if (!recovered.writtenFor.empty())
     out += formatText("  written by kvopt for '{}'\n", recovered.writtenFor);
+  if (recovered.comparison)
+    out += formatText("  claimed to be {}\n", claimSentence(*recovered.comparison));
   const auto total = totalCacheBytes(sites, options.context);
   if (total.value_or(0) != 0)
     out +=

@@ -119,6 +119,8 @@ llvm::Expected<RecoveredModel> recoverModel(const ModelSource& source, const Too
   }
   if (recovered)
     recovered->writtenFor = target;
+  if (recovered && *manifest)
+    recovered->comparison = std::move((*manifest)->comparison);
   return recovered;
 }
 

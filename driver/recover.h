@@ -33,6 +33,8 @@ struct RecoveredModel {
   std::vector<passes::PassTiming> timings;
   /// For a model whose caches kvopt manages, the target for which it was written; empty otherwise.
   std::string writtenFor;
+  /// The comparison with the model before a rewrite that the model's manifest claims.
+  std::optional<ir::ManifestComparison> comparison;
 };
 
 struct RecoveryOptions {

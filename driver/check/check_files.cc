@@ -31,17 +31,6 @@ std::string hexDigest(llvm::StringRef text) {
   return hexDigest(llvm::ArrayRef<uint8_t>(text.bytes_begin(), text.size()));
 }
 
-llvm::Expected<std::string> digestOf(const ModelSource& source) {
-  if (source.bytes)
-    return hexDigest(llvm::StringRef(*source.bytes));
-  auto file = MappedFile::open(source.path);
-  if (!file)
-    return file.takeError();
-  const auto bytes = (*file)->bytes();
-  return hexDigest(
-      llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
-}
-
 llvm::Expected<std::string> readText(const std::string& path) {
   auto file = MappedFile::open(path);
   if (!file)
@@ -76,6 +65,32 @@ llvm::Expected<std::unique_ptr<ir::Model>> asWritten(const ir::Model& model) {
 
 } // namespace
 
+llvm::Expected<std::string> digestOf(const ModelSource& source) {
+  if (source.bytes)
+    return hexDigest(llvm::StringRef(*source.bytes));
+  auto file = MappedFile::open(source.path);
+  if (!file)
+    return withFile(file.takeError(), source.path);
+  const auto bytes = (*file)->bytes();
+  return hexDigest(
+      llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+}
+
+std::string certificateDigest(const check::CheckReport& report, const std::string& before) {
+  OrderedJson stated = {{"before_sha256", before}};
+  stated.update(checkReportJson(report));
+  return hexDigest(
+      llvm::StringRef(stated.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)));
+}
+
+std::optional<bool> FileCheck::confirmsClaim() const {
+  constexpr unsigned seedOfRewrites = 0;
+  if (!claimed || claimed->certificate.empty() || claimed->before != before.digest ||
+      report.seed != seedOfRewrites)
+    return std::nullopt;
+  return claimed->certificate == digest;
+}
+
 llvm::Expected<check::CheckReport> checkAsWritten(const check::DrivenModel& before,
                                                   const check::DrivenModel& after, unsigned seed) {
   auto first = asWritten(before.model);
@@ -94,7 +109,7 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
         {&result.after, &request.after}}) {
     auto digest = digestOf(*source);
     if (!digest)
-      return withFile(digest.takeError(), source->path);
+      return digest.takeError();
     file->path = source->path;
     file->digest = std::move(*digest);
   }
@@ -117,6 +132,8 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
   if (!report)
     return report.takeError();
   result.report = std::move(*report);
+  result.digest = certificateDigest(result.report, result.before.digest);
+  result.claimed = std::move(manifestAfter->comparison);
   return result;
 }
 
@@ -209,19 +226,20 @@ std::vector<std::string> checkSentences(const check::CheckReport& report) {
       weakest = &part;
   }
   const std::string reason = weakest ? weakest->reason : "the models have no output";
+  const std::string all =
+      outputs == 1 ? "the output is" : fmt::format("all {} outputs are", outputs);
   std::vector<std::string> sentences;
   switch (verdict) {
   case Verdict::Proved:
   case Verdict::ProvedReduced:
-    sentences.push_back(
-        fmt::format("proved: all {} outputs are equal over the real numbers, at all "
-                    "sizes",
-                    outputs));
+    sentences.push_back(fmt::format("proved: {} equal at all sizes, over the real numbers: "
+                                    "rounding is not looked at",
+                                    all));
     break;
   case Verdict::Tested:
-    sentences.push_back(fmt::format(
-        "not proved, but all {} outputs are equal over the real numbers in {} steps: {}", outputs,
-        report.scope.size(), reason));
+    sentences.push_back(
+        fmt::format("not proved, but {} equal in {} steps, over the real numbers: {}", all,
+                    report.scope.size(), reason));
     break;
   case Verdict::Different:
     sentences.push_back(
@@ -233,13 +251,40 @@ std::vector<std::string> checkSentences(const check::CheckReport& report) {
                     outputs, weakest ? weakest->after : "", reason));
     break;
   }
-  for (const std::string& assumption : report.assumptions)
-    sentences.push_back("assumes that " + assumption);
-  std::string unseen = "rounding";
-  for (const std::string& gap : report.notChecked)
-    unseen += "; " + gap;
-  sentences.push_back("not looked at: " + unseen);
+  if (!report.assumptions.empty())
+    sentences.push_back(
+        fmt::format("assumes that {}", fmt::join(report.assumptions, ", and that ")));
+  if (!report.notChecked.empty())
+    sentences.push_back(fmt::format("not looked at: {}", fmt::join(report.notChecked, "; ")));
   return sentences;
+}
+
+namespace {
+
+/// A remark on the claim of the second model.
+const char* claimRemark(const FileCheck& result) {
+  const std::optional<bool> isConfirmed = result.confirmsClaim();
+  if (isConfirmed)
+    return *isConfirmed ? "; this check finds the same certificate"
+                        : "; THIS CHECK FINDS ANOTHER CERTIFICATE";
+  return result.claimed->before == result.before.digest ? ""
+                                                        : "; the first model here is another one";
+}
+
+} // namespace
+
+std::string claimSentence(const ir::ManifestComparison& claim) {
+  constexpr size_t shownDigits = 16;
+  const bool isProof = claim.verdict != ir::EqualityVerdict::Tested;
+  std::string text = fmt::format("{}equal to the model with SHA-256 {}…", isProof ? "proved " : "",
+                                 claim.before.substr(0, shownDigits));
+  if (!claim.certificate.empty())
+    text += fmt::format(" (certificate {}…)", claim.certificate.substr(0, shownDigits));
+  if (!isProof)
+    text += fmt::format(" in {}, which is not a proof", claim.by == ir::ComparisonMeans::Check
+                                                            ? "the scope of a check"
+                                                            : "runs of both models");
+  return text;
 }
 
 SafeText checkSummary(const FileCheck& result, bool isDetailed) {
@@ -285,6 +330,8 @@ SafeText checkSummary(const FileCheck& result, bool isDetailed) {
   for (const std::string& gap : report.notChecked)
     text += formatText("  not checked: {}\n", gap);
   text += formatText("  Equality is over the real numbers: rounding is not looked at.\n");
+  if (result.claimed)
+    text += formatText("  claimed  {}{}\n", claimSentence(*result.claimed), claimRemark(result));
   return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "llvm/Support/Error.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct FileCheck {
   CheckedFile before;
   CheckedFile after;
   check::CheckReport report;
+  /// Digest of the certificate (certificateDigest).
+  std::string digest;
+  /// The comparison that the second model's manifest claims; nullopt if it claims none.
+  std::optional<ir::ManifestComparison> claimed;
+
+  /// Whether the claim is about a check of the first model with the same fields, and whether this
+  /// check finds the same certificate; nullopt for another claim.
+  std::optional<bool> confirmsClaim() const;
 };
 
 struct CheckRequest {
@@ -38,6 +47,13 @@ struct CheckRequest {
   /// Selects the fields of the arithmetic; from 0 to check::Field::seeds - 1.
   unsigned seed = 0;
 };
+
+/// SHA-256 of a model's file or bytes, in hexadecimal. It does not cover external data.
+llvm::Expected<std::string> digestOf(const ModelSource& source);
+
+/// Digest of what a certificate says about the models: its report and the digest of the first file.
+/// Neither paths nor the second file change it, so that this file can name it.
+std::string certificateDigest(const check::CheckReport& report, const std::string& before);
 
 /// Whether the verdict counts as equality: a proof or, if the caller allows it, equality in the
 /// whole scope.
@@ -62,6 +78,9 @@ llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
 
 /// Sentences about a check: what was shown, under which assumptions, and what was not looked at.
 std::vector<std::string> checkSentences(const check::CheckReport& report);
+
+/// The comparison that a manifest claims, as a sentence without a subject.
+std::string claimSentence(const ir::ManifestComparison& claim);
 
 /// Lines of the result: the verdict, then regions that are not proved, differences, and
 /// assumptions. With `isDetailed`, all regions.

@@ -1,6 +1,8 @@
 // The documents kvopt/check/1 and kvopt/certificate/1.
 #include "driver/check/check_json.h"
 
+#include "ir/manifest/field_table.h"
+
 namespace kvopt::driver {
 using check::Obligation;
 using check::Verdict;
@@ -47,6 +49,7 @@ OrderedJson obligationJson(const Obligation& obligation) {
 
 OrderedJson resultJson(const FileCheck& result, const char* schema) {
   OrderedJson json = {{"schema", schema},
+                      {"digest", result.digest},
                       {"verdict", check::verdictWord(result.report.verdict())},
                       {"before", fileJson(result.before)},
                       {"after", fileJson(result.after)}};
@@ -91,6 +94,11 @@ OrderedJson checkReportJson(const check::CheckReport& report) {
 
 OrderedJson checkJson(const FileCheck& result, const std::optional<Counterexample>& example) {
   OrderedJson json = resultJson(result, "kvopt/check/1");
+  if (result.claimed) {
+    const std::optional<bool> isConfirmed = result.confirmsClaim();
+    json["claimed"] = ir::valueJson(*result.claimed);
+    json["claimed"]["confirmed"] = isConfirmed ? OrderedJson(*isConfirmed) : OrderedJson(nullptr);
+  }
   if (example)
     json["replay"] = replayJson(*example);
   return json;

@@ -4,6 +4,7 @@
 #include "driver/inspect/recommendation.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/unmatched_caches.h"
+#include "ir/manifest/field_table.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
 
@@ -93,6 +94,8 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
     json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
   json["written_for"] =
       recovered.writtenFor.empty() ? OrderedJson(nullptr) : OrderedJson(recovered.writtenFor);
+  if (recovered.comparison)
+    json["comparison"] = valueJson(*recovered.comparison);
   json["assumptions"] = recovered.context->assumptions;
   if (!recovered.context->unequalExtents.empty())
     json["unequal_extents"] = recovered.context->unequalExtents;

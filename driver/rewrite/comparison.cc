@@ -4,6 +4,8 @@
 #include "driver/check/check_files.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace kvopt::driver {
 using namespace ir;
 using check::Verdict;
@@ -21,6 +23,42 @@ bool canProve(const RewrittenPair& pair, const RewriteRequest& request) {
 
 bool isProof(Verdict verdict) { return isEqual(verdict, /*allowsTested=*/false); }
 
+EqualityVerdict claimedVerdict(Verdict verdict) {
+  switch (verdict) {
+  case Verdict::Proved:
+    return EqualityVerdict::Proved;
+  case Verdict::ProvedReduced:
+    return EqualityVerdict::ProvedReduced;
+  case Verdict::Tested:
+  case Verdict::Different:
+  case Verdict::Skipped:
+    break;
+  }
+  return EqualityVerdict::Tested;
+}
+
+/// Checks both models. The claim is that of the check, unless it shows no equality.
+llvm::Error check(const RewrittenPair& pair, RewriteComparison& result) {
+  auto report = checkAsWritten({pair.original, pair.driven}, {pair.written, pair.manifest});
+  if (!report)
+    return report.takeError();
+  ManifestComparison& claim = *result.claim;
+  if (isEqual(report->verdict(), /*allowsTested=*/true)) {
+    // A check of the files decides less about a model with a first step.
+    if (!pair.firstStep)
+      claim.certificate = certificateDigest(*report, claim.before);
+    claim.verdict = claimedVerdict(report->verdict());
+    claim.assumptions = report->assumptions;
+    claim.notChecked = report->notChecked;
+  }
+  if (pair.firstStep) {
+    report->notChecked.push_back("the model of the first step");
+    claim.notChecked.push_back("the model of the first step");
+  }
+  result.checked = std::move(*report);
+  return llvm::Error::success();
+}
+
 /// Runs both models.
 llvm::Error run(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit,
                 RewriteComparison& result) {
@@ -36,7 +74,33 @@ llvm::Error run(const RewrittenPair& pair, const RewriteRequest& request, const 
       result.notVerified =
           fmt::format("the model as it was read takes no step: {}", refused.diagnostic().str());
     });
+  ManifestComparison& claim = *result.claim;
+  claim.by = request.verification == VerificationExtent::Full ? ComparisonMeans::Full
+                                                              : ComparisonMeans::Quick;
+  claim.verdict = EqualityVerdict::Tested;
+  llvm::append_range(claim.notChecked, report->neverRun);
   result.verification = std::move(*report);
+  return llvm::Error::success();
+}
+
+/// Compares the models, and claims what that shows.
+llvm::Error compare(const RewrittenPair& pair, const RewriteRequest& request,
+                    const Toolkit& toolkit, RewriteComparison& result) {
+  const bool isCheck = request.verification == VerificationExtent::Check;
+  if (isCheck || (request.verification == VerificationExtent::Auto && canProve(pair, request))) {
+    if (llvm::Error error = check(pair, result))
+      return error;
+    if (isCheck || isProof(result.checked->verdict()))
+      return llvm::Error::success();
+  }
+  llvm::Error error = run(pair, request, toolkit, result);
+  if (!error)
+    return error;
+  Diagnostic failure = takeDiagnostic(std::move(error));
+  if (failure.kind != Diagnostic::Kind::Unsupported || !result.checked ||
+      !isEqual(result.checked->verdict(), /*allowsTested=*/true))
+    return makeError(std::move(failure));
+  result.checked->notChecked.push_back(fmt::format("a run, because of {}", failure.str()));
   return llvm::Error::success();
 }
 
@@ -66,26 +130,15 @@ std::string RewriteComparison::contradiction() const {
 
 llvm::Expected<RewriteComparison>
 compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit) {
+  auto before = digestOf(pair.source);
+  if (!before)
+    return before.takeError();
   RewriteComparison result;
-  const bool isCheck = request.verification == VerificationExtent::Check;
-  if (isCheck || (request.verification == VerificationExtent::Auto && canProve(pair, request))) {
-    auto checked = checkAsWritten({pair.original, pair.driven}, {pair.written, pair.manifest});
-    if (!checked)
-      return checked.takeError();
-    result.checked = std::move(*checked);
-    if (pair.firstStep)
-      result.checked->notChecked.push_back("the model of the first step");
-    if (isCheck || isProof(result.checked->verdict()))
-      return result;
-  }
-  llvm::Error error = run(pair, request, toolkit, result);
-  if (!error)
-    return result;
-  Diagnostic failure = takeDiagnostic(std::move(error));
-  if (failure.kind != Diagnostic::Kind::Unsupported || !result.checked ||
-      !isEqual(result.checked->verdict(), /*allowsTested=*/true))
-    return makeError(std::move(failure));
-  result.checked->notChecked.push_back(fmt::format("a run, because of {}", failure.str()));
+  result.claim.emplace().before = std::move(*before);
+  if (llvm::Error error = compare(pair, request, toolkit, result))
+    return error;
+  if (!result.mayBeWritten())
+    result.claim.reset();
   return result;
 }
 

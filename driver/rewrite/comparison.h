@@ -19,6 +19,9 @@ struct RewriteComparison {
   /// Result of the check; nullopt if there was none. If there is a verification, too, the check
   /// did not suffice.
   std::optional<check::CheckReport> checked;
+  /// The claim of the written file about the comparison; nullopt if there was none, or if the model
+  /// may not be written.
+  std::optional<ir::ManifestComparison> claim;
   /// The reason that the models could not be compared; empty if they were compared, or if
   /// verification was off.
   std::string notVerified;
@@ -38,6 +41,8 @@ struct RewriteComparison {
 
 /// Two models with inferred shapes, and how they are driven.
 struct RewrittenPair {
+  /// Source from which `original` was read.
+  const ModelSource& source;
   const ir::Model& original;
   const ir::Manifest& driven;
   const ir::Model& written;

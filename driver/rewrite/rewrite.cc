@@ -217,7 +217,7 @@ public:
     auto comparison = compared(*model, *passes->manifest, result.firstStep.get());
     if (!comparison)
       return comparison.takeError();
-    static_cast<RewriteComparison&>(result) = std::move(*comparison);
+    addComparison(std::move(*comparison), *model, result);
     if (request.oneBranch && !result.verification && !result.checked)
       return refusal(
           fmt::format("{}: the branches cannot be compared: {}", path, result.notVerified));
@@ -227,6 +227,15 @@ public:
   }
 
 private:
+  /// Adds a comparison to the result, and its claim to the manifest and to the metadata of
+  /// `written`.
+  template <class Result>
+  static void addComparison(RewriteComparison comparison, Model& written, Result& result) {
+    static_cast<RewriteComparison&>(result) = std::move(comparison);
+    result.manifest.comparison = result.claim;
+    written.setMetadata(manifestKey, result.manifest.json());
+  }
+
   /// Whether keys and values are compressed before lowering, because the target does not do it.
   bool compressesForTarget() const {
     return request.form.isLatent && !target.target->compressesCaches();
@@ -313,7 +322,7 @@ private:
       return comparison.takeError();
     if (!comparison->mayBeWritten())
       return std::nullopt;
-    static_cast<RewriteComparison&>(result) = std::move(*comparison);
+    addComparison(std::move(*comparison), *result.model, result);
     return result;
   }
 
@@ -456,7 +465,8 @@ private:
     if (!driven)
       return driven.takeError();
     return compareRewritten(
-        {*original, *driven, written, manifest, firstStep, passes->hasFirstStep}, request, toolkit);
+        {source, *original, *driven, written, manifest, firstStep, passes->hasFirstStep}, request,
+        toolkit);
   }
 
   /// The manifest of the model as it was read. Disabled rules may have hidden caches.

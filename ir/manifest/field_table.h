@@ -92,6 +92,7 @@ template <> const FieldTable<ManifestTiles>& tableOf();
 template <> const FieldTable<ManifestTiledAttention>& tableOf();
 template <> const FieldTable<ManifestRotation>& tableOf();
 template <> const FieldTable<ManifestOperators>& tableOf();
+template <> const FieldTable<ManifestComparison>& tableOf();
 template <class T>
 concept HasFieldTable = requires {
   tableOf<T>();

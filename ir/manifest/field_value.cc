@@ -140,9 +140,10 @@ void readValue(const FieldValue& value, std::vector<ManifestExtent>& out) {
 
 void readValue(const FieldValue& value, std::vector<std::string>& out) {
   const bool areFiles = value.field.type == FieldType::FileNames;
+  const bool mayBeEmpty = areFiles || value.field.type == FieldType::Texts;
   for (const OrderedJson& entry : value.entries()) {
     const auto* name = entry.get_ptr<const std::string*>();
-    if (!name || (name->empty() && !areFiles))
+    if (!name || (name->empty() && !mayBeEmpty))
       return value.fail(fmt::format("'{}' has an entry that is not a name", value.field.key));
     if (areFiles)
       checkFileName(value, *name);

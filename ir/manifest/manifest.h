@@ -198,6 +198,33 @@ struct ManifestOperators {
   bool operator==(const ManifestOperators&) const = default;
 };
 
+/// How far a rewritten model was shown to be equal to the model before the rewrite.
+enum class EqualityVerdict {
+  Proved,        ///< by construction
+  ProvedReduced, ///< in the scope of a check, and an argument extends it to all sizes
+  Tested,        ///< in the scope of a check, or in runs
+};
+
+/// Means by which a rewritten model was compared.
+enum class ComparisonMeans { Check, Quick, Full };
+
+/// A comparison of a rewritten model with the model before the rewrite. It has neither times nor
+/// paths, so that the same rewrite writes the same bytes. Anyone can write it to a file: only
+/// another check shows that it holds.
+struct ManifestComparison {
+  EqualityVerdict verdict = EqualityVerdict::Tested;
+  ComparisonMeans by = ComparisonMeans::Check;
+  /// SHA-256 of the file of the model before the rewrite, in hexadecimal.
+  std::string before;
+  /// Digest of the certificate of the check; empty if the check did not show the verdict.
+  std::string certificate;
+  std::vector<std::string> assumptions;
+  /// Parts that were not looked at.
+  std::vector<std::string> notChecked;
+
+  bool operator==(const ManifestComparison&) const = default;
+};
+
 struct Manifest {
   std::string target;
   /// How the caches change that a rewrite changed: Grows, InPlace, Blocks, or State for caches
@@ -245,6 +272,9 @@ struct Manifest {
 
   /// Operators of kvopt's domain that the model uses; nullopt if it uses none.
   std::optional<ManifestOperators> operators;
+
+  /// Set if the rewrite compared the model with the one before it.
+  std::optional<ManifestComparison> comparison;
 
   /// Set if only differences of positions affect the model's results, so that rows may be moved to
   /// other positions: every distinct rotation of cached rows. Empty if cached rows are not rotated.

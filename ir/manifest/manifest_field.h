@@ -21,6 +21,7 @@ enum class FieldType : uint8_t {
   Shape,       ///< a list of extents, which are numbers or names
   Names,       ///< a list of names
   FileNames,   ///< a list of files in the manifest's folder
+  Texts,       ///< a list of any texts
   Counts,      ///< a list of integers that are not negative
   Numbers,     ///< a list of finite numbers
   Object,      ///< an object with the keys of ManifestField::object

@@ -80,6 +80,40 @@ constexpr FieldTable<ManifestOperators> operatorsTable{
      &fieldsOf<ManifestOperators>},
     operatorsFields};
 
+constexpr Field<ManifestComparison> comparisonFields[] = {
+    wordFieldOf<ManifestComparison, &ManifestComparison::verdict, verdictWords>(
+        {.key = "verdict", .sentence = "What was shown."}),
+    wordFieldOf<ManifestComparison, &ManifestComparison::by, meansWords>(
+        {.key = "by", .sentence = "What showed it."}),
+    fieldOf<ManifestComparison, &ManifestComparison::before>(
+        {.key = "before_sha256",
+         .sentence = "SHA-256 of the file that was rewritten, without its external data."}),
+    fieldOf<ManifestComparison, &ManifestComparison::certificate>(
+        {.key = "certificate_sha256",
+         .when = "a check showed it for the whole model",
+         .byDefault = "\"\"",
+         .sentence = "Digest of the certificate, which `kvopt check` finds again."}),
+    fieldOf<ManifestComparison, &ManifestComparison::assumptions>(
+        {.key = "assumptions",
+         .type = FieldType::Texts,
+         .when = "it depends on some",
+         .byDefault = "[]",
+         .sentence = "What a check assumed."}),
+    fieldOf<ManifestComparison, &ManifestComparison::notChecked>(
+        {.key = "not_checked",
+         .type = FieldType::Texts,
+         .when = "there are some",
+         .byDefault = "[]",
+         .sentence = "Parts that were not looked at, other than rounding."}),
+};
+
+constexpr FieldTable<ManifestComparison> comparisonTable{
+    {"comparison",
+     "The comparison with the model before the rewrite. It is a claim: `kvopt check` shows whether "
+     "it holds.",
+     &fieldsOf<ManifestComparison>},
+    comparisonFields};
+
 void readSchema(const FieldValue& value, Manifest&) {
   std::string schema;
   readValue(value, schema);
@@ -196,6 +230,10 @@ constexpr Field<Manifest> manifestFields[] = {
         {.key = "operators",
          .when = "the model uses kvopt's own operators",
          .sentence = "These operators, for programs that load kernels for them."}),
+    manifestField<&Manifest::comparison>(
+        {.key = "comparison",
+         .when = "the rewrite compared both models (`--verify off` was not given)",
+         .sentence = "Whether the model computes the same as the one before the rewrite."}),
 };
 
 constexpr FieldTable<Manifest> manifestTable{
@@ -208,6 +246,7 @@ template <> const FieldTable<CapacityEntry>& tableOf() { return capacityTable; }
 template <> const FieldTable<ManifestVariant>& tableOf() { return variantTable; }
 template <> const FieldTable<ManifestRotation>& tableOf() { return rotationTable; }
 template <> const FieldTable<ManifestOperators>& tableOf() { return operatorsTable; }
+template <> const FieldTable<ManifestComparison>& tableOf() { return comparisonTable; }
 
 const ManifestObject& manifestObject() { return manifestTable.info; }
 

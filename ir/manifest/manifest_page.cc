@@ -32,6 +32,8 @@ constexpr const char* nameOf(FieldType type) {
     return "list of names";
   case FieldType::FileNames:
     return "list of file names";
+  case FieldType::Texts:
+    return "list of texts";
   case FieldType::Counts:
     return "list of integers";
   case FieldType::Numbers:

@@ -68,6 +68,8 @@ OrderedJson typeSchema(const ManifestField& field) {
     return listOf(nameSchema());
   case FieldType::FileNames:
     return listOf(fileSchema());
+  case FieldType::Texts:
+    return listOf({{"type", "string"}});
   case FieldType::Counts:
     return listOf(countSchema());
   case FieldType::Numbers:

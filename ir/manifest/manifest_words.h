@@ -82,6 +82,18 @@ inline constexpr ManifestWord<InputFeed> inputFeedWords[] = {
     {InputFeed::BatchRows, "batch_rows", "0 to batch - 1"},
     {InputFeed::Any, "any", "what the model's documentation says: the graph does not show it"}};
 
+inline constexpr ManifestWord<EqualityVerdict> verdictWords[] = {
+    {EqualityVerdict::Proved, "proved", "equal by construction"},
+    {EqualityVerdict::ProvedReduced, "proved-reduced",
+     "equal in the scope of a check, and an argument extends it to all sizes"},
+    {EqualityVerdict::Tested, "tested",
+     "equal in all steps that were compared, which is not a proof"}};
+
+inline constexpr ManifestWord<ComparisonMeans> meansWords[] = {
+    {ComparisonMeans::Check, "check", "a check without running the models"},
+    {ComparisonMeans::Quick, "quick", "runs of both models, as of `--verify quick`"},
+    {ComparisonMeans::Full, "full", "runs of both models, as of `--verify full`"}};
+
 inline constexpr ManifestWord<bool> pairWords[] = {
     {false, "halves", "of n pairs, pair i is columns first + i and first + i + n"},
     {true, "neighbors", "pair i is columns first + 2 i and first + 2 i + 1"}};

@@ -204,6 +204,24 @@ TEST(Manifest, OperatorsSurvive) {
         << wrong;
 }
 
+TEST(Manifest, ComparisonsSurvive) {
+  Manifest manifest = example();
+  manifest.comparison = ManifestComparison{
+      EqualityVerdict::ProvedReduced, ComparisonMeans::Check, "ab", "cd", {"a"}, {"b", ""}};
+  auto read = parseManifest(manifest.json());
+  ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
+  EXPECT_EQ(read->comparison, manifest.comparison);
+  EXPECT_EQ(read->json(), manifest.json());
+  for (const char* wrong :
+       {R"({"verdict": "different", "by": "check", "before_sha256": ""})",
+        R"({"verdict": "proved", "by": "someone", "before_sha256": ""})",
+        R"({"verdict": "proved", "by": "check"})",
+        R"({"verdict": "proved", "by": "check", "before_sha256": "", "assumptions": [1]})", "[]"})
+    EXPECT_THAT(refusal("\"target\"", std::string("\"comparison\": ") + wrong + ", \"target\""),
+                HasSubstr("comparison"))
+        << wrong;
+}
+
 TEST(Manifest, FlagsAreBoolOrIntegers) {
   for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast})
     for (auto dtype : {ElementType::Bool, ElementType::Int8, ElementType::Int64}) {
