@@ -14,7 +14,6 @@
 #include "llvm/ADT/DenseMap.h"
 
 namespace kvopt::rules {
-using namespace analysis;
 using namespace builders;
 using namespace ir;
 using namespace pattern;
