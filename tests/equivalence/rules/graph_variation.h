@@ -16,12 +16,13 @@ class GraphVariation {
 public:
   GraphVariation(ir::Graph& changed, unsigned seed) : graph(changed), random(seed) {}
 
-  /// Makes one to three changes.
-  void vary() {
+  /// Even numbers change one attribute or constant operand each, as far as there are such, and all
+  /// others make one to three changes at random.
+  void vary(unsigned number) {
     std::vector<ir::Node*> nodes;
     for (ir::Node& node : graph.nodes())
       nodes.push_back(&node);
-    if (nodes.empty())
+    if (nodes.empty() || (number % 2 == 0 && varyPlace(number / 2)))
       return;
     for (uint64_t changes = 1 + pick(3); changes > 0; --changes)
       varyOne(*nodes[pick(nodes.size())]);
@@ -36,27 +37,45 @@ public:
   }
 
 private:
+  /// Changes the attribute or the constant operand of this number; false if there are fewer.
+  bool varyPlace(size_t number) {
+    for (ir::Node& node : graph.nodes()) {
+      if (number < node.attributes().size()) {
+        varyAttribute(node, number);
+        return true;
+      }
+      number -= node.attributes().size();
+      for (unsigned i = 0; i < node.operands().size(); ++i)
+        if (node.operand(i) && node.operand(i)->constant() && number-- == 0) {
+          varyConstant(node, i);
+          return true;
+        }
+    }
+    return false;
+  }
+
   uint64_t pick(uint64_t count) { return random() % count; }
 
   void varyOne(ir::Node& node) {
     switch (pick(5)) {
     case 0:
     case 1:
-      varyAttribute(node);
+      if (!node.attributes().empty())
+        varyAttribute(node, pick(node.attributes().size()));
       break;
     case 2:
     case 3:
-      varyConstant(node);
+      for (unsigned i = 0; i < node.operands().size(); ++i)
+        if (pick(2) == 0 && varyConstant(node, i))
+          break;
       break;
     default:
       varyOperands(node);
     }
   }
 
-  void varyAttribute(ir::Node& node) {
-    if (node.attributes().empty())
-      return;
-    const ir::NamedAttribute& attribute = node.attributes()[pick(node.attributes().size())];
+  void varyAttribute(ir::Node& node, size_t index) {
+    const ir::NamedAttribute& attribute = node.attributes()[index];
     const ir::Attribute& value = attribute.value;
     const std::string name = attribute.name;
     if (pick(6) == 0)
@@ -80,18 +99,14 @@ private:
     }
   }
 
-  /// Gives the node a varied copy of a constant operand.
-  void varyConstant(ir::Node& node) {
-    for (unsigned i = 0; i < node.operands().size(); ++i) {
-      const ir::Value* operand = node.operand(i);
-      const ir::TensorData* constant = operand ? operand->constant() : nullptr;
-      if (!constant || pick(2) == 0)
-        continue;
-      if (ir::TensorRef tensor = variedTensor(*constant)) {
-        node.setOperand(i, &graph.addConstant("varied", std::move(tensor)));
-        return;
-      }
-    }
+  /// Gives the node a varied copy of a constant operand; false if that is not possible.
+  bool varyConstant(ir::Node& node, unsigned index) {
+    const ir::Value* operand = node.operand(index);
+    const ir::TensorData* constant = operand ? operand->constant() : nullptr;
+    ir::TensorRef tensor = constant ? variedTensor(*constant) : nullptr;
+    if (tensor)
+      node.setOperand(index, &graph.addConstant("varied", std::move(tensor)));
+    return tensor != nullptr;
   }
 
   void varyOperands(ir::Node& node) {
@@ -121,7 +136,8 @@ private:
     }
     if (auto number = ir::scalarValue(tensor); number && tensor.shape().size() < 2) {
       constexpr double others[] = {0, 1, -1, 0.5, 2, 3};
-      const double other = pick(2) == 0 ? others[pick(6)] : *number * double{factor()};
+      const double other =
+          pick(2) == 0 || *number == 0 ? others[pick(6)] : *number * double{factor()};
       return ir::floatScalar(tensor.elementType(), other,
                              static_cast<unsigned>(tensor.shape().size()));
     }
