@@ -139,6 +139,8 @@ constexpr Fault faults[] = {
     {"minus_# = Neg (shifted_#)\n  apart_# = Add (rows_#, minus_#)",
      "minus_# = Neg (rows_#)\n  apart_# = Add (shifted_#, minus_#)"},
     {"total_# = ReduceSum (powers_#, last)", "total_# = ReduceSum (powers_#, last_axis_#)"},
+    {"attended_# = Div (sums_#, total_#)", "attended_# = Mul (sums_#, total_#)"},
+    {"attended_# = Div (sums_#, total_#)", "attended_# = Div (sums_#, top_#)"},
 };
 
 TEST(EqualRegions, AFaultOfOneLayerIsFound) {
@@ -235,6 +237,42 @@ TEST(EqualRegions, ATableOfOneLayerIsItsOwn) {
     EXPECT_EQ(verdictWith("int64 most_" + number + " = {600}", "int64 most_" + number + " = {601}"),
               Verdict::Tested);
   }
+}
+
+TEST(EqualRegions, HaveRowsInEqualPlaces) {
+  // Keys have their heads after their rows, so that no layer shares its input with the first model.
+  std::string rows = edited(
+      rowsOfLayer, "present_key_# = Concat <axis = 2> (past_key_#, rows_#)",
+      "back_# = Transpose <perm = [0, 2, 1, 3]> (past_key_#) whole_# = Concat <axis = 2> (back_#, "
+      "rows_#) present_key_# = Transpose <perm = [0, 2, 1, 3]> (whole_#)");
+  const std::string attention = edited(respelledLayer, "(present_key_#)", "(whole_#)");
+  std::string second =
+      edited(stacked(layerCount, rows + attention + sumOfLayer), "int64[1] last = {3}",
+             "int64[1] last = {3}" + forLayers(layerCount, ", int64[1] last_axis_# = {2}"));
+  ir::Manifest turned = manifestOf();
+  for (int layer = 0; layer < layerCount; ++layer) {
+    const std::string number = std::to_string(layer);
+    for (const char* name : {"P, 8] past_key_", "T, 8] present_key_"}) {
+      const std::string rest = std::string(name).substr(1) + number;
+      const std::string extent(1, name[0]);
+      second = edited(second, "float[B, 1, " + extent + rest, "float[B, " + extent + ", 1" + rest);
+    }
+    ir::ManifestCache& keys = turned.caches[2 * size_t(layer)];
+    std::swap(keys.shape[1], keys.shape[2]);
+    keys.sequenceAxis = 1;
+    keys.permutation = {0, 2, 1, 3};
+  }
+  auto verdictOfRows = [&](const ir::Manifest& manifest) {
+    for (const Obligation& part : checkLayers(layersOf(spelledLayer), second, manifest).obligations)
+      if (part.isOutput && part.after == "x" + std::to_string(layerCount))
+        return part.verdict;
+    return Verdict::Skipped;
+  };
+  EXPECT_EQ(verdictOfRows(turned), Verdict::ProvedReduced);
+  ir::Manifest ring = turned;
+  ring.caches[2 * size_t(layerCount - 1)].storage = ir::RingCache{};
+  ring.caches[2 * size_t(layerCount - 1)].shape[1] = int64_t(3);
+  EXPECT_GT(verdictOfRows(ring), Verdict::Tested);
 }
 
 } // namespace
