@@ -140,7 +140,7 @@ constexpr Fault faults[] = {
      "minus_# = Neg (rows_#)\n  apart_# = Add (shifted_#, minus_#)"},
     {"total_# = ReduceSum (powers_#, last)", "total_# = ReduceSum (powers_#, last_axis_#)"},
     {"attended_# = Div (sums_#, total_#)", "attended_# = Mul (sums_#, total_#)"},
-    {"attended_# = Div (sums_#, total_#)", "attended_# = Div (sums_#, top_#)"},
+    {"below_# = Sub (logits_#, top_#)", "below_# = Sub (top_#, logits_#)"},
 };
 
 TEST(EqualRegions, AFaultOfOneLayerIsFound) {
