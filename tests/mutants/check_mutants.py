@@ -30,7 +30,7 @@ OUTCOMES = ["found", "tested", "refused", "undecided", "equal", "missed", "crash
 def judged(options, family, path):
     """The outcome of one mutant, and what check says."""
     code, text = end_of([options.kvopt, "check", family.source_path, path, "--format", "json", "-q"])
-    if code == 3:
+    if code in (3, 4):
         return "refused", text
     if code not in (0, 1):
         return "crash", text

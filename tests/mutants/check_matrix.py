@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Writes which faults in which forms of which models `kvopt check` finds, as tests/mutants/matrix.md.
+
+    check_matrix.py KVOPT COMPARE_LENGTHS --out DIR [--models A,B] [--minutes M] [--seed S] [--write]
+
+Each of ten models is rewritten to each form (families.py). --models names others: sources of families.py, or folders of
+KVOPT_CORPUS. Each kind of change (mutations.py) is made once to
+each of these rewrites, in random order until the time is over, and is judged as in check_mutants.py. If the check decides nothing about an
+unchanged rewrite, the form has one model only. Results are in DIR/matrix.jsonl, and a run that was ended continues. Prints the tables, or
+writes them into matrix.md with --write. Exits with 1 after a crash, and after a mutant that the check calls equal and that
+differs, unless check_misses.txt has the reason.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+
+from check_mutants import OUTCOMES, judged
+from families import PRESETS, SOURCES, Copy, Families
+from mutations import KINDS
+from structural_mutants import digest
+import structural_mutants
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGE = os.path.join(HERE, "matrix.md")
+MODELS = ["gpt2", "gqa", "half", "hybrid", "llama", "mha", "mla", "mqa", "packed-qkv", "window"]
+# Changes that only make an invalid file, or that repeat another kind at another place.
+LEFT_OUT = {"attribute exaggerated", "output dropped", "outputs dropped", "function body dropped", "declared extent changed",
+            "manifest entry dropped", "manifest entry repeated", "manifest field added", "whole of tiles",
+            "external weight changed", "logits of batches", "logits of later chunks", "query of several tokens",
+            "query of later chunks"}
+MARKS = {"found": "", "tested": "t", "refused": "r", "undecided": "?", "equal": "=", "missed": "!", "crash": "crash"}
+LEGEND = """\
+A cell has the number of mutants that are found, and then those with another outcome:
+
+| mark | outcome |
+|---|---|
+| none | found: the check says that the mutant differs |
+| `t` | tested: the check says that equality is not proved, and the mutant differs at some length |
+| `r` | refused: the mutant is not a valid model, or contradicts its manifest |
+| `?` | undecided: the check skips an output, and finds no difference |
+| `=` | equal: neither the check nor runs at every length find a difference |
+| `!` | missed: the check says equal, and the mutant differs at some length |
+"""
+
+
+def first_difference(text):
+    """The node that the check names for a difference, and whether it has a step that shows it."""
+    document = json.loads(text)
+    for part in document["outputs"] + document["regions"]:
+        if part["verdict"] == "different":
+            return part.get("node", ""), bool(part.get("counterexample"))
+    return "", False
+
+
+class Matrix:
+    """Results by the preset, the model and the kind of change."""
+
+    def __init__(self, options, families):
+        self.options = options
+        self.families = families
+        self.program = digest(options.kvopt, options.compare_lengths)
+        self.path = os.path.join(options.out, "matrix.jsonl")
+        self.records = {}
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as file:
+                for line in file:
+                    record = json.loads(line)
+                    if (record["program"], record["seed"]) == (self.program, options.seed):
+                        self.records[self.key(record)] = record
+
+    @staticmethod
+    def key(record):
+        return record["preset"], record["model"], record["kind"]
+
+    def keep(self, record):
+        record.update(program=self.program, seed=self.options.seed)
+        self.records[self.key(record)] = record
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def unchanged(self, preset, model):
+        """What is said of a rewrite without a change; None if there is none."""
+        key = preset, model, ""
+        if key not in self.records:
+            family = self.families.get(preset, model)
+            record = {"preset": preset, "model": model, "kind": "", "outcome": "refused", "text": ""}
+            if family:
+                outcome, text = judged(self.options, family, family.model_path)
+                record.update(outcome=outcome, text=text[-2000:] if outcome != "undecided" else self.reason(text))
+            self.keep(record)
+        return self.records[key]
+
+    @staticmethod
+    def reason(text):
+        document = json.loads(text)
+        return next(part["reason"] for part in document["outputs"] + document["regions"] if part["verdict"] == "skipped")
+
+    def places(self):
+        """Presets and models with a rewrite; one model only where nothing is decided."""
+        found = []
+        for preset in sorted(PRESETS):
+            outcomes = [(model, self.unchanged(preset, model)["outcome"]) for model in self.options.models]
+            decided = [model for model, outcome in outcomes if outcome == "equal"]
+            undecided = [model for model, outcome in outcomes if outcome == "undecided"]
+            found += [(preset, model) for model in decided or undecided[:1]]
+        return found
+
+    def judge(self, preset, model, kind):
+        key = preset, model, kind
+        if key in self.records:
+            return
+        family = self.families.get(preset, model)
+        rng = random.Random("%d/%s/%s/%s" % ((self.options.seed,) + key))
+        record = {"preset": preset, "model": model, "kind": kind, "outcome": "none", "change": ""}
+        for _ in range(4):
+            copy = Copy(family)
+            change = KINDS[kind](rng, copy)
+            if not change:
+                continue
+            with tempfile.TemporaryDirectory(dir=self.options.out) as folder:
+                path = copy.write(os.path.join(folder, "mutant"))
+                outcome, text = judged(self.options, family, path)
+            record.update(outcome=outcome, change=change)
+            if outcome == "found":
+                record["node"], record["step"] = first_difference(text)
+            elif outcome in ("missed", "crash"):
+                record["text"] = text[-400:]
+            break
+        self.keep(record)
+
+    def cells(self):
+        return [place + (kind,) for place in self.places() for kind in sorted(set(KINDS) - LEFT_OUT)]
+
+    def run(self):
+        end = time.monotonic() + 60 * self.options.minutes
+        cells = self.cells()
+        random.Random(self.options.seed).shuffle(cells)
+        for cell in cells:
+            if time.monotonic() > end:
+                break
+            self.judge(*cell)
+
+
+def misses():
+    """Classes and reasons of misses that were reviewed: lines of a class, a pattern and a reason, separated by tabs."""
+    with open(os.path.join(HERE, "check_misses.txt"), encoding="utf-8") as file:
+        return [line.rstrip("\n").split("\t") for line in file if line.strip() and not line.startswith("#")]
+
+
+def reason_of(record, known):
+    text = "%s: %s: %s" % (record["preset"], record["kind"], record["change"])
+    for kind, pattern, reason in known:
+        if re.search(pattern, text):
+            return "%s: %s" % (kind, reason)
+    return "not reviewed"
+
+
+def cell_of(outcomes):
+    parts = [str(outcomes["found"])] if outcomes["found"] else []
+    parts += ["%d%s" % (outcomes[each], MARKS[each]) for each in OUTCOMES if each != "found" and outcomes[each]]
+    return " ".join(parts)
+
+
+def page(records, known, possible):
+    """The tables as Markdown, and whether something must not be. `possible` is the number of cells of all models."""
+    mutants = [record for record in records if record["kind"] and record["outcome"] != "none"]
+    presets = sorted({record["preset"] for record in mutants})
+    kinds = sorted({record["kind"] for record in mutants})
+    cells = collections.defaultdict(collections.Counter)
+    for record in mutants:
+        for row in (record["kind"], "all"):
+            for column in (record["preset"], "all"):
+                cells[row, column][record["outcome"]] += 1
+    total = cells["all", "all"]
+    found = [record for record in mutants if record["outcome"] == "found"]
+    lines = ["# Faults that a check finds", "", "This page is written by:", "", "```",
+             "python3 tests/mutants/check_matrix.py build/release/bin/kvopt build/release/tests/compare_lengths "
+             "--out DIR --write", "```", "",
+             "%d kinds of change in %d forms and %d models: %d mutants of about %d, %s." % (
+                 len(kinds), len(presets), len({record["model"] for record in mutants}), len(mutants), possible,
+                 ", ".join("%d %s" % (total[each], each) for each in OUTCOMES)),
+             "Of those found, %d name the node at which the difference begins, and %d the smallest step that shows it." % (
+                 sum(bool(record["node"]) for record in found), sum(record["step"] for record in found)), "", LEGEND]
+    columns = ["all"] + presets
+    lines += ["| change | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines += ["| %s | %s |" % (row, " | ".join(cell_of(cells[row, column]) for column in columns)) for row in kinds + ["all"]]
+    lines += ["", "## Forms about which nothing is decided", "", "| form | reason |", "|---|---|"]
+    lines += ["| %s | %s |" % (preset, next(r["text"] for r in records if not r["kind"] and r["preset"] == preset and
+                                          r["outcome"] == "undecided"))
+              for preset in presets if not any(r["outcome"] == "equal" for r in records
+                                               if not r["kind"] and r["preset"] == preset)]
+    bad = False
+    for outcome, title in (("missed", "Missed"), ("equal", "Equal")):
+        groups = collections.Counter()
+        for record in mutants:
+            if record["outcome"] == outcome:
+                # Names and numbers of nodes aside, the changes are few.
+                change = re.sub(r"(of|from|to|->|given instead of|operands of) \S*[\d_./]\S*", r"\1 …", record["change"])
+                reason = reason_of(record, known)
+                bad |= outcome == "missed" and reason == "not reviewed"
+                groups[record["kind"], re.sub(r"\d+", "N", change), reason] += 1
+        lines += ["", "## " + title, "", "| change | what | mutants | why |", "|---|---|---|---|"]
+        lines += ["| %s | %s | %d | %s |" % (kind, change.replace("|", "\\|"), count, reason)
+                  for (kind, change, reason), count in sorted(groups.items())]
+    return "\n".join(lines) + "\n", bad or total["crash"] > 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kvopt")
+    parser.add_argument("compare_lengths")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    options.kvopt, options.compare_lengths = os.path.abspath(options.kvopt), os.path.abspath(options.compare_lengths)
+    options.models = options.models.split(",")
+    corpus = os.path.abspath(os.environ.get("KVOPT_CORPUS", "."))
+    SOURCES.update({name: os.path.join(corpus, name, "model.onnx") for name in options.models if name not in SOURCES})
+    structural_mutants.SECONDS = 900  # a loaded machine is no failure
+    os.makedirs(options.out, exist_ok=True)
+    matrix = Matrix(options, Families(options.kvopt, os.path.join(options.out, "families")))
+    matrix.run()
+    text, bad = page(list(matrix.records.values()), misses(), len(matrix.cells()))
+    if options.write:
+        with open(PAGE, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        print(text)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
