@@ -263,6 +263,14 @@ Value& AttentionBuilder::lengthMask(Value& lengths, const BuilderOperand& tokens
   return unsqueeze(unsqueeze(additive(kept, type, otherwise), 1), 1);
 }
 
+Value& AttentionBuilder::causalKeys(Value& query, Value& keys) {
+  const BuilderOperand tokens = extent(keys, 2, true);
+  const BuilderOperand rows = extent(query, 2, true);
+  Value& ofFirst = node("Add", {node("Sub", {tokens, rows}), int64Scalar(1)}, {}, "seen");
+  Value& seen = unsqueeze(node("Add", {range(rows), ofFirst}), 1);
+  return node("Less", {range(tokens), seen}, {}, "causal_keys");
+}
+
 Value& AttentionBuilder::paddedMask(Value& mask, const BuilderOperand& tokens) {
   auto rank = static_cast<int64_t>(mask.type().rank());
   bool isBoolean = mask.type().elementType() == ElementType::Bool;

@@ -61,6 +61,8 @@ public:
   /// The additive mask [B,1,1,T] that keeps the first lengths[b] (int [B]) keys; T is a scalar.
   ir::Value& lengthMask(ir::Value& lengths, const BuilderOperand& tokens, ir::ElementType type,
                         double otherwise);
+  /// bool [S,T]: whether key j of T is at most the own key of row i of S, the last rows' keys.
+  ir::Value& causalKeys(ir::Value& query, ir::Value& keys);
   ir::Value& castTo(ir::Value& value, ir::ElementType type);
   /// The mask with its last axis extended to `tokens` (int64 [1]) by "masked", for masks that may
   /// be shorter. Boolean, or additive floating point.

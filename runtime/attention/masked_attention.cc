@@ -33,7 +33,7 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
   TensorView mask;
   const int64_t keys = attention.value.shape[2];
   const bool isAligned = keys - attention.pastRows == shape[2];
-  if (!request.visible && (!causal || isAligned)) {
+  if (!request.visible && (!causal || (isAligned && !request.bias))) {
     // Causality needs no explicit mask, because every row sees its own token.
     operands.causal = causal;
     operands.mask = request.bias;

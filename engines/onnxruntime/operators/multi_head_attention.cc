@@ -90,7 +90,7 @@ void MultiHeadAttention::setMask(Call& call, int64_t pastRows, AttentionView& vi
                 std::to_string(rows) + "," + std::to_string(keys) + "]");
   }
   const bool isAligned = keys - pastRows == rows;
-  if (!call.has(mha::PaddingMask) && (!settings.causal || isAligned)) {
+  if (!call.has(mha::PaddingMask) && (!settings.causal || (isAligned && !bias))) {
     view.causal = settings.causal;
     if (bias)
       AttentionMask(call, *bias).apply(call, view);

@@ -8,7 +8,7 @@
 //
 // mask_filter_value is added to the scores of hidden keys. unidirectional is on only if it is 1.
 #include "ir/attribute.h"
-#include "passes/builders/attention_builder.h"
+#include "passes/builders/contrib_mask.h"
 #include "passes/pattern/rule.h"
 #include "support/format.h"
 
@@ -88,10 +88,13 @@ public:
       parts.key = &build.concat(half(*stacked, 0, build), *parts.key, 2);
       parts.value = &build.concat(half(*stacked, 1, build), *parts.value, 2);
     }
-    parts.mask = maskOf(match, *parts.key, build);
+    setContribMask(parts,
+                   {match.find(maskIndex), match.find(attentionBias),
+                    static_cast<double>(node.floatAttr("mask_filter_value", -10000.0f)),
+                    node.intAttr("unidirectional", 0) == 1},
+                   elementOf(match), build);
     float scale = node.floatAttr("scale", 0.0f);
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(widths.key / heads);
-    parts.causal = node.intAttr("unidirectional", 0) == 1;
     Value& output = build.mergeHeads(build.sdpa(parts, match.nodes()));
     llvm::SmallVector<Rewriter::Replacement, 2> replacements{{&node.result(), &output}};
     if (node.results().size() > 1 && !node.result(1).isUnused())
@@ -186,19 +189,6 @@ private:
       if (rankOf(*mask) != 4 || !isLong(mask->type().dim(3)))
         return refuse(*mask, "an attention bias [B,H,S,T]");
     return true;
-  }
-
-  Value* maskOf(const Match& match, Value& keys, AttentionBuilder& build) const {
-    Value* mask = match.find(attentionBias);
-    Value* index = match.find(maskIndex);
-    if (!index)
-      return mask;
-    double filter = match.root().floatAttr("mask_filter_value", -10000.0f);
-    ElementType element = elementOf(match);
-    Value& added = rankOf(*index) == 1
-                       ? build.lengthMask(*index, build.extent(keys, 2, true), element, filter)
-                       : build.keptMask(*index, element, filter);
-    return mask ? &build.node("Add", {*mask, added}, {}, "mask") : &added;
   }
 };
 

@@ -8,7 +8,7 @@
 // Operands are rows [B,S,H*D]; or keys and values [B,H,T,D]; or packed [B,T,H,2,D], [B,S,H,3,D].
 // mask_filter_value is added to the scores of hidden keys. unidirectional is on only if it is 1.
 #include "ir/attribute.h"
-#include "passes/builders/attention_builder.h"
+#include "passes/builders/contrib_mask.h"
 #include "passes/pattern/rule.h"
 #include "support/format.h"
 
@@ -87,10 +87,13 @@ public:
       parts.key = &build.concat(*past, *parts.key, 2);
       parts.value = &build.concat(match[pastValue], *parts.value, 2);
     }
-    parts.mask = maskOf(match, parts, build);
+    setContribMask(parts,
+                   {match.find(padding), match.find(attentionBias),
+                    static_cast<double>(node.floatAttr("mask_filter_value", -10000.0f)),
+                    node.intAttr("unidirectional", 0) == 1},
+                   match[q].type().elementType(), build);
     float scale = node.floatAttr("scale", 0.0f);
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(*facts.width.value());
-    parts.causal = node.intAttr("unidirectional", 0) == 1;
     Value& output = build.mergeHeads(build.sdpa(parts, match.nodes()));
     return build.replace(node, output, {match.find(pastKey), fresh[0], parts.key},
                          {match.find(pastValue), fresh[1], parts.value});
@@ -236,20 +239,6 @@ private:
       parts.key = rows(k, width);
       parts.value = rows(v, valueWidth);
     }
-  }
-
-  Value* maskOf(const Match& match, const AttentionBuilder::AttentionParts& parts,
-                AttentionBuilder& build) const {
-    Value* mask = match.find(attentionBias);
-    if (Value* kept = match.find(padding)) {
-      double filter = match.root().floatAttr("mask_filter_value", -10000.0f);
-      ElementType element = match[q].type().elementType();
-      Value& added = rankOf(kept) == 1 ? build.lengthMask(*kept, build.extent(*parts.key, 2, true),
-                                                          element, filter)
-                                       : build.keptMask(*kept, element, filter);
-      mask = mask ? &build.node("Add", {*mask, added}, {}, "mask") : &added;
-    }
-    return mask;
   }
 };
 
