@@ -19,6 +19,11 @@ constexpr EngineFact table[] = {
     {EngineUse::QuantizedCaches, "com.microsoft::GroupQueryAttention, quantized caches",
      "int8, int4", "1.30",
      "ONNX Runtime 1.23 does not load GroupQueryAttention with quantized caches; 1.30 does."},
+    {EngineUse::QueryKeyNorms, "com.microsoft::GroupQueryAttention, q_norm and k_norm",
+     "float32, float16", "1.30",
+     "ONNX Runtime 1.30 has q_norm and k_norm of GroupQueryAttention on CUDA and WebGPU; on the "
+     "CPU, "
+     "it refuses the first step."},
     {EngineUse::PagedFloat32, "com.microsoft::PagedAttention", "float32", nullptr,
      "Only kvopt's runtime runs PagedAttention of float32: ONNX Runtime refuses to load the "
      "model."},
@@ -40,10 +45,12 @@ constexpr EngineFact table[] = {
 std::optional<EngineUse> useOf(const Node& node) {
   if (node.op().domain() == kvoptDomain)
     return EngineUse::OwnOperators;
-  if (node.op() == OpName("com.microsoft::GroupQueryAttention"))
-    return node.operands().size() > gqa::KeyScale && node.operand(gqa::KeyScale)
-               ? EngineUse::QuantizedCaches
-               : EngineUse::GroupQueryAttention;
+  if (node.op() == OpName("com.microsoft::GroupQueryAttention")) {
+    if (node.operand(gqa::QueryNormWeight) || node.operand(gqa::KeyNormWeight))
+      return EngineUse::QueryKeyNorms;
+    return node.operand(gqa::KeyScale) ? EngineUse::QuantizedCaches
+                                       : EngineUse::GroupQueryAttention;
+  }
   if (node.op() == OpName("com.microsoft::PagedAttention"))
     return node.operand(0) && node.operand(0)->type().elementType() == ElementType::Float
                ? EngineUse::PagedFloat32

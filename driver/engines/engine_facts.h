@@ -16,6 +16,7 @@ namespace kvopt::driver {
 enum class EngineUse : uint8_t {
   GroupQueryAttention,
   QuantizedCaches, ///< GroupQueryAttention over codes
+  QueryKeyNorms,   ///< GroupQueryAttention with norms of queries and keys
   PagedFloat32,
   PagedFloat16, ///< and bfloat16
   Opset23,

@@ -1,6 +1,10 @@
 // The table of what engines run: each use has a row, and the page has the table.
 #include "driver/engines/engine_facts.h"
 
+#include "ir/op.h"
+#include "ir/text/reader.h"
+#include "support/format.h"
+
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -10,6 +14,7 @@ namespace kvopt {
 namespace {
 
 using namespace driver;
+using namespace ir;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -36,6 +41,29 @@ TEST(EngineFacts, SayWhatAFormNeeds) {
   EXPECT_THAT(engineNotes({Engine::Ort, CacheKind::Paged}, true),
               ElementsAre(HasSubstr("Only kvopt's runtime")));
   EXPECT_THAT(engineNotes({Engine::Ort, CacheKind::Paged}, false), ElementsAre(HasSubstr("CUDA")));
+}
+
+TEST(EngineFacts, SayThatTheCpuLacksNorms) {
+  OpRegistry ops;
+  registerAll(ops);
+  for (const char* norms : {"", ", , , , , , , , weights, weights"}) {
+    auto model = llvm::cantFail(readText(
+        fmt::format("<ir_version: 8, opset_import: [\"\" : 17, \"com.microsoft\" : 1]>\n"
+                    "attention (float[B, S, 64] q, float[B, S, 32] k, float[B, S, 32] v,\n"
+                    "           float[B, 2, P, 16] past_key, float[B, 2, P, 16] past_value,\n"
+                    "           int32[B] seqlens_k, int32 total, float[16] weights)\n"
+                    "  => (float[B, S, 64] o, float[B, 2, T, 16] key, float[B, 2, T, 16] value)\n"
+                    "{{\n"
+                    "  o, key, value = com.microsoft.GroupQueryAttention <num_heads = 4,\n"
+                    "      kv_num_heads = 2> (q, k, v, past_key, past_value, seqlens_k, total{})\n"
+                    "}}",
+                    norms),
+        ops));
+    if (*norms == '\0')
+      EXPECT_THAT(engineNotes(model->graph()), IsEmpty());
+    else
+      EXPECT_THAT(engineNotes(model->graph()), ElementsAre(HasSubstr("on the CPU, it refuses")));
+  }
 }
 
 TEST(EngineFacts, AreThoseOfThePage) {
