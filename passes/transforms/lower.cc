@@ -125,6 +125,7 @@ public:
     if (context.hiddenRowsUndefined)
       if (auto failure = carriedHiddenRows(model.graph(), context.sites))
         return refuseAll(std::move(*failure), chosen);
+    options.isUnpadded = !context.unpaddedMasks.empty();
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return asRefusal(manifest.takeError());

@@ -16,9 +16,10 @@
 // packed ones. The manifest names the inputs that are caches and those that count tokens.
 #include "ir/cache_layout.h"
 #include "ir/manifest/documented_inputs.h"
+#include "ir/ops/contrib/group_query_operands.h"
 #include "ir/ops/kvopt/cache_operator.h"
 #include "ir/shapes/shape_inference.h"
-#include "passes/builders/attention_builder.h"
+#include "passes/builders/grouped_operands.h"
 #include "passes/pass.h"
 #include "passes/targets/support/cache_rows.h"
 #include "support/diagnostic.h"
@@ -180,22 +181,48 @@ private:
     return {node.intAttr("num_heads", 0), node.intAttr("kv_num_heads", 0)};
   }
 
+  /// Width of the cached rows; nullopt if it is not known.
+  static std::optional<int64_t> widthOf(const Node& node) {
+    const Value* past = node.operand(gqa::PastKey);
+    const bool hasHeads = past && past->type().hasRank() && past->type().rank() == 4;
+    return hasHeads ? past->type().dim(3).value() : std::nullopt;
+  }
+
+  /// Positions that GroupQueryAttention rotates by, if they are an operand; otherwise null.
+  static Value* positionsOf(const Node& node) {
+    const bool hasTables = node.is("com.microsoft::GroupQueryAttention") &&
+                           node.operands().size() > gqa::PositionIds &&
+                           node.operand(gqa::CosineCache) && node.operand(gqa::SineCache) &&
+                           node.operand(gqa::CosineCache)->type().hasRank() &&
+                           node.operand(gqa::CosineCache)->type().rank() == 2 &&
+                           node.operand(gqa::CosineCache)->type().dim(1).value();
+    return hasTables ? node.operand(gqa::PositionIds) : nullptr;
+  }
+
   /// `rows` are queries, keys and values [B,S,columns]; caches have their rows along `axis`: 2 for
   /// [B,G,C,D], 1 for [B,C,G,D].
-  llvm::Error readRows(Node& node, llvm::ArrayRef<Value*> rows, int64_t axis, Value& result) {
+  llvm::Error readRows(Node& node, llvm::ArrayRef<Value*> rows, int64_t axis, Value& result,
+                       Rewriter& rewriter) {
     const HeadCounts heads = headsOf(node);
-    if (heads.query < 1 || heads.cache < 1 || node.results().size() < 3 || !node.operand(3) ||
-        !node.operand(4) || node.intAttr("do_rotary", 0) != 0 ||
+    const bool isRotated = node.intAttr("do_rotary", 0) != 0;
+    const auto width = widthOf(node);
+    if (heads.query < 1 || heads.cache < 1 || node.results().size() < 3 || !width ||
+        !node.operand(gqa::PastValue) || (isRotated && !positionsOf(node)) ||
         llvm::any_of(rows, [](const Value* each) { return !each || each->type().rank() != 3; }))
-      return refused(node, "its operands are not separate rows of queries, keys and values");
-    Rewriter rewriter(graph, readRowsName, journal, node.name());
+      return refused(node, "its operands are not rows of queries, keys and values");
     AttentionBuilder build(rewriter);
+    const auto headsFor = [&](Value& given, int64_t count, bool isValue) -> Value& {
+      Value& split = build.splitHeads(given, count, *width);
+      return isRotated && !isValue
+                 ? rotatedByNode(node, split, count, *width, *positionsOf(node), build)
+                 : split;
+    };
     AttentionBuilder::AttentionParts parts;
-    parts.query = &build.splitHeads(*rows[0], heads.query, 0);
+    parts.query = &headsFor(*rows[0], heads.query, false);
     llvm::SmallVector<Rewriter::Replacement, 3> replacements;
     llvm::SmallVector<Value*, 2> attended;
     for (unsigned side : {0u, 1u}) {
-      Value& split = build.splitHeads(*rows[1 + side], heads.cache, 0);
+      Value& split = headsFor(*rows[1 + side], heads.cache, side == 1);
       Value& fresh = axis == 2 ? split : build.transpose(split, {0, 2, 1, 3});
       Value& present = node.result(1 + side);
       Value& whole = joined(*node.operand(3 + side), fresh, axis, present, build);
@@ -214,7 +241,13 @@ private:
   }
 
   llvm::Error readGrouped(Node& node) {
-    return readRows(node, {node.operand(0), node.operand(1), node.operand(2)}, 2, node.result(0));
+    Rewriter rewriter(graph, readRowsName, journal, node.name());
+    AttentionBuilder build(rewriter);
+    const auto width = widthOf(node);
+    if (!width)
+      return refused(node, "the width of its heads is not known");
+    const GroupedRows rows = groupedRows(node, *width, build);
+    return readRows(node, {rows.query, rows.key, rows.value}, 2, node.result(0), rewriter);
   }
 
   /// The rows [B,S,columns] before packing; null for other values.
@@ -229,9 +262,10 @@ private:
     Node* reader = packed.hasOneUse() ? &packed.uses().begin()->user() : nullptr;
     if (!reader || !reader->is("Reshape"))
       return refused(node, "its results stay packed");
+    Rewriter rewriter(graph, readRowsName, journal, node.name());
     return readRows(
         node, {unpacked(node.operand(0)), unpacked(node.operand(1)), unpacked(node.operand(2))}, 1,
-        reader->result());
+        reader->result(), rewriter);
   }
 
   llvm::Error readScatter(Node& node) {

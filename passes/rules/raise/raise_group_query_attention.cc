@@ -18,7 +18,7 @@
 // declared as one buffer of fixed capacity, the rule does not apply.
 #include "ir/attribute.h"
 #include "passes/analysis/cache/unpadded_length.h"
-#include "passes/builders/attention_builder.h"
+#include "passes/builders/grouped_operands.h"
 #include "passes/pattern/rule.h"
 #include "support/format.h"
 
@@ -108,16 +108,10 @@ public:
     int64_t heads = node.intAttr("num_heads", 0);
     int64_t groups = node.intAttr("kv_num_heads", 0);
     int64_t width = match[headWidth];
-    Value* parts[3] = {&match[q], match.find(k), match.find(v)};
-    if (!parts[1]) {
-      Value& packed = match[q];
-      parts[0] = &build.slice(packed, 2, 0, heads * width);
-      parts[1] = &build.slice(packed, 2, heads * width, (heads + groups) * width);
-      parts[2] = &build.slice(packed, 2, (heads + groups) * width, (heads + 2 * groups) * width);
-    }
-    Value* query = &build.splitHeads(*parts[0], heads, width);
-    Value* key = isShared(match) ? nullptr : &build.splitHeads(*parts[1], groups, width);
-    Value* value = isShared(match) ? nullptr : &build.splitHeads(*parts[2], groups, width);
+    const GroupedRows given = groupedRows(node, width, build);
+    Value* query = &build.splitHeads(*given.query, heads, width);
+    Value* key = isShared(match) ? nullptr : &build.splitHeads(*given.key, groups, width);
+    Value* value = isShared(match) ? nullptr : &build.splitHeads(*given.value, groups, width);
 
     if (match.find(queryNorm)) {
       query = &normalized(match, *query, queryNorm, build);
@@ -132,9 +126,9 @@ public:
       else
         rows = length ? &build.positions(*length, build.extent(match[q], 1, true))
                       : &build.value(ints({0}));
-      query = &rotated(match, *query, heads, *rows, build);
+      query = &rotatedByNode(node, *query, heads, width, *rows, build);
       if (!isShared(match))
-        key = &rotated(match, *key, groups, *rows, build);
+        key = &rotatedByNode(node, *key, groups, width, *rows, build);
     }
     Value* fresh[] = {key, value};
     if (isShared(match)) {
@@ -334,20 +328,6 @@ private:
         build.node("Reshape", {build.castTo(match[total], ElementType::Int64), ints({1})});
     Value& isPrompt = build.node("Equal", {longest, build.extent(match[q], 1)});
     return build.node("Where", {isPrompt, counted, given}, {}, "positions");
-  }
-
-  Value& rotated(const Match& match, Value& tensor, int64_t heads, Value& rows,
-                 AttentionBuilder& build) const {
-    AttributeList attributes;
-    if (isOn(match.root(), "rotary_interleaved"))
-      attributes.add("interleaved", 1);
-    int64_t rotary = *match[cosines].type().dim(1).value() * 2;
-    if (rotary != match[headWidth]) {
-      attributes.add("rotary_embedding_dim", rotary);
-      attributes.add("num_heads", heads);
-    }
-    return build.node("com.microsoft::RotaryEmbedding",
-                      {tensor, rows, match[cosines], match[sines]}, attributes, "rotary");
   }
 
   /// A smooth softmax has one more logit per head, with the value 0.

@@ -2,6 +2,8 @@
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/ort_gqa/operator_rotation.h"
+#include "passes/targets/ort_gqa/packed_rows.h"
 #include "passes/targets/ort_gqa/rotated_rows.h"
 #include "passes/targets/support/buffer_operands.h"
 #include "passes/targets/support/kvopt_domain.h"
@@ -216,13 +218,15 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   AttentionBuilder build(rewriter);
   Value& query = *fused.operand(BufferOperand::query);
   auto [last, total] = lengthsOf(fused, build);
-  llvm::SmallVector<Value*, 12> operands{&rotatedRows(query, build),
-                                         &rotatedRows(*fused.operand(BufferOperand::key), build),
-                                         &tokenRows(*fused.operand(BufferOperand::value), build),
-                                         fused.operand(BufferOperand::pastKey),
-                                         fused.operand(BufferOperand::pastValue),
-                                         last,
-                                         total};
+  Value& key = *fused.operand(BufferOperand::key);
+  const auto rotation = operatorRotation(query, key, *total, options.isUnpadded, build);
+  Value* queryRows = rotation ? rotation->query : &rotatedRows(query, build);
+  Value* keyRows = rotation ? rotation->key : &rotatedRows(key, build);
+  Value* valueRows = &tokenRows(*fused.operand(BufferOperand::value), build);
+  if (Value* packed = packedRows(*queryRows, *keyRows, *valueRows)) {
+    queryRows = packed;
+    keyRows = valueRows = nullptr;
+  }
   Value* bias = nullptr;
   if (given[&site].mask) {
     Value* visible = visibleKeys(site, build);
@@ -231,26 +235,38 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   Value* sinks = given[&site].sinks ? &build.castTo(*fused.operand(BufferOperand::sinks),
                                                     query.type().elementType())
                                     : nullptr;
-  if (bias || sinks)
-    operands.append({nullptr, nullptr, nullptr, bias});
-  if (sinks)
-    operands.push_back(sinks);
-
-  AttributeList attributes =
-      attrs({{"num_heads", *query.type().dim(1).value()},
-             {"kv_num_heads", *fused.operand(BufferOperand::key)->type().dim(1).value()},
-             {"scale", fused.floatAttr("scale", 1.0f)}});
+  llvm::SmallVector<Value*, 12> operands{queryRows,
+                                         keyRows,
+                                         valueRows,
+                                         fused.operand(BufferOperand::pastKey),
+                                         fused.operand(BufferOperand::pastValue),
+                                         last,
+                                         total,
+                                         rotation ? rotation->cosines : nullptr,
+                                         rotation ? rotation->sines : nullptr,
+                                         rotation ? rotation->rows : nullptr,
+                                         bias,
+                                         sinks};
+  while (!operands.back())
+    operands.pop_back();
+  AttributeList attributes = attrs({{"num_heads", *query.type().dim(1).value()},
+                                    {"kv_num_heads", *key.type().dim(1).value()},
+                                    {"scale", fused.floatAttr("scale", 1.0f)}});
   if (float softcap = fused.floatAttr("softcap", 0.0f); softcap != 0.0f)
     attributes.add("softcap", softcap);
   if (int64_t window = fused.intAttr("window", 0); window != 0)
     attributes.add("local_window_size", window);
+  if (rotation)
+    attributes.add("do_rotary", int64_t{1});
+  if (rotation && rotation->interleaved)
+    attributes.add("rotary_interleaved", int64_t{1});
   Node& grouped = rewriter.create(OpName(contribDomain, "GroupQueryAttention"), operands,
                                   attributes, 3, "attention");
   // Not before the attention: shapes of the past are read before it is overwritten.
   fused.graph().moveBefore(grouped, &fused);
   Metadata metadata = fused.metadata();
-  for (auto& [key, text] : metadata)
-    if (key == ruleMetadataKey)
+  for (auto& [name, text] : metadata)
+    if (name == ruleMetadataKey)
       text = ruleName;
   grouped.setMetadata(std::move(metadata));
   handOutTokenRows(fused, grouped.result(0), rewriter);
