@@ -38,8 +38,8 @@ void fillRows(Ort::Value& cache, const Shape& shape, int64_t rows, Number (*numb
         *data++ = row < rows ? number(static_cast<uint32_t>(random())) : Number();
 }
 
-/// A cache of float32, float16 or int8 with `room` rows. The first `rows` are random. A float32
-/// cache of width 1 holds the scales of codes, which are positive.
+/// A cache of float32, float16, int8 or pairs of int4 with `room` rows. The first `rows` are
+/// random. A float32 cache of width 1 holds the scales of codes, which are positive.
 Ort::Value cacheOf(Shape shape, ONNXTensorElementDataType type, int64_t rows, int64_t room) {
   Ort::AllocatorWithDefaultOptions allocator;
   shape[0] = 1;
@@ -48,12 +48,15 @@ Ort::Value cacheOf(Shape shape, ONNXTensorElementDataType type, int64_t rows, in
   if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8)
     fillRows<int8_t>(cache, shape, rows,
                      [](uint32_t bits) { return static_cast<int8_t>(bits % 255); });
+  else if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8)
+    fillRows<uint8_t>(cache, shape, rows,
+                      [](uint32_t bits) { return static_cast<uint8_t>(bits % 255); });
   else if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16) // 0.5 to 1, of both signs
     fillRows<uint16_t>(cache, shape, rows, [](uint32_t bits) {
       return static_cast<uint16_t>(0x3800 | (bits & 0x83ff));
     });
   else if (type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
-    throw std::runtime_error("a cache has another type than float32, float16 and int8");
+    throw std::runtime_error("a cache has another type than float32, float16, int8 and uint8");
   else if (shape[3] == 1)
     fillRows<float>(cache, shape, rows, [](uint32_t) { return 1 / 128.F; });
   else
