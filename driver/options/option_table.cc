@@ -143,9 +143,8 @@ constexpr OptionInfo scopeOptions[] = {
                "Whether padding that sees no token may compute anything (undefined), so that more "
                "masks become attributes."},
     OptionInfo{rewrite, "--padding", Word, "any|none", "any",
-               "Whether batch rows may be padded. With none, masks hide later keys only, lengths "
-               "that are counted by a mask (GroupQueryAttention) are all the past's, and all rows "
-               "have the same positions."},
+               "Whether batch rows may be padded. With none, masks hide later keys only, and "
+               "lengths that are counted by a mask (GroupQueryAttention) are all the past's."},
     OptionInfo{rewrite, "--one-branch", Flag, "", "",
                "For a decoder with a branch for its first step: take the other branch for all "
                "steps. --verify compares both."},

@@ -21,8 +21,6 @@ struct LowerOptions {
   int64_t size = 0;
   /// The element type of the state between tiles: Float or Float16.
   ir::ElementType state = ir::ElementType::Float;
-  /// Whether the manifest excludes padding: a batch row has the positions of every other one.
-  bool isUnpadded = false;
 };
 
 /// Parses a capacity: a number of rows, or `dynamic`, which yields nullopt.

@@ -125,7 +125,6 @@ public:
     if (context.hiddenRowsUndefined)
       if (auto failure = carriedHiddenRows(model.graph(), context.sites))
         return refuseAll(std::move(*failure), chosen);
-    options.isUnpadded = !context.unpaddedMasks.empty();
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return asRefusal(manifest.takeError());

@@ -2,7 +2,6 @@
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
-#include "passes/targets/ort_gqa/operator_rotation.h"
 #include "passes/targets/ort_gqa/packed_rows.h"
 #include "passes/targets/ort_gqa/rotated_rows.h"
 #include "passes/targets/support/buffer_operands.h"
@@ -219,9 +218,8 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   Value& query = *fused.operand(BufferOperand::query);
   auto [last, total] = lengthsOf(fused, build);
   Value& key = *fused.operand(BufferOperand::key);
-  const auto rotation = operatorRotation(query, key, *total, options.isUnpadded, build);
-  Value* queryRows = rotation ? rotation->query : &rotatedRows(query, build);
-  Value* keyRows = rotation ? rotation->key : &rotatedRows(key, build);
+  Value* queryRows = &rotatedRows(query, build);
+  Value* keyRows = &rotatedRows(key, build);
   Value* valueRows = &tokenRows(*fused.operand(BufferOperand::value), build);
   if (Value* packed = packedRows(*queryRows, *keyRows, *valueRows)) {
     queryRows = packed;
@@ -242,9 +240,9 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
                                          fused.operand(BufferOperand::pastValue),
                                          last,
                                          total,
-                                         rotation ? rotation->cosines : nullptr,
-                                         rotation ? rotation->sines : nullptr,
-                                         rotation ? rotation->rows : nullptr,
+                                         nullptr, // the rotation is done
+                                         nullptr,
+                                         nullptr,
                                          bias,
                                          sinks};
   while (!operands.back())
@@ -256,10 +254,6 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
     attributes.add("softcap", softcap);
   if (int64_t window = fused.intAttr("window", 0); window != 0)
     attributes.add("local_window_size", window);
-  if (rotation)
-    attributes.add("do_rotary", int64_t{1});
-  if (rotation && rotation->interleaved)
-    attributes.add("rotary_interleaved", int64_t{1});
   Node& grouped = rewriter.create(OpName(contribDomain, "GroupQueryAttention"), operands,
                                   attributes, 3, "attention");
   // Not before the attention: shapes of the past are read before it is overwritten.

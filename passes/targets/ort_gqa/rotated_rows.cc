@@ -1,7 +1,7 @@
-// The operator on rows, and the rows of its tables.
+// Tables of one step's cosines and sines.
 #include "passes/targets/ort_gqa/rotated_rows.h"
 
-#include "passes/targets/ort_gqa/step_angles.h"
+#include "passes/analysis/rotation/paired_rotation.h"
 #include "passes/targets/support/token_rows.h"
 
 namespace kvopt::targets {
@@ -10,6 +10,18 @@ using namespace builders;
 using namespace ir;
 
 namespace {
+
+/// The columns as a table with one row for each token: [B*S or S, pairs].
+Value& tableOf(const ColumnRange& columns, int64_t pairs, AttentionBuilder& build) {
+  Value* range = columns.value;
+  if (const auto width = range->type().dim(3).value(); width != pairs) {
+    const int64_t end = columns.first + (pairs - 1) * columns.step + 1;
+    range = &build.node(
+        "Slice", {*range, ints({columns.first}), ints({end}), ints({3}), ints({columns.step})}, {},
+        "columns");
+  }
+  return build.node("Reshape", {*range, ints({-1, pairs})}, {}, "angles");
+}
 
 /// Row of the tables for each token, int64 [B,S]; or 0, the first row, if all batch rows share the
 /// tables.
@@ -62,8 +74,8 @@ Value& rotatedRows(Value& heads, AttentionBuilder& build) {
     return tokenRows(heads, build);
   Value& rows = rotation->areTokensFirst ? mergedRows(*rotation->rows, build)
                                          : tokenRows(*rotation->rows, build);
-  Value& cosines = angleTable(rotation->cosines, rotation->pairs, TableRows::AllBatchRows, build);
-  Value& sines = angleTable(rotation->sines, rotation->pairs, TableRows::AllBatchRows, build);
+  Value& cosines = tableOf(rotation->cosines, rotation->pairs, build);
+  Value& sines = tableOf(rotation->sines, rotation->pairs, build);
   AttributeList attributes = attrs({{"num_heads", *count}});
   if (rotation->interleaved)
     attributes.add("interleaved", int64_t{1});
