@@ -100,10 +100,10 @@ Results modulo(Call& call) {
     return call.fail("it divides by zero");
   if (call.integer("fmod", 0) != 0)
     return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return x % y; },
+                          a, b, [](int64_t x, int64_t y) { return y == -1 ? 0 : x % y; },
                           [](double x, double y) { return std::fmod(x, y); }));
   const Ref remainder = combined(
-      a, b, [](int64_t x, int64_t y) { return (x % y + y) % y; },
+      a, b, [](int64_t x, int64_t y) { return y == -1 ? 0 : (x % y + y) % y; },
       [](double x, double y) { return x - y * std::floor(x / y); });
   if (!remainder || !remainder->isInteger() || b->count() != 1)
     return need(call, remainder);

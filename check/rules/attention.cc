@@ -47,6 +47,8 @@ struct Attended {
 
 /// The mask with `keys` columns: further keys are hidden, further columns go.
 Ref maskColumns(Call& call, const Ref& mask, int64_t keys) {
+  if (mask->rank() == 0)
+    return nullptr;
   const auto axis = static_cast<unsigned>(mask->rank() - 1);
   const int64_t columns = mask->shape[axis];
   if (columns == keys || columns == 1)
@@ -68,7 +70,8 @@ Ref attendedRows(Call& call, const Attended& job) {
   const int64_t batch = job.query->shape[0], heads = job.query->shape[1];
   const int64_t rows = job.query->shape[2], width = job.query->shape[3];
   const int64_t keys = job.key->shape[2];
-  if (job.key->shape[1] == 0 || heads % job.key->shape[1] != 0 || job.value->shape[2] != keys)
+  const int64_t groups = job.key->shape[1];
+  if (groups == 0 || heads % groups != 0 || job.value->shape[1] == 0 || job.value->shape[2] != keys)
     return nullptr;
   const Ref key = repeatedHeads(job.key, heads / job.key->shape[1]);
   const Ref value = repeatedHeads(job.value, heads / job.value->shape[1]);
@@ -97,9 +100,9 @@ Ref attendedRows(Call& call, const Attended& job) {
       mask = added;
     }
     scores = addReals(call, scores, mask);
-    if (!scores || scores->shape != Extents({batch, heads, rows, keys}))
-      return nullptr;
   }
+  if (!scores || scores->shape != Extents({batch, heads, rows, keys}))
+    return nullptr;
   Extents shape{batch, heads, rows, value->shape[3]};
   if (scores->isHollow || value->isHollow)
     return hollowTensor(shape, true);
@@ -129,7 +132,8 @@ Ref rotated(Call& call, const Ref& x, const Ref& cosine, const Ref& sine, bool i
   if (x->isHollow || c->isHollow || s->isHollow)
     return hollowTensor(x->shape, x->isSpecial);
   const int64_t half = width / 2, columns = x->shape[3];
-  if (c->shape.back() < half || width > columns || c->rank() != 3)
+  if (c->rank() != 3 || c->shape != s->shape || c->shape[2] < half || c->shape[1] != x->shape[2] ||
+      (c->shape[0] != 1 && c->shape[0] != x->shape[0]) || width % 2 != 0 || width > columns)
     return nullptr;
   const Field& field = call.field();
   const Extents strides = stridesOf(x->shape);
@@ -184,6 +188,8 @@ Results rotaryEmbedding(Call& call) {
   Ref x = call.real(0);
   const Ref positions = isContrib ? call.in(1) : call.in(3);
   Ref cosine = call.in(isContrib ? 2 : 1), sine = call.in(isContrib ? 3 : 2);
+  if (cosine->rank() == 0)
+    return call.fail("its tables do not fit");
   const int64_t written = call.integer("rotary_embedding_dim", 0);
   const int64_t width = written ? written : 2 * cosine->shape.back();
   const bool hasRows = x->rank() == 3;
@@ -229,7 +235,8 @@ Results attention(Call& call) {
     job.key = asHeads(job.key, call.integer("kv_num_heads", 0));
     job.value = asHeads(job.value, call.integer("kv_num_heads", 0));
   }
-  if (!job.query || !job.key || !job.value || job.query->rank() != 4)
+  if (!job.query || !job.key || !job.value || job.query->rank() != 4 || job.key->rank() != 4 ||
+      job.value->rank() != 4)
     return call.unsupported("its heads are unknown");
   if (call.in(4) && call.in(5)) {
     job.key = concatenated(call, {call.real(4), job.key}, 2);
@@ -269,7 +276,7 @@ Ref appended(Call& call, const Ref& cache, const Ref& rows, llvm::ArrayRef<int64
   Ref all = rows;
   if (cache)
     all = concatenated(call, {cache, rows}, 2);
-  if (!all)
+  if (!all || (all->shape[2] == 0 && capacity > 0))
     return nullptr;
   const int64_t earlier = cache ? cache->shape[2] : 0;
   Extents shape = rows->shape;
@@ -305,7 +312,10 @@ Results groupQueryAttention(Call& call) {
   }
   job.query = asHeads(job.query, heads);
   job.key = asHeads(job.key, groups);
-  job.value = asHeads(job.value, groups);
+  job.value = job.value ? asHeads(job.value, groups) : nullptr;
+  for (const Ref& cache : {call.in(3), call.in(4)})
+    if (cache && cache->rank() != 4)
+      return call.fail("its caches do not fit");
   if (!job.query || !job.key || !job.value || !lengths || !lengths->isInteger() || !totals ||
       !totals->isInteger() || totals->integers.empty())
     return call.fail("its operands do not fit");
@@ -313,6 +323,9 @@ Results groupQueryAttention(Call& call) {
   const int64_t total = totals->integers[0];
   if (lengths->count() != batch && lengths->count() != 1)
     return call.fail("its lengths do not fit");
+  for (const Ref& part : {job.key, job.value})
+    if (part->shape[0] != batch || part->shape[2] != rows)
+      return call.fail("its rows do not fit");
   std::vector<int64_t> past;
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t length = lengths->integers[size_t(b % lengths->count())] + 1;

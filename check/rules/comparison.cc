@@ -24,6 +24,8 @@ Results where(Call& call) {
   const Ref choice = broadcastTo(condition, *shape);
   Ref both[] = {reshaped(first, {first->count()}), reshaped(second, {second->count()})};
   const Ref list = concatenated(call, both, 0);
+  if (!list)
+    return call.unsupported("its operands are too large");
   int64_t next = 0;
   const int64_t count = first->count();
   return {rearranged(list, *shape, [&](llvm::ArrayRef<int64_t>) {

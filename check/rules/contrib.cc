@@ -26,7 +26,7 @@ uint64_t contentsHash(const Tensor& tensor) {
 /// A product with weights in blocks of codes. Equal codes, scales and offsets are equal weights.
 Results matMulNBits(Call& call) {
   const int64_t inner = call.integer("K", 0), columns = call.integer("N", 0);
-  if (inner <= 0 || columns <= 0 || elementCount({inner, columns}) < 0)
+  if (inner <= 0 || columns <= 0 || elementCount({inner, columns}) < 0 || call.in(0)->rank() == 0)
     return call.unsupported("its sizes are unknown");
   if (call.in(0)->isHollow) {
     Extents shape = call.in(0)->shape;

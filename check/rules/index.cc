@@ -69,8 +69,8 @@ Results constantOfShape(Call& call) {
   if (const ir::Attribute* value = call.attribute("value");
       value && value->kind() == ir::AttributeKind::Tensor) {
     Ref tensor = tensorOf(*value->tensorValue());
-    if (!tensor)
-      return call.unsupported("its contents are not numbers");
+    if (!tensor || tensor->count() != 1)
+      return call.unsupported("its value is not a number");
     *result = *tensor;
   }
   result->shape = {};
@@ -82,16 +82,21 @@ Results constantOfShape(Call& call) {
 
 Results range(Call& call) {
   const Ref start = call.in(0), limit = call.in(1), step = call.in(2);
-  if (!start || !limit || !step || start->isReal() || limit->isReal() || step->isReal())
+  if (!start || !limit || !step || start->isReal() || limit->kind != start->kind ||
+      step->kind != start->kind)
     return call.unsupported("its bounds are unknown");
+  if (start->count() != 1 || limit->count() != 1 || step->count() != 1)
+    return call.fail("its bounds are not single numbers");
   if (start->isInteger()) {
     const int64_t first = start->integers[0], by = step->integers[0];
     call.noteThreshold(limit, start, /*meets=*/false);
     std::vector<int64_t> values;
-    if (by == 0 || std::abs(limit->integers[0] - first) / std::abs(by) > mostElements)
+    const double steps =
+        by ? std::ceil((double(limit->integers[0]) - double(first)) / double(by)) : INFINITY;
+    if (steps > double(mostElements))
       return call.unsupported("it has too many elements");
-    for (int64_t at = first; by > 0 ? at < limit->integers[0] : at > limit->integers[0]; at += by)
-      values.push_back(at);
+    for (int64_t i = 0; double(i) < steps; ++i)
+      values.push_back(first + i * by);
     const auto count = static_cast<int64_t>(values.size());
     return {integerTensor({count}, std::move(values), start->type)};
   }
@@ -117,6 +122,14 @@ std::optional<std::vector<int64_t>> indicesOf(const Ref& tensor, int64_t extent)
       return std::nullopt;
   }
   return indices;
+}
+
+/// Whether each extent other than that of `axis` is at most the data's. Both have the same rank.
+bool fitsBesides(const Extents& shape, const Extents& data, unsigned axis) {
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (i != axis && shape[i] > data[i])
+      return false;
+  return true;
 }
 
 /// Rows that tokens select are numbers without a relation to each other; rows that positions select
@@ -175,6 +188,8 @@ Results gatherElements(Call& call) {
   auto indices = indicesOf(places, data->shape[*axis]);
   if (!indices)
     return call.fail("an index is out of range");
+  if (!fitsBesides(places->shape, data->shape, *axis))
+    return call.fail("its indices extend beyond the data");
   const Extents strides = stridesOf(data->shape);
   size_t next = 0;
   return {rearranged(data, places->shape, [&](llvm::ArrayRef<int64_t> place) {
@@ -200,6 +215,9 @@ std::optional<Points> pointsOf(const Extents& data, const Ref& indices, int64_t 
   const auto batch = static_cast<size_t>(batchAxes);
   if (batch + depth > data.size() || batch >= indices->shape.size())
     return std::nullopt;
+  for (size_t i = 0; i < batch; ++i)
+    if (indices->shape[i] != data[i])
+      return std::nullopt;
   const Extents strides = stridesOf(data);
   Points points;
   for (size_t i = batch + depth; i < data.size(); ++i)
@@ -242,11 +260,13 @@ Results gatherNd(Call& call) {
 }
 
 /// The data with some elements replaced: `sources` has for each flat index of the data the flat
-/// index of the update, or -1.
+/// index in the data followed by the updates.
 Results scattered(Call& call, const Ref& data, const Ref& updates,
                   llvm::function_ref<void(std::vector<int64_t>&)> place) {
   Ref both[] = {reshaped(data, {data->count()}), reshaped(updates, {updates->count()})};
   Ref list = concatenated(call, both, 0);
+  if (!list)
+    return call.unsupported("the data and the updates are too large");
   if (list->isHollow)
     return {reshaped(list, data->shape)};
   std::vector<int64_t> sources(static_cast<size_t>(data->count()));
@@ -266,7 +286,9 @@ Results scatterNd(Call& call) {
     return call.unsupported("it reduces");
   if (!points)
     return call.fail("an index is out of range");
-  if (static_cast<int64_t>(points->first.size()) * points->each != call.in(2)->count())
+  Extents shape(call.in(1)->shape.begin(), call.in(1)->shape.end() - 1);
+  shape.append(data->shape.begin() + call.in(1)->shape.back(), data->shape.end());
+  if (call.in(2)->shape != shape)
     return call.fail("the updates have another shape");
   return scattered(call, data, call.in(2), [&](std::vector<int64_t>& sources) {
     int64_t next = data->count();
@@ -280,11 +302,15 @@ Results scatterElements(Call& call) {
   const Ref data = call.in(0);
   const Ref places = call.in(1);
   auto axis = axisOf(call.integer("axis", 0), data->rank());
-  auto indices = axis ? indicesOf(places, data->shape[*axis]) : std::nullopt;
   if (call.text("reduction", "none") != "none")
     return call.unsupported("it reduces");
+  if (!places->isInteger())
+    return call.unsupported("its indices are unknown");
+  auto indices = axis ? indicesOf(places, data->shape[*axis]) : std::nullopt;
   if (!indices || places->rank() != data->rank())
     return call.fail("an index is out of range");
+  if (!fitsBesides(places->shape, data->shape, *axis) || call.in(2)->shape != places->shape)
+    return call.fail("its indices extend beyond the data or the updates");
   return scattered(call, data, call.in(2), [&](std::vector<int64_t>& sources) {
     const Extents strides = stridesOf(data->shape);
     int64_t next = 0;
@@ -303,6 +329,8 @@ Results tensorScatter(Call& call) {
   auto axis = axisOf(call.integer("axis", -2), data->rank());
   if (!axis || *axis == 0 || update->rank() != data->rank())
     return call.fail("its axis is out of range");
+  if (!fitsBesides(update->shape, data->shape, *axis) || update->shape[0] != data->shape[0])
+    return call.fail("the update extends beyond the data");
   const bool isRing = call.text("mode", "linear") == "circular";
   const int64_t capacity = data->shape[*axis];
   const Ref starts = call.in(2);
@@ -312,7 +340,7 @@ Results tensorScatter(Call& call) {
   for (size_t b = 0; starts && b < first.size(); ++b)
     first[b] = starts->integers[b];
   for (int64_t start : first)
-    if (start < 0 || (!isRing && start + update->shape[*axis] > capacity))
+    if (start < 0 || (isRing ? capacity == 0 : start > capacity - update->shape[*axis]))
       return call.fail("it writes beyond the capacity");
   const Extents strides = stridesOf(data->shape);
   return scattered(call, data, update, [&](std::vector<int64_t>& sources) {
@@ -322,7 +350,7 @@ Results tensorScatter(Call& call) {
       for (size_t i = 0; i < place.size(); ++i) {
         int64_t index = place[i];
         if (i == *axis)
-          index = (first[static_cast<size_t>(place[0])] + index) % capacity;
+          index = (first[static_cast<size_t>(place[0])] % capacity + index) % capacity;
         at += index * strides[i];
       }
       sources[static_cast<size_t>(at)] = next++;
@@ -347,7 +375,8 @@ Results cumSum(Call& call) {
     const auto before = static_cast<size_t>(at - stride);
     const int64_t own =
         isExclusive ? (place[*axis] ? data->integers[before] : 0) : data->integers[i];
-    result->integers[i] = own + (place[*axis] ? result->integers[before] : 0);
+    const int64_t earlier = place[*axis] ? result->integers[before] : 0;
+    result->integers[i] = static_cast<int64_t>(uint64_t(own) + uint64_t(earlier));
     ++at;
   });
   return {result};
@@ -357,6 +386,8 @@ Results oneHot(Call& call) {
   const Ref indices = call.in(0), depth = call.in(1), values = call.in(2);
   if (!indices->isInteger() || !depth->isInteger() || call.integer("axis", -1) != -1)
     return call.unsupported("its indices are unknown");
+  if (depth->count() != 1 || values->shape != Extents{2})
+    return call.fail("its depth or its values do not fit");
   Extents shape = indices->shape;
   shape.push_back(depth->integers[0]);
   if (elementCount(shape) < 0)

@@ -109,8 +109,9 @@ Results transpose(Call& call) {
     permutation.emplace(data->shape.size());
     std::iota(permutation->rbegin(), permutation->rend(), 0);
   }
-  if (permutation->size() != data->shape.size() ||
-      !llvm::all_of(*permutation, [&](int64_t axis) { return axis >= 0 && axis < data->rank(); }))
+  std::vector<int64_t> axes(data->shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (!std::is_permutation(axes.begin(), axes.end(), permutation->begin(), permutation->end()))
     return call.fail("its permutation does not fit the data");
   return {transposed(data, *permutation)};
 }
@@ -177,7 +178,8 @@ Results tile(Call& call) {
     return call.unsupported("its repeats are unknown");
   Extents shape = data->shape;
   for (size_t i = 0; i < shape.size(); ++i)
-    shape[i] *= (*repeats)[i];
+    if (__builtin_mul_overflow(shape[i], (*repeats)[i], &shape[i]))
+      return call.unsupported("the result is too large");
   if (elementCount(shape) < 0)
     return call.unsupported("the result is too large");
   const Extents strides = stridesOf(data->shape);
@@ -294,7 +296,8 @@ Results split(Call& call) {
     for (int64_t i = 0; i < outputs; ++i)
       sizes->push_back(std::clamp<int64_t>(extent - i * each, 0, each));
   }
-  if (std::accumulate(sizes->begin(), sizes->end(), int64_t(0)) != extent)
+  if (llvm::any_of(*sizes, [&](int64_t size) { return size < 0 || size > extent; }) ||
+      std::accumulate(sizes->begin(), sizes->end(), int64_t(0)) != extent)
     return call.fail("the parts are not the whole");
   Results parts;
   int64_t first = 0;
@@ -361,9 +364,13 @@ Results pad(Call& call) {
     zero->known = {0};
     fill = zero;
   }
+  if (fill->count() != 1)
+    return call.fail("its fill is not a single element");
   // The fill becomes one more entry, which padded places take.
   Ref both[] = {reshaped(data, {data->count()}), reshaped(fill, {1})};
   Ref list = concatenated(call, both, 0);
+  if (!list)
+    return call.unsupported("the data is too large");
   const Extents strides = stridesOf(data->shape);
   return {rearranged(list, shape, [&](llvm::ArrayRef<int64_t> place) {
     int64_t at = 0;

@@ -202,13 +202,17 @@ Results einsum(Call& call) {
   if (ofA.size() != a->shape.size() || ofB.size() != b->shape.size())
     return call.fail("its equation does not fit");
   int64_t extents[128] = {};
-  for (size_t i = 0; i < ofA.size(); ++i)
-    extents[ofA[i] & 127] = a->shape[i];
-  for (size_t i = 0; i < ofB.size(); ++i) {
-    if (ofA.find(ofB[i]) != std::string::npos && extents[ofB[i] & 127] != b->shape[i])
-      return call.fail("extents differ");
-    extents[ofB[i] & 127] = b->shape[i];
-  }
+  std::fill(std::begin(extents), std::end(extents), -1);
+  for (const auto& [letters, operand] : {std::pair(&ofA, &a), std::pair(&ofB, &b)})
+    for (size_t i = 0; i < letters->size(); ++i) {
+      int64_t& extent = extents[(*letters)[i] & 127];
+      if (extent >= 0 && extent != (*operand)->shape[i])
+        return call.fail("extents differ");
+      extent = (*operand)->shape[i];
+    }
+  for (char c : ofResult)
+    if (extents[c & 127] < 0)
+      return call.fail("its equation does not fit");
   std::string summed;
   for (char c : ofA + ofB)
     if (ofResult.find(c) == std::string::npos && summed.find(c) == std::string::npos)
@@ -253,7 +257,8 @@ Results conv(Call& call) {
   const int64_t groups = call.integer("group", 1);
   if (x->rank() != 3 || w->rank() != 3 || strides != std::vector<int64_t>{1} ||
       dilations != std::vector<int64_t>{1} || pads.size() != 2 || groups < 1 ||
-      w->shape[1] * groups != x->shape[1] || w->shape[0] % groups != 0)
+      w->shape[1] * groups != x->shape[1] || w->shape[0] % groups != 0 ||
+      (bias && bias->shape != Extents{w->shape[0]}))
     return call.unsupported("its form is unknown");
   const int64_t taps = w->shape[2], each = w->shape[1], outputs = w->shape[0];
   Extents shape{x->shape[0], outputs, x->shape[2] + pads[0] + pads[1] - taps + 1};

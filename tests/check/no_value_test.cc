@@ -1,0 +1,49 @@
+// Operators have no value for operands that do not fit, and integers those that their types hold.
+#include "tests/check/checked_models.h"
+
+namespace kvopt::check {
+namespace {
+
+/// The verdict of two lists of nodes that compute `result`.
+Verdict verdictOfNodes(const std::string& before, const std::string& after) {
+  auto modelOfNodes = [](const std::string& nodes) {
+    return read(R"(<ir_version: 8, opset_import: ["" : 24]>
+g (float[B, S, 4] inputs_embeds, int64[B, S] position_ids) => (result)
+<int64 i0 = {0}, int64 i1 = {1}, int64 i3 = {3}, int64 minus = {-1}, int64[1] last = {-1}, int64[1] l1 = {1},
+ int64[1] l5 = {5}, int64[3] wide = {1, 3, 1}, int32 narrow = {1}, int8 n100 = {100}, int8 n2 = {2},
+ float half = {0.5}, float zero = {0}, float two = {2}, float hidden = {-inf}, bool on = {1},
+ bool off = {0}, uint8 u1 = {1},
+ float[4, 4, 2] taps = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+                        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17}>
+{
+  x = Identity (inputs_embeds)
+  p = Identity (position_ids)
+)" + nodes + "}\n");
+  };
+  const auto first = modelOfNodes(before), second = modelOfNodes(after);
+  if (!first || !second)
+    return Verdict::Proved;
+  const ir::Manifest none;
+  return checkModels({*first, none}, {*second, none}).verdict();
+}
+
+/// Nodes that no step accepts prove nothing, whatever follows them.
+void expectNoValue(const std::string& nodes) {
+  EXPECT_EQ(verdictOfNodes(nodes + "result = Tanh (y)",
+                           nodes + "n = Neg (y) m = Neg (n) result = Tanh (m)"),
+            Verdict::Skipped)
+      << nodes;
+}
+
+TEST(CheckNoValue, IndicesBeyondTheData) {
+  const std::string places = "z = Mul (p, i0) u = Unsqueeze (z, last) w = Tile (u, wide) ";
+  expectNoValue(places + "y = GatherElements <axis = 2> (x, w) ");
+  const std::string updates = "v = Cast <to = 1> (w) ";
+  expectNoValue(places + updates + "y = ScatterElements <axis = 2> (x, w, v) ");
+  expectNoValue(places + "y = ScatterElements <axis = 2> (x, u, x) ");
+  expectNoValue(places + "c = Concat <axis = 2> (x, x) y = TensorScatter <axis = 1> (x, c) ");
+  expectNoValue("s = Split <axis = 2, num_outputs = 1> (x) y = Transpose <perm = [0, 0, 1]> (s) ");
+}
+
+} // namespace
+} // namespace kvopt::check
