@@ -220,16 +220,23 @@ void ExactBound::add(const Exact& a) {
   if (a.isNumber()) {
     // Without the residue modulo q, which equal numbers need not both have.
     total = field.add(total, field.unknown(name, {a}));
-    sawNumber = true;
-  } else {
-    status = std::max(status, a.status);
   }
+  seen |= 1u << unsigned(a.status);
 }
 
 Exact ExactBound::bound() const {
+  static constexpr Status upper[] = {Status::Undecided,    Status::NotANumber, Status::PlusInfinity,
+                                     Status::Unspecified,  Status::Number,     Status::Fill,
+                                     Status::MinusInfinity};
+  static constexpr Status lower[] = {Status::Undecided,   Status::NotANumber, Status::MinusInfinity,
+                                     Status::Unspecified, Status::Fill,       Status::Number,
+                                     Status::PlusInfinity};
   Exact result = total;
-  if (status >= Status::PlusInfinity || !sawNumber)
-    result.status = status;
+  for (Status status : isUpper ? upper : lower)
+    if (saw(status)) {
+      result.status = status;
+      break;
+    }
   return result;
 }
 

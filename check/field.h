@@ -105,20 +105,23 @@ private:
   Status status = Status::Number;
 };
 
-/// A maximum or minimum, as an unknown commutative function of the operands.
+/// A maximum or minimum, as an unknown commutative function of the operands. The infinity that
+/// bounds all numbers on the wanted side is the result; the other one is left out.
 class ExactBound {
 public:
-  ExactBound(const Field& arithmetic, uint64_t functionName)
-      : field(arithmetic), name(functionName) {}
+  ExactBound(const Field& arithmetic, bool isMaximum)
+      : field(arithmetic), isUpper(isMaximum), name(isMaximum ? 0x4d6178 : 0x4d696e) {}
   void add(const Exact& a);
   Exact bound() const;
 
 private:
+  bool saw(Status status) const { return seen >> unsigned(status) & 1; }
+
   const Field& field;
+  bool isUpper;
   uint64_t name;
   Exact total;
-  bool sawNumber = false;
-  Status status = Status::Number;
+  unsigned seen = 0; ///< a bit for each status
 };
 
 } // namespace kvopt::check

@@ -165,7 +165,6 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
       return result;
     });
   }
-  const uint64_t name = nameHash(isUpper ? "Max" : "Min");
   return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
     for (const Exact& bound : {x[0], x[1]}) {
       const Exact& other = x[bound.isEqual(x[0]) ? 1 : 0];
@@ -176,7 +175,7 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
         call.math.assumptions.insert("numbers are within the fills of masks");
       return isLow == isUpper ? other : bound;
     }
-    ExactBound bound(call.field(), name);
+    ExactBound bound(call.field(), isUpper);
     bound.add(x[0]);
     bound.add(x[1]);
     return bound.bound();

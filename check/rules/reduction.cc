@@ -53,7 +53,7 @@ Ref reducedReals(Call& call, const Ref& data, const Reduction& reduction, bool i
   result->shape = reduction.shape;
   const auto count = static_cast<size_t>(result->count());
   if (isBound) {
-    std::vector<ExactBound> bounds(count, ExactBound(call.field(), nameHash(name)));
+    std::vector<ExactBound> bounds(count, ExactBound(call.field(), name == "Max"));
     for (size_t i = 0; i < data->reals.size(); ++i)
       bounds[reduction.targets[i]].add(data->reals[i]);
     for (const ExactBound& bound : bounds)

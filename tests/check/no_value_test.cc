@@ -45,5 +45,18 @@ TEST(CheckNoValue, IndicesBeyondTheData) {
   expectNoValue("s = Split <axis = 2, num_outputs = 1> (x) y = Transpose <perm = [0, 0, 1]> (s) ");
 }
 
+/// A softmax with `top` subtracted from its scores.
+std::string shifted(const std::string& top) {
+  return "t = Transpose <perm = [0, 2, 1]> (x) product = MatMul (x, t) e = Shape (x) "
+         "count = Gather (e, i1) column = Range (i0, count, i1) row = Unsqueeze (column, last) "
+         "seen = LessOrEqual (column, row) s = Where (seen, product, hidden) " +
+         top + " d = Sub (s, m) q = Exp (d) r = ReduceSum (q, last) result = Div (q, r)";
+}
+
+TEST(CheckNoValue, AMinimumIsMinusInfinityIfAnOperandIs) {
+  EXPECT_EQ(verdictOfNodes(shifted("m = ReduceMax (s, last)"), shifted("m = ReduceMin (s, last)")),
+            Verdict::Different);
+}
+
 } // namespace
 } // namespace kvopt::check
