@@ -1,7 +1,10 @@
 // Evaluation on demand, without recursion over nodes.
 #include "check/evaluation.h"
 
+#include "check/integer_range.h"
 #include "check/operator_contract.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::check {
 namespace {
@@ -14,6 +17,19 @@ bool Evaluation::fail(std::string text) {
   return false;
 }
 
+namespace {
+
+/// Integers with the type that a graph input declares.
+Ref typed(Ref contents, ir::ElementType type) {
+  if (!contents || !contents->isInteger() || contents->type == type || !ir::isInteger(type))
+    return contents;
+  auto result = std::make_shared<Tensor>(*contents);
+  result->type = type;
+  return result;
+}
+
+} // namespace
+
 /// Values that need no other value. False if the value is a result to be computed.
 bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
   const bool isTop = !frame.call.node;
@@ -23,7 +39,7 @@ bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
   if (!contents && isTop && hooks.constant && value.isInitializer())
     contents = hooks.constant(value);
   if (!contents && value.isGraphInput() && isTop)
-    contents = hooks.input(value);
+    contents = typed(hooks.input(value), value.type().elementType());
   if (!contents && value.isInitializer() && value.initializer()) {
     contents = tensorOf(*value.initializer());
     if (contents)
@@ -130,9 +146,14 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
       results.push_back(std::move(unknown));
     }
   }
-  for (const Ref& result : results)
-    if (result)
+  for (Ref& result : results)
+    if (result) {
+      result = wrappedToType(std::move(result));
+      if (result->type == ir::ElementType::UInt64 && math.openInteger.empty() &&
+          llvm::is_contained(result->integers, openInteger))
+        math.openInteger = node.describe() + " makes an integer that the check does not represent";
       math.countElements(*result);
+    }
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
     Ref contents = i < results.size() ? results[i] : nullptr;

@@ -1,5 +1,6 @@
 // Rules of comparisons, logic, choices, and casts of elements.
 #include "check/elementwise.h"
+#include "check/integer_range.h"
 
 #include <cmath>
 #include <limits>
@@ -202,12 +203,13 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
   for (double value : a->known) {
     if (type == ir::ElementType::Bool) {
       result->integers.push_back(value != 0);
-    } else if (std::abs(value) < 1e18) {
+    } else if (holds(type, std::trunc(value))) {
       result->integers.push_back(static_cast<int64_t>(value));
     } else {
       // ONNX leaves the result open.
       result->integers.push_back(openInteger);
-      call.math.openInteger = call.node.describe() + " converts a number beyond all integers";
+      call.math.openInteger =
+          call.node.describe() + " converts a number beyond all integers of its type";
     }
   }
   result->known.clear();

@@ -58,5 +58,33 @@ TEST(CheckNoValue, AMinimumIsMinusInfinityIfAnOperandIs) {
             Verdict::Different);
 }
 
+TEST(CheckNoValue, NarrowIntegersWrapAround) {
+  const std::string negative = "a = Mul (p, minus) ";
+  for (const char* type : {"2", "3", "4", "5", "9", "12"}) {
+    const bool holdsAll = *type == '3' || *type == '5'; // int8 and int16 hold all positions
+    EXPECT_EQ(verdictOfNodes(negative + "result = Identity (a)",
+                             negative + "b = Cast <to = " + type +
+                                 "> (a) result = Cast <to = 7> (b)") <= Verdict::Tested,
+              holdsAll)
+        << type;
+  }
+  // 100 + 100 is -56 in 8 bits.
+  const std::string sum = "z = Mul (p, i0) c = Cast <to = 3> (z) a = Add (c, n100) ";
+  EXPECT_EQ(verdictOfNodes(sum + "b = Add (a, n100) result = Cast <to = 7> (b)",
+                           "d = Add (p, i3) result = Sub (d, p)"),
+            Verdict::Different);
+  EXPECT_EQ(
+      verdictOfNodes(sum + "b = Add (a, n100) result = Cast <to = 7> (b)",
+                     sum + "s = Cast <to = 7> (a) h = Cast <to = 7> (n100) result = Add (s, h)"),
+      Verdict::Different);
+}
+
+TEST(CheckNoValue, UnsignedIntegersOf64BitsAreNotNegative) {
+  EXPECT_GT(verdictOfNodes("a = Mul (p, minus) result = Identity (a)",
+                           "a = Mul (p, minus) b = Cast <to = 13> (a) c = Cast <to = 7> (b) "
+                           "d = Max (c, i0) result = Add (a, d)"),
+            Verdict::Tested);
+}
+
 } // namespace
 } // namespace kvopt::check
