@@ -369,6 +369,28 @@ void Classes::set(const ir::Value& value, ValueClass given) {
   changed.insert(&value);
 }
 
+namespace {
+
+/// Whether the node's first result is its first operand. Dropout is an identity if its training
+/// mode is absent or the constant false.
+bool isIdentity(const ir::Node& node) {
+  if (node.results().size() != 1 || node.operands().empty() || !node.operand(0))
+    return false;
+  if (!node.is("Dropout"))
+    return node.is("Identity");
+  constexpr int64_t firstInference = 7;
+  constexpr unsigned trainingMode = 2;
+  if (node.graph().opsetVersion(node.op().domain()) < firstInference)
+    return false;
+  if (node.operands().size() <= trainingMode || !node.operand(trainingMode))
+    return true;
+  const auto data = node.operand(trainingMode)->constantRef();
+  const auto isOn = data ? ir::integerValues(*data, 1) : std::nullopt;
+  return isOn && isOn->size() == 1 && isOn->front() == 0;
+}
+
+} // namespace
+
 void Classes::hash(const ir::Node& node) {
   const bool isHashed = llvm::all_of(node.results(), [&](const ir::Value& result) {
     return result.isAbsent() || classes.count(&result);
@@ -378,8 +400,7 @@ void Classes::hash(const ir::Node& node) {
   });
   if (isHashed && !isStale && node.subgraphs().empty())
     return;
-  if ((node.is("Identity") || node.is("Dropout")) && node.operand(0) &&
-      node.results().size() == 1) {
+  if (isIdentity(node)) {
     set(node.result(0), of(*node.operand(0)));
     return;
   }

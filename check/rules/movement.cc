@@ -59,6 +59,18 @@ namespace {
 
 Results same(Call& call) { return {call.in(0)}; }
 
+/// Dropout, which is the identity unless its training mode may be on.
+Results dropout(Call& call) {
+  constexpr int64_t firstInference = 7; // earlier versions drop unless an attribute says otherwise
+  constexpr unsigned trainingMode = 2;
+  const Ref trains = call.in(trainingMode);
+  if (call.version() < firstInference ||
+      (trains && (!trains->isInteger() ||
+                  llvm::any_of(trains->integers, [](int64_t isOn) { return isOn != 0; }))))
+    return call.unsupported("it may drop elements");
+  return {call.in(0)};
+}
+
 Results reshape(Call& call) {
   const Ref data = call.in(0);
   auto wanted = call.integers("shape", 1);
@@ -388,7 +400,7 @@ Results pad(Call& call) {
 
 void addMovementRules(RuleTable& rules) {
   rules["Identity"] = same;
-  rules["Dropout"] = same;
+  rules["Dropout"] = dropout;
   rules["Reshape"] = reshape;
   rules["Flatten"] = flatten;
   rules["Transpose"] = transpose;

@@ -86,5 +86,15 @@ TEST(CheckNoValue, UnsignedIntegersOf64BitsAreNotNegative) {
             Verdict::Tested);
 }
 
+TEST(CheckNoValue, DropoutMayDropUnlessItsTrainingModeIsOff) {
+  const std::string same = "result = Tanh (x)";
+  EXPECT_EQ(verdictOfNodes(same, "d = Dropout (x, half, off) result = Tanh (d)"), Verdict::Proved);
+  EXPECT_EQ(verdictOfNodes(same, "d = Dropout (x, half) result = Tanh (d)"), Verdict::Proved);
+  EXPECT_GT(verdictOfNodes(same, "d = Dropout (x, half, on) result = Tanh (d)"), Verdict::Tested);
+  EXPECT_GT(verdictOfNodes(same, "c = Size (p) o = Cast <to = 9> (c) d = Dropout (x, half, o) "
+                                 "result = Tanh (d)"),
+            Verdict::Tested);
+}
+
 } // namespace
 } // namespace kvopt::check
