@@ -278,6 +278,10 @@ private:
     obligation.isOutput = true;
     if (!output.obstacle.empty()) {
       obligation.reason = output.obstacle;
+    } else if (!output.pair && haveOtherTypes(*output.before, *output.after)) {
+      obligation.verdict = Verdict::Different;
+      obligation.reason =
+          "element types are " + typeText(*output.before) + " and " + typeText(*output.after);
     } else if ((!output.pair || isSameForm(*output.pair)) &&
                isAligned(*output.before, *output.after)) {
       obligation.verdict = weakest;
@@ -286,6 +290,16 @@ private:
       compareOutput(output, obligation);
     }
     report.obligations.push_back(std::move(obligation));
+  }
+
+  static std::string typeText(const ir::Value& value) {
+    return ir::onnxName(value.type().elementType()).str();
+  }
+
+  static bool haveOtherTypes(const ir::Value& before, const ir::Value& after) {
+    const ir::ElementType first = before.type().elementType(), second = after.type().elementType();
+    constexpr auto unknown = ir::ElementType::Undefined;
+    return first != unknown && second != unknown && first != second;
   }
 
   static bool isSameForm(const Feeding::Pair& pair) {

@@ -45,6 +45,11 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
     evidence.reason = "shapes are " + shapeText(before) + " and " + shapeText(after);
     return Answer::Different;
   }
+  if (before->isInteger() && after->isInteger() && before->type != after->type) {
+    evidence.reason = "element types are " + ir::onnxName(before->type).str() + " and " +
+                      ir::onnxName(after->type).str();
+    return Answer::Different;
+  }
   if (before->isInteger() && after->isInteger()) {
     evidence.elements += before->integers.size();
     for (const Ref& side : {before, after})

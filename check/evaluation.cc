@@ -2,6 +2,7 @@
 #include "check/evaluation.h"
 
 #include "check/integer_range.h"
+#include "check/operand_types.h"
 #include "check/operator_contract.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -131,6 +132,8 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
     // A rule may read its first operand.
     if (!node.operands().empty() && !operands[0])
       return fail(node.describe() + ": its first operand is absent");
+    if (const std::string why = mixedTypes(node, operands); !why.empty())
+      return fail(node.describe() + ": " + why);
     if (!math.openInteger.empty() && call.dependsOnOpenIntegers())
       math.thresholds.noteOpen(math.openInteger);
     results = rule->second(call);

@@ -96,5 +96,17 @@ TEST(CheckNoValue, DropoutMayDropUnlessItsTrainingModeIsOff) {
             Verdict::Tested);
 }
 
+TEST(CheckNoValue, AnotherElementTypeIsAnotherResult) {
+  EXPECT_EQ(verdictOfNodes("result = Identity (p)", "result = Cast <to = 6> (p)"),
+            Verdict::Different);
+}
+
+TEST(CheckNoValue, OperandsOfMixedTypes) {
+  expectNoValue("y = MatMul (x, n2) ");
+  expectNoValue("c = Less (p, i1) w = Where (c, p, on) y = Cast <to = 1> (w) ");
+  expectNoValue("w = Add (p, narrow) y = Cast <to = 1> (w) ");
+  expectNoValue("y = Concat <axis = 1> (x, p) ");
+}
+
 } // namespace
 } // namespace kvopt::check
