@@ -255,6 +255,11 @@ Results conv(Call& call) {
   auto dilations = call.integers("dilations").value_or(std::vector<int64_t>{1});
   auto pads = call.integers("pads").value_or(std::vector<int64_t>{0, 0});
   const int64_t groups = call.integer("group", 1);
+  const std::string padding = call.text("auto_pad", "NOTSET");
+  if (padding == "VALID")
+    pads = {0, 0};
+  else if (padding != "NOTSET")
+    return call.unsupported("its padding follows from extents");
   if (x->rank() != 3 || w->rank() != 3 || strides != std::vector<int64_t>{1} ||
       dilations != std::vector<int64_t>{1} || pads.size() != 2 || groups < 1 ||
       w->shape[1] * groups != x->shape[1] || w->shape[0] % groups != 0 ||

@@ -108,5 +108,18 @@ TEST(CheckNoValue, OperandsOfMixedTypes) {
   expectNoValue("y = Concat <axis = 1> (x, p) ");
 }
 
+TEST(CheckNoValue, PaddingOfAConvolution) {
+  const std::string data = "t = Transpose <perm = [0, 2, 1]> (x) ",
+                    twice = "n = Neg (t) m = Neg (n) ";
+  auto padded = [&](const std::string& padding, const std::string& operand) {
+    return "c = Conv <" + padding + "> (" + operand + ", taps) result = Tanh (c)";
+  };
+  const std::string valid = data + padded("auto_pad = \"VALID\"", "t");
+  EXPECT_EQ(verdictOfNodes(valid, data + twice + padded("auto_pad = \"SAME_UPPER\"", "m")),
+            Verdict::Skipped);
+  EXPECT_LE(verdictOfNodes(valid, data + twice + padded("pads = [0, 0]", "m")), Verdict::Tested);
+  EXPECT_EQ(verdictOfNodes(valid, data + twice + padded("pads = [1, 0]", "m")), Verdict::Different);
+}
+
 } // namespace
 } // namespace kvopt::check
