@@ -55,6 +55,10 @@ struct Arithmetic {
     work += tensor.isHollow ? 0 : element * tensor.count();
   }
   Thresholds thresholds;
+  /// Selects one of many independent orders of real numbers.
+  uint64_t order = 0;
+  /// Whether the order of real numbers was used.
+  bool usesOrder = false;
   /// Why an integer is open (openInteger); empty if none is.
   std::string openInteger;
 };

@@ -343,7 +343,7 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
       return Answer::Undecided;
     }
     leaves.release();
-    switch (evaluateStep(i, question, frontier, evidence, patterns[i])) {
+    switch (evaluateOrders(i, question, frontier, evidence, patterns[i])) {
     case StepAnswer::LeftOut:
       continue;
     case StepAnswer::Failed:
@@ -368,6 +368,26 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
   lastPatterns = forms.form(patterns);
   if (gap.empty())
     gap = math.thresholds.gap();
+  return answer;
+}
+
+/// A predicate of reals is one bit, which is the same for different numbers in every second case.
+/// A step with such predicates is therefore evaluated for many independent orders.
+Regions::StepAnswer Regions::evaluateOrders(size_t at, const Question& question, Frontier frontier,
+                                            Evidence& evidence, Ref& pattern) {
+  constexpr uint64_t orders = 30;
+  math.usesOrder = false;
+  StepAnswer answer = evaluateStep(at, question, frontier, evidence, pattern);
+  if (!math.usesOrder)
+    return answer;
+  for (math.order = 1; answer == StepAnswer::Equal && math.order < orders; ++math.order) {
+    Evidence other = evidence;
+    Ref unused;
+    answer = evaluateStep(at, question, frontier, other, unused);
+    if (answer != StepAnswer::Equal)
+      evidence = other;
+  }
+  math.order = 0;
   return answer;
 }
 

@@ -83,6 +83,8 @@ private:
   Answer evaluate(const Question& question, Frontier frontier, Evidence& evidence);
   /// Failed: the values cannot be evaluated. LeftOut: they need not be compared in the step.
   enum class StepAnswer { Equal, Different, Undecided, Failed, LeftOut };
+  StepAnswer evaluateOrders(size_t at, const Question& question, Frontier frontier,
+                            Evidence& evidence, Ref& pattern);
   StepAnswer evaluateStep(size_t at, const Question& question, Frontier frontier,
                           Evidence& evidence, Ref& pattern);
   Known recorded(const Region& region, Answer answer, const Obligation& obligation) const;

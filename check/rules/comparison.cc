@@ -95,7 +95,8 @@ Results ordered(Call& call, llvm::StringRef name) {
   const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
   const bool isSwapped = name == "Greater" || name == "LessOrEqual";
   const bool isNegated = name == "GreaterOrEqual" || name == "LessOrEqual";
-  const uint64_t less = nameHash("Less");
+  const uint64_t less = nameHash("Less") + call.math.order;
+  call.math.usesOrder = true;
   std::vector<int64_t> result;
   for (size_t i = 0; i < left->reals.size(); ++i) {
     const Exact& x = isSwapped ? right->reals[i] : left->reals[i];

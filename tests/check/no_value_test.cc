@@ -121,5 +121,15 @@ TEST(CheckNoValue, PaddingOfAConvolution) {
   EXPECT_EQ(verdictOfNodes(valid, data + twice + padded("pads = [1, 0]", "m")), Verdict::Different);
 }
 
+TEST(CheckNoValue, APredicateOfRealsIsNotEqualByChance) {
+  // Other numbers are compared in steps of five tokens only, with one element.
+  const std::string before = "f = ReduceSum <keepdims = 0> (x) result = Less (f, half)";
+  const std::string after =
+      "e = Shape (p) five = Equal (e, l5) some = Cast <to = 1> (five) "
+      "is5 = ReduceMax <keepdims = 0> (some) s = ReduceSum <keepdims = 0> (x) "
+      "more = Mul (s, is5) f = Add (s, more) result = Less (f, half)";
+  EXPECT_EQ(verdictOfNodes(before, after), Verdict::Different);
+}
+
 } // namespace
 } // namespace kvopt::check
