@@ -106,7 +106,7 @@ TEST(CheckField, SumsOfManyProductsDoNotOverflow) {
 TEST(CheckField, AMaximumBeforeAnExponentialCancels) {
   const Field field(0);
   const Exact a = field.arbitrary(1), b = field.arbitrary(2);
-  ExactBound bound(field, 3), other(field, 3);
+  ExactBound bound(field, true), other(field, true);
   bound.add(a);
   bound.add(b);
   other.add(b);
