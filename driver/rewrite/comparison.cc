@@ -130,14 +130,18 @@ std::string RewriteComparison::contradiction() const {
 
 llvm::Expected<RewriteComparison>
 compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit) {
-  auto before = digestOf(pair.source);
-  if (!before)
-    return before.takeError();
   RewriteComparison result;
-  result.claim.emplace().before = std::move(*before);
+  result.claim.emplace();
+  // A file that is gone since it was read cannot be named, and nothing is claimed.
+  auto before = digestOf(pair.source);
+  const bool isNamed = static_cast<bool>(before);
+  if (isNamed)
+    result.claim->before = std::move(*before);
+  else
+    llvm::consumeError(before.takeError());
   if (llvm::Error error = compare(pair, request, toolkit, result))
     return error;
-  if (!result.mayBeWritten())
+  if (!isNamed || !result.mayBeWritten())
     result.claim.reset();
   return result;
 }

@@ -111,6 +111,33 @@ std::string attributesText(const Node& node) {
   return text;
 }
 
+/// Columns of a head; nullopt if they are not known.
+std::optional<int64_t> headWidth(const Node& node) {
+  const int64_t heads = node.intAttr("num_heads", 0), groups = node.intAttr("kv_num_heads", 0);
+  // Without an operand for keys, the query's operand holds queries, keys and values.
+  const int64_t all = node.operand(gqa::Key) ? heads : heads + 2 * groups;
+  const TensorType& type = node.operand(gqa::Query)->type();
+  const auto columns = type.hasRank() && type.rank() == 3 ? type.dim(2).value() : std::nullopt;
+  return columns && all > 0 && *columns % all == 0 ? std::optional(*columns / all) : std::nullopt;
+}
+
+/// Queries, and new keys and values of one operand.
+std::string partsText(const Node& node) {
+  const int64_t width = headWidth(node).value_or(0);
+  const int64_t keys = node.intAttr("num_heads", 0) * width;
+  const int64_t values = keys + node.intAttr("kv_num_heads", 0) * width;
+  return fmt::format(R"(
+    first_key = Constant <value_ints = [{}]> ()
+    first_value = Constant <value_ints = [{}]> ()
+    end_of_values = Constant <value_ints = [{}]> ()
+    query_part = Slice (query, zero_index, first_key, row_axis)
+    key_new = Slice (query, first_key, first_value, row_axis)
+    value_new = Slice (query, first_value, end_of_values, row_axis)
+    query_numbers = Cast <to = 1> (query_part)
+)",
+                     keys, values, 2 * values - keys);
+}
+
 std::string definitionText(const std::string& name, const Node& node, int64_t opset) {
   const int64_t bits = codeBits(node);
   const int64_t groups = node.intAttr("kv_num_heads", 0);
@@ -155,9 +182,9 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
     last_position = Cast <to = 7> (last)
     own_length = Add (last_position, second)
     lengths = Reshape (own_length, length_shape)
-    query_numbers = Cast <to = 1> (query)
 )",
                                  bits == 8 ? "127.0" : "7.0", bits == 8 ? "-128.0" : "-8.0");
+  body += node.operand(gqa::Key) ? "    query_numbers = Cast <to = 1> (query)\n" : partsText(node);
   for (unsigned operand : {gqa::Bias, gqa::HeadSink})
     if (node.operand(operand))
       body += fmt::format("    {0}_numbers = Cast <to = 1> ({0})\n", names[operand]);
@@ -217,25 +244,21 @@ llvm::Error unquantizeGroups(Model& model, Manifest& manifest) {
       return invalid("{}: codes of keys and values need pasts and presents of both",
                      node.describe());
     const ElementType element = node.operand(gqa::Query)->type().elementType();
-    const int64_t heads = node.intAttr("num_heads", 0), groups = node.intAttr("kv_num_heads", 0);
-    // Without an operand for keys, the query's operand holds queries, keys and values.
-    const Dim all = node.operand(gqa::Key) ? Dim::fixed(heads)
-                                           : Dim::fixed(heads) + Dim::fixed(groups) * Dim::fixed(2);
-    const std::optional<Dim> width = node.operand(gqa::Query)->type().dim(2).dividedBy(all);
+    const std::optional<int64_t> width = headWidth(node);
     for (unsigned side : {0u, 1u}) {
       Value& past = *node.operand(gqa::PastKey + side);
       for (Value* value : {&past, &node.result(1 + side)}) {
         const TensorType& type = value->type();
         Shape shape(type.shape().begin(), type.shape().end());
         if (!shape.empty() && width)
-          shape.back() = *width;
+          shape.back() = Dim::fixed(*width);
         value->setType(TensorType(element, std::move(shape)));
       }
       for (ManifestCache& cache : manifest.caches)
         if (cache.past == past.name()) {
           cache.dtype = element;
-          if (width && width->value() && !cache.shape.empty())
-            cache.shape.back() = *width->value();
+          if (width && !cache.shape.empty())
+            cache.shape.back() = *width;
         }
     }
     for (unsigned operand : {gqa::KeyScale + 0u, gqa::KeyScale + 1u})
@@ -256,11 +279,12 @@ bool hasFiniteScales(const Node& node) {
 }
 
 std::string groupObstacle(const Node& node) {
-  if (node.intAttr("do_rotary", 0) == 1 || !node.operand(gqa::Key) ||
-      node.operands().size() > operandCount)
+  if (node.intAttr("do_rotary", 0) == 1 || node.operands().size() > operandCount)
     return fmt::format(
-        "{}: the operator itself rotates, normalizes, or splits the keys before it rounds them",
+        "{}: the operator itself rotates or normalizes the keys before it rounds them",
         node.describe());
+  if (!node.operand(gqa::Key) && !headWidth(node))
+    return fmt::format("{}: the width of its heads is not known", node.describe());
   if (!hasCaches(node))
     return fmt::format("{}: it has no pasts and presents of keys and values", node.describe());
   for (unsigned side : {0u, 1u})
