@@ -145,6 +145,15 @@ bool contradicts(const ir::Graph& graph, const ir::ManifestCache& cache) {
 
 } // namespace
 
+namespace {
+
+/// Whether the rows of a cache are not known to stay in their slots.
+bool mayMoveRows(const ir::ManifestCache& cache) {
+  return cache.update() == ir::CacheUpdate::Ring && !cache.isOneBuffer();
+}
+
+} // namespace
+
 void Feeding::pairCaches() {
   llvm::StringMap<const ir::ManifestCache*> earlier;
   for (const ir::ManifestCache& cache : original.manifest.caches)
@@ -166,6 +175,9 @@ void Feeding::pairCaches() {
       pair.obstacle = "the first model's cache is a pool of blocks";
     else if (contradicts(second.model.graph(), cache))
       pair.obstacle = "the manifest gives it another shape than the model declares";
+    else if (mayMoveRows(*pair.before) && mayMoveRows(cache) &&
+             sliding.count(pair.before) != sliding.count(&cache))
+      pair.obstacle = "one model moves its rows, and whether the other one does is not known";
     pair.form = numberOf("pair" + formOf(cache, true) +
                          (pair.before ? formOf(*pair.before, false) : std::string()));
     cachePairs.push_back(std::move(pair));
