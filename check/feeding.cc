@@ -103,6 +103,10 @@ Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), seco
   pairCaches();
   indexCaches(false);
   indexCaches(true);
+  // What a model only reads is the same in both, also if only the first manifest calls it a cache.
+  for (const auto& known : inputsBefore)
+    if (known.second.cache->update() == ir::CacheUpdate::ReadOnly)
+      inputsAfter.try_emplace(known.first(), known.second);
   bindSymbols();
 }
 
