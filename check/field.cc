@@ -231,7 +231,8 @@ Exact ExactBound::bound() const {
   static constexpr Status lower[] = {Status::Undecided,   Status::NotANumber, Status::MinusInfinity,
                                      Status::Unspecified, Status::Fill,       Status::Number,
                                      Status::PlusInfinity};
-  Exact result = total;
+  // A function of the sum: in a linear expression, a summand of the sum could vanish.
+  Exact result = saw(Status::Number) ? field.unknown(name, {total}) : total;
   for (Status status : isUpper ? upper : lower)
     if (saw(status)) {
       result.status = status;

@@ -53,6 +53,15 @@ std::string shifted(const std::string& top) {
          top + " d = Sub (s, m) q = Exp (d) r = ReduceSum (q, last) result = Div (q, r)";
 }
 
+TEST(CheckNoValue, ABoundDoesNotCancelInASum) {
+  // The sum of the centered numbers is zero, and so is its product with any constant.
+  const std::string centered = "mean = ReduceMean (x, last) c = Sub (x, mean) ";
+  const std::string sum = " y = Mul (c, b) result = ReduceSum (y, last)";
+  EXPECT_EQ(
+      verdictOfNodes(centered + "b = Max (c, half)" + sum, centered + "b = Max (c, two)" + sum),
+      Verdict::Different);
+}
+
 TEST(CheckNoValue, AMinimumIsMinusInfinityIfAnOperandIs) {
   EXPECT_EQ(verdictOfNodes(shifted("m = ReduceMax (s, last)"), shifted("m = ReduceMin (s, last)")),
             Verdict::Different);
