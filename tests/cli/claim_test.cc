@@ -54,7 +54,7 @@ TEST_F(ClaimTest, IsInTheCertificate) {
   ASSERT_EQ(runProgram({"check", first, second, "--certificate", certificate}).code, 0);
   std::ifstream file(certificate);
   nlohmann::ordered_json stated = nlohmann::ordered_json::parse(file);
-  EXPECT_EQ(stated["digest"], claim["certificate_sha256"]);
+  EXPECT_EQ(stated["digest"].get<std::string>(), claim["certificate_sha256"].get<std::string>());
   const ProgramResult verified = runProgram({"check", first, second, "--against", certificate});
   EXPECT_EQ(verified.code, 0) << verified.err;
   EXPECT_THAT(verified.out, HasSubstr("this check finds the same certificate"));
