@@ -132,6 +132,9 @@ Results reduce(Call& call) {
   auto reduction = reductionOf(data, axes, call.integer("keepdims", 1) != 0);
   if (!reduction)
     return call.fail("an axis is out of range");
+  if (reduction->combined == 0 && elementCount(reduction->shape) != 0 &&
+      (name == "ReduceMax" || name == "ReduceMin" || name == "ReduceMean"))
+    return call.unsupported("a bound or mean of no elements is not represented");
   if (!data->isReal() && !(data->isWeight && data->kind == Kind::Known))
     return {reducedKnown(data, *reduction, name)};
   Ref reals = call.real(data);

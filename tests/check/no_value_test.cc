@@ -53,6 +53,16 @@ std::string shifted(const std::string& top) {
          top + " d = Sub (s, m) q = Exp (d) r = ReduceSum (q, last) result = Div (q, r)";
 }
 
+TEST(CheckNoValue, BoundsAndMeansOfNothingAreNotDecided) {
+  for (const char* op : {"ReduceMax", "ReduceMin", "ReduceMean"}) {
+    const std::string reduced = std::string(" r = ") + op + " (none, last) result = Tanh (r)";
+    EXPECT_EQ(verdictOfNodes("none = Slice (x, l1, l1, last)" + reduced,
+                             "two_x = Mul (x, two) none = Slice (two_x, l1, l1, last)" + reduced),
+              Verdict::Skipped)
+        << op;
+  }
+}
+
 TEST(CheckNoValue, ABoundDoesNotCancelInASum) {
   // The sum of the centered numbers is zero, and so is its product with any constant.
   const std::string centered = "mean = ReduceMean (x, last) c = Sub (x, mean) ";
