@@ -141,6 +141,7 @@ class Linker:
 
     def __init__(self, build, folder):
         self.build, self.folder = build, pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         rule = re.search(r"^build tests/check_tests [^:]*: \S+ (.*?)\n\n", (build / "build.ninja").read_text(), re.M | re.S)[1]
         self.tests = [name for name in rule.split("|")[0].split() if name.endswith(".o")]
         self.libraries = [name for name in re.search(r"LINK_LIBRARIES = (.*)", rule)[1].split() if "kvopt_check" not in name]
