@@ -51,7 +51,7 @@ TEST(CheckObligations, AlignedRowsOfAnotherFormAreCompared) {
   onlyNew.caches[0].storage = ir::GrowingCache{.givesNewRows = true};
   EXPECT_EQ(checkRows(model, onlyNew, model, onlyNew).verdict(), Verdict::Proved);
   EXPECT_EQ(checkRows(model, onlyNew, model, oneCache()).verdict(), Verdict::Different);
-  // A contradicting manifest is no proof, although nothing reads the cache.
+  // A manifest that contradicts the model proves nothing, even if nothing reads the cache.
   ir::Manifest wide = onlyNew;
   wide.caches[0].shape[3] = int64_t(4);
   EXPECT_EQ(checkRows(model, onlyNew, model, wide).verdict(), Verdict::Skipped);

@@ -127,7 +127,7 @@ TEST(CheckTables, ALengthThatABoundChangesBeyondTheScopeIsNotProved) {
                                "bias = Mul (places, factor)";
   const std::string ofRows = "number = Gather (sizes, n2) " + ofNumber;
   const std::string ofTokens = "number = Add (rows_of_keys, n0) " + ofNumber;
-  // The rows are as many as the tokens, as long as the bound is larger.
+  // There is a row for each token, up to the bound.
   const CheckReport report = checkBiased(shownTo("n9998") + ofRows, shownTo("n9998") + ofTokens);
   EXPECT_EQ(report.verdict(), Verdict::Tested);
   EXPECT_NE(weakest(report).find("beyond the scope"), std::string::npos) << weakest(report);

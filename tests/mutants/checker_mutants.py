@@ -31,10 +31,10 @@ MUTANTS = [
     # Regions and frontiers.
     ("regions.cc", "answer == Answer::Equal && evidence.elements == 0", "false", "nothing compared is equal"),
     ("regions.cc", "if (math.work > math.mostWork) {", "if (math.work < 0) {", "work has no limit"),
-    ("regions.cc", "gap = math.thresholds.gap();", "", "thresholds are no gap"),
+    ("regions.cc", "gap = math.thresholds.gap();", "", "thresholds leave no gap"),
     ("regions.cc", "if (step.batch == 1 && step.past <= small && step.tokens <= small)", "if (step.batch > 99)",
-     "a rejected small step is no doubt"),
-    ("regions.cc", "if (!step.excludedBy.empty())", "if (step.batch > 99)", "excluded steps that differ are no gap"),
+     "a rejected small step raises no doubt"),
+    ("regions.cc", "if (!step.excludedBy.empty())", "if (step.batch > 99)", "excluded steps that differ leave no gap"),
     ("regions.cc", "return after.isInvalid() ? StepAnswer::Different : StepAnswer::Failed;", "return StepAnswer::LeftOut;",
      "a second model that fails is left out"),
     ("regions.cc", "shapes.placesOf(*first) == shapes.placesOf(*second) &&", "", "caches with other places are one input"),
