@@ -2,7 +2,6 @@
 #include "check/feeding.h"
 
 #include "check/call.h"
-#include "check/sliding_cache.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/fed_length.h"
 
@@ -95,131 +94,9 @@ void enter(Thresholds& thresholds, const Step& step) {
                    step.padding > 0);
 }
 
-Feeding::Feeding(DrivenModel before, DrivenModel after) : original(before), second(after) {
-  for (const DrivenModel* side : {&original, &second})
-    for (const ir::ManifestCache& cache : side->manifest.caches)
-      if (isSliding(side->model.graph(), cache))
-        sliding.insert(&cache);
-  pairCaches();
-  indexCaches(false);
-  indexCaches(true);
-  // What a model only reads is the same in both, also if only the first manifest calls it a cache.
-  for (const auto& known : inputsBefore)
-    if (known.second.cache->update() == ir::CacheUpdate::ReadOnly)
-      inputsAfter.try_emplace(known.first(), known.second);
+Feeding::Feeding(DrivenModel before, DrivenModel after)
+    : original(before), second(after), caches(before, after) {
   bindSymbols();
-}
-
-std::string Feeding::formOf(const ir::ManifestCache& cache, bool isAfter) const {
-  ir::Manifest only;
-  only.caches.push_back(cache);
-  ir::ManifestCache& nameless = only.caches.front();
-  nameless.layer = 0;
-  nameless.past = nameless.present = "";
-  nameless.readers.clear();
-  if (nameless.part)
-    nameless.part->past = nameless.part->present = "";
-  if (auto* blocks = std::get_if<ir::BlockCache>(&nameless.storage))
-    for (std::string& input : blocks->inputs)
-      input.clear();
-  const ir::Value* input = isAfter ? nullptr : original.model.graph().findValue(cache.past);
-  return only.json() + (input ? input->type().str() : "") +
-         (sliding.count(&cache) ? " sliding" : "");
-}
-
-namespace {
-
-/// Whether a manifest gives a cache another shape than the model's input declares. A program that
-/// allocates the cache by the manifest then fails. The number of rows may be fixed by the manifest
-/// alone.
-bool contradicts(const ir::Graph& graph, const ir::ManifestCache& cache) {
-  const ir::Value* input = graph.findValue(cache.past);
-  if (!input || !input->isGraphInput() || !input->type().hasRank() ||
-      input->type().rank() != cache.shape.size())
-    return false;
-  for (unsigned i = 0; i < cache.shape.size(); ++i) {
-    const std::optional<int64_t> declared = input->type().dim(i).value();
-    const auto* written = std::get_if<int64_t>(&cache.shape[i]);
-    if (declared ? !written || *written != *declared
-                 : written && static_cast<int64_t>(i) != cache.sequenceAxis)
-      return true;
-  }
-  return false;
-}
-
-} // namespace
-
-namespace {
-
-/// Whether the rows of a cache are not known to stay in their slots.
-bool mayMoveRows(const ir::ManifestCache& cache) {
-  return cache.update() == ir::CacheUpdate::Ring && !cache.isOneBuffer();
-}
-
-} // namespace
-
-void Feeding::pairCaches() {
-  llvm::StringMap<const ir::ManifestCache*> earlier;
-  for (const ir::ManifestCache& cache : original.manifest.caches)
-    earlier[cache.past] = &cache;
-  for (const ir::ManifestCache& cache : second.manifest.caches) {
-    Pair pair;
-    pair.after = &cache;
-    pair.before = earlier.lookup(cache.part ? cache.part->past : cache.past);
-    if (ir::isScale(cache.role) || cache.codeColumns != 0 ||
-        (!ir::isFloatingPoint(cache.dtype) && pair.before && pair.before->dtype != cache.dtype))
-      pair.obstacle = "its rows are codes";
-    else if (!cache.replaces.empty() || cache.holdsAttendedRows)
-      pair.obstacle = "its rows have another form than those of the first model's cache";
-    else if (cache.isPool())
-      pair.obstacle = "it is a pool of blocks";
-    else if (!pair.before)
-      pair.obstacle = "the first model has no such cache";
-    else if (pair.before->isPool())
-      pair.obstacle = "the first model's cache is a pool of blocks";
-    else if (contradicts(second.model.graph(), cache))
-      pair.obstacle = "the manifest gives it another shape than the model declares";
-    else if (mayMoveRows(*pair.before) && mayMoveRows(cache) &&
-             sliding.count(pair.before) != sliding.count(&cache))
-      pair.obstacle = "one model moves its rows, and whether the other one does is not known";
-    pair.form = numberOf("pair" + formOf(cache, true) +
-                         (pair.before ? formOf(*pair.before, false) : std::string()));
-    cachePairs.push_back(std::move(pair));
-  }
-}
-
-void Feeding::indexCaches(bool isAfter) {
-  const DrivenModel& side = isAfter ? second : original;
-  llvm::StringMap<CacheInput>& inputs = isAfter ? inputsAfter : inputsBefore;
-  for (size_t i = 0; i < side.manifest.caches.size(); ++i) {
-    const ir::ManifestCache& cache = side.manifest.caches[i];
-    CacheInput input;
-    input.cache = &cache;
-    input.isAfter = isAfter;
-    input.history = isAfter ? cachePairs[i].before : &cache;
-    std::string form = isAfter ? "second" + formOf(cache, true) : "first";
-    if (input.history)
-      form += formOf(*input.history, false);
-    if (isAfter && !cachePairs[i].obstacle.empty()) {
-      input.obstacle = cachePairs[i].obstacle;
-      input.history = nullptr;
-      form += input.obstacle;
-    }
-    const auto names =
-        cache.blocks().empty() ? llvm::ArrayRef<std::string>(cache.past) : cache.blocks();
-    for (const std::string& name : names) {
-      input.name = name;
-      input.form = numberOf(form + std::to_string(input.block));
-      inputs.try_emplace(name, input);
-      ++input.block;
-    }
-  }
-}
-
-const CacheInput* Feeding::cacheInput(bool isAfter, const ir::Value& input) const {
-  const llvm::StringMap<CacheInput>& inputs = isAfter ? inputsAfter : inputsBefore;
-  const auto known = inputs.find(input.name());
-  return known == inputs.end() ? nullptr : &known->second;
 }
 
 namespace {
@@ -482,7 +359,7 @@ Ref Feeding::placed(const CacheInput& input, const Ref& rows, const Step& step) 
       return nullptr;
     }
     extent = *cache.fixedRows();
-    isRing = !sliding.count(&cache);
+    isRing = !caches.isSliding(cache);
     first = isRing ? std::max<int64_t>(0, step.past - extent) : step.past - extent;
     break;
   case ir::CacheUpdate::Blocks: {
@@ -609,7 +486,7 @@ std::optional<CachedRows> Feeding::rowsIn(const ir::ManifestCache& cache, const 
     if (extent == 0)
       return std::nullopt;
     const int64_t first = std::max<int64_t>(0, step.total() - extent);
-    if (sliding.count(&cache))
+    if (caches.isSliding(cache))
       return CachedRows{rowsOf(present, axis, extent - (step.total() - first), extent), first};
     Extents shape = present->shape;
     shape[axis] = step.total() - first;

@@ -1,12 +1,12 @@
 // Feeding: the inputs of two models for one step, as their manifests describe them.
 #pragma once
 
+#include "check/cache_pairs.h"
 #include "check/constants.h"
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
@@ -46,26 +46,6 @@ struct CachedRows {
   int64_t first = 0; ///< number of the first one
 };
 
-/// A model with its description.
-struct DrivenModel {
-  const ir::Model& model;
-  const ir::Manifest& manifest;
-};
-
-/// An input that is a cache, or a block of one.
-struct CacheInput {
-  std::string name;
-  const ir::ManifestCache* cache = nullptr;
-  /// The cache of the original model whose earlier rows it holds; null if `obstacle` says why not.
-  const ir::ManifestCache* history = nullptr;
-  std::string obstacle;
-  bool isAfter = false;
-  size_t block = 0; ///< number of the block
-  /// Inputs of equal forms have their rows in equal places in each step: names aside, nothing
-  /// tells their descriptions apart.
-  uint64_t form = 0;
-};
-
 /// Inputs of the original model and of a second one, whose caches hold the same earlier rows.
 class Feeding {
 public:
@@ -79,7 +59,9 @@ public:
     return contents(true, input, step, math);
   }
   /// The cache that an input is; null for other inputs.
-  const CacheInput* cacheInput(bool isAfter, const ir::Value& input) const;
+  const CacheInput* cacheInput(bool isAfter, const ir::Value& input) const {
+    return caches.input(isAfter, input.name());
+  }
   /// Where the elements of a cache's input come from: n is element n of the earlier rows, and -1 -
   /// n is the arbitrary number n of a place that no token wrote. null, with `failure`, if the rows
   /// cannot be placed.
@@ -90,16 +72,8 @@ public:
   /// Value of a symbolic extent of the original model; nullopt if it is unknown.
   std::optional<int64_t> extentOf(const ir::Dim& dim, const Step& step) const;
 
-  /// A pair of caches: one of the second model, and the cache of the original that it continues.
-  struct Pair {
-    const ir::ManifestCache* before = nullptr;
-    const ir::ManifestCache* after = nullptr;
-    std::string obstacle; ///< why the rows cannot be compared; empty if they can
-    /// Pairs of equal forms find their rows in equal places of a result: names aside, nothing tells
-    /// their descriptions apart.
-    uint64_t form = 0;
-  };
-  const std::vector<Pair>& pairs() const { return cachePairs; }
+  using Pair = CachePair;
+  const std::vector<Pair>& pairs() const { return caches.pairs(); }
   /// Rows that a present of the original holds, in the order of axes of the second model's cache.
   std::optional<CachedRows> beforeRows(const Pair& pair, const Ref& present,
                                        const Step& step) const;
@@ -118,22 +92,10 @@ private:
   std::optional<CachedRows> rowsIn(const ir::ManifestCache& cache, const Ref& present,
                                    const Step& step) const;
   Ref asSecond(const ir::ManifestCache& cache, const Ref& tensor) const;
-  void pairCaches();
-  void indexCaches(bool isAfter);
   void bindSymbols();
-  /// The number of a text among all texts that it was called with.
-  uint64_t numberOf(const std::string& text) {
-    return numbers.try_emplace(text, numbers.size()).first->second;
-  }
-  /// Describes a cache and the input that it is in the original model, without names.
-  std::string formOf(const ir::ManifestCache& cache, bool isAfter) const;
-
   DrivenModel original;
   DrivenModel second;
-  std::vector<Pair> cachePairs;
-  llvm::StringMap<CacheInput> inputsBefore, inputsAfter;
-  llvm::DenseSet<const ir::ManifestCache*> sliding; ///< those of isSliding
-  llvm::StringMap<uint64_t> numbers;
+  CachePairs caches;
   enum class Size { Batch, Tokens, Past, Total };
   llvm::StringMap<Size> symbols;
   std::string reason;

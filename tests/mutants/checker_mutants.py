@@ -60,7 +60,7 @@ MUTANTS = [
     ("feeding.cc", "for (int64_t place : places->integers)\n    result->reals.push_back(",
      "for (int64_t place : places->integers)\n    result->reals.push_back(place < 0 ? Exact{} : ",
      "rows that no token wrote are zeros"),
-    ("feeding.cc", "else if (contradicts(second.model.graph(), cache))", "else if (false)",
+    ("cache_pairs.cc", "else if (contradicts(second.model.graph(), cache))", "else if (false)",
      "a manifest may contradict declared shapes"),
     ("feeding.cc", "if (feed == InputFeed::Any)\n    return", "if (feed == InputFeed::Segments)\n    return",
      "inputs of unknown role prove something"),
