@@ -3,6 +3,7 @@
 
 #include "driver/check/check_json.h"
 #include "driver/recover.h"
+#include "ir/onnx/import.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
@@ -65,15 +66,11 @@ llvm::Expected<std::unique_ptr<ir::Model>> asWritten(const ir::Model& model) {
 
 } // namespace
 
-llvm::Expected<std::string> digestOf(const ModelSource& source) {
-  if (source.bytes)
-    return hexDigest(llvm::StringRef(*source.bytes));
-  auto file = MappedFile::open(source.path);
-  if (!file)
-    return withFile(file.takeError(), source.path);
-  const auto bytes = (*file)->bytes();
-  return hexDigest(
-      llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+std::string digestOf(const ir::Model& model) {
+  const std::span<const std::byte> bytes = ir::sourceBytes(model);
+  return bytes.empty() ? ""
+                       : hexDigest(llvm::ArrayRef<uint8_t>(
+                             reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
 }
 
 std::string certificateDigest(const check::CheckReport& report, const std::string& before) {
@@ -104,21 +101,16 @@ llvm::Expected<check::CheckReport> checkAsWritten(const check::DrivenModel& befo
 
 llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit) {
   FileCheck result;
-  for (auto [file, source] :
-       {std::pair<CheckedFile*, const ModelSource*>{&result.before, &request.before},
-        {&result.after, &request.after}}) {
-    auto digest = digestOf(*source);
-    if (!digest)
-      return digest.takeError();
-    file->path = source->path;
-    file->digest = std::move(*digest);
-  }
   auto before = openModel(request.before, toolkit);
   if (!before)
     return before.takeError();
   auto after = openModel(request.after, toolkit);
   if (!after)
     return after.takeError();
+  result.before.path = request.before.path;
+  result.before.digest = digestOf(**before);
+  result.after.path = request.after.path;
+  result.after.digest = digestOf(**after);
   auto manifestBefore = drivingManifest(**before, toolkit, Rotations::LeftOut);
   if (!manifestBefore)
     return withFile(manifestBefore.takeError(), request.before.path);

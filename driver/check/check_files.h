@@ -48,8 +48,9 @@ struct CheckRequest {
   unsigned seed = 0;
 };
 
-/// SHA-256 of a model's file or bytes, in hexadecimal. It does not cover external data.
-llvm::Expected<std::string> digestOf(const ModelSource& source);
+/// SHA-256 of the file or the bytes that a model was read from, in hexadecimal; empty for a model
+/// that was not read. It does not cover external data.
+std::string digestOf(const ir::Model& model);
 
 /// Digest of what a certificate says about the models: its report and the digest of the first file.
 /// Neither paths nor the second file change it, so that this file can name it.

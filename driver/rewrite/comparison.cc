@@ -131,17 +131,11 @@ std::string RewriteComparison::contradiction() const {
 llvm::Expected<RewriteComparison>
 compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit) {
   RewriteComparison result;
-  result.claim.emplace();
-  // A file that is gone since it was read cannot be named, and nothing is claimed.
-  auto before = digestOf(pair.source);
-  const bool isNamed = static_cast<bool>(before);
-  if (isNamed)
-    result.claim->before = std::move(*before);
-  else
-    llvm::consumeError(before.takeError());
+  result.claim.emplace().before = pair.digest;
   if (llvm::Error error = compare(pair, request, toolkit, result))
     return error;
-  if (!isNamed || !result.mayBeWritten())
+  // A model that was not read cannot be named.
+  if (pair.digest.empty() || !result.mayBeWritten())
     result.claim.reset();
   return result;
 }

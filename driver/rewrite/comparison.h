@@ -41,8 +41,8 @@ struct RewriteComparison {
 
 /// Two models with inferred shapes, and how they are driven.
 struct RewrittenPair {
-  /// Source from which `original` was read.
-  const ModelSource& source;
+  /// Digest of the file that was rewritten (digestOf).
+  const std::string& digest;
   const ir::Model& original;
   const ir::Manifest& driven;
   const ir::Model& written;

@@ -2,6 +2,7 @@
 // are.
 #include "driver/rewrite/rewrite.h"
 
+#include "driver/check/check_files.h"
 #include "driver/first_step.h"
 #include "driver/forms/form_table.h"
 #include "driver/recover.h"
@@ -113,7 +114,9 @@ class Rewrite {
 public:
   Rewrite(std::unique_ptr<Model> readModel, const RewriteRequest& given, const Toolkit& known)
       : model(std::move(readModel)), source(given.source.value_or(ModelSource(model->path))),
-        path(source.bytes ? "the model" : source.path), request(given), toolkit(known) {}
+        path(source.bytes ? "the model" : source.path),
+        digest(given.verification == VerificationExtent::Off ? "" : digestOf(*model)),
+        request(given), toolkit(known) {}
 
   llvm::Expected<RewriteResult> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -465,7 +468,7 @@ private:
     if (!driven)
       return driven.takeError();
     return compareRewritten(
-        {source, *original, *driven, written, manifest, firstStep, passes->hasFirstStep}, request,
+        {digest, *original, *driven, written, manifest, firstStep, passes->hasFirstStep}, request,
         toolkit);
   }
 
@@ -490,7 +493,8 @@ private:
   /// The model as it was read, for the comparison; null without one.
   std::unique_ptr<Model> original;
   ModelSource source;
-  std::string path; ///< path in messages
+  std::string path;   ///< path in messages
+  std::string digest; ///< digest of the file that is rewritten; empty without a comparison
   const RewriteRequest& request;
   const Toolkit& toolkit;
   TargetChoice target{nullptr, 0};

@@ -117,6 +117,10 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
   return model;
 }
 
+std::span<const std::byte> sourceBytes(const Model& model) {
+  return model.source() ? model.source()->bytes : std::span<const std::byte>();
+}
+
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path) {
   MappedFile::Result file = MappedFile::open(path);
   if (!file)

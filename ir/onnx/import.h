@@ -24,6 +24,10 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
                                                         const OpRegistry& registry,
                                                         const ModelLimits& limits = {});
 
+/// The bytes of the file, or the memory, that the model was read from, which it owns; empty for a
+/// model that was not read. Edits do not change them.
+std::span<const std::byte> sourceBytes(const Model& model);
+
 /// Reads a serialized TensorProto (the format of reference inputs and outputs) and its name.
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path);
 

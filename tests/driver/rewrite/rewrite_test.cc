@@ -1,4 +1,5 @@
 // Rewriting a model through the library: what comes back, and what it costs.
+#include "driver/check/check_files.h"
 #include "driver/forms/form_table.h"
 #include "driver/rewrite/rewrite.h"
 
@@ -75,6 +76,8 @@ TEST_F(RewriteTest, TheFileIsReadOnce) {
   ASSERT_TRUE(written->verification.has_value());
   EXPECT_TRUE(written->verification->equal());
   EXPECT_TRUE(written->mayBeWritten());
+  ASSERT_TRUE(written->claim);
+  EXPECT_EQ(written->claim->before, digestOf(*open(shipped)));
   EXPECT_EQ(written->manifest.target, "kvopt");
   EXPECT_EQ(written->exported.contract, CacheUpdate::Grows);
   EXPECT_EQ(written->exported.caches.size(), written->manifest.caches.size());
