@@ -11,6 +11,12 @@ namespace kvopt::pairs {
 /// Both models of a pair, and what is fed to them.
 class PairRun {
 public:
+  /// Views of the tensors that are held.
+  struct Inputs {
+    std::vector<runtime::Tensor> held;
+    std::vector<runtime::NamedView> views;
+  };
+
   PairRun(const ir::Model& before, const ir::Model& after, const ir::Manifest& manifest,
           const driver::Toolkit& toolkit)
       : first(before), feeding({before, manifest}, {after, manifest}), math(0) {
@@ -32,11 +38,12 @@ public:
   /// does not accept the step. Rounding is measured: the first model also runs on inputs that are
   /// slightly other numbers.
   std::string difference(const check::Step& step, unsigned seed) {
-    auto wanted = outputs(*one, step, seed, 0);
+    const auto fed = inputs(step, seed, 0);
+    auto wanted = outputs(*one, fed);
     if (wanted.empty())
       return "";
     ++runs;
-    auto found = outputs(*other, step, seed, 0);
+    auto found = outputs(*other, fed);
     if (found.empty()) {
       ++failures;
       return "";
@@ -51,7 +58,7 @@ public:
         if (std::isnan(x) || x == y || isNear(x, y, 1e-4))
           continue;
         if (moved.empty())
-          moved = outputs(*one, step, seed, 1e-5);
+          moved = outputs(*one, inputs(step, seed, 1e-5));
         // Other numbers than these are infinite only because they are large.
         if (!moved.empty() && ir::isFloatingPoint(a.element)) {
           const double z = elementOf(moved[i].view, at);
@@ -65,30 +72,21 @@ public:
     return "";
   }
 
-  size_t runs = 0;     ///< steps that the first model accepts
-  size_t failures = 0; ///< those of them that the second one does not accept
-
-private:
-  static bool isNear(double x, double y, double tolerance) {
-    return std::fabs(x - y) <= tolerance * std::max(1.0, std::fabs(x));
-  }
-
-  /// Outputs of one model; none if it fails. Real numbers are multiplied by 1 + `shift` at most.
-  std::vector<runtime::Tensor> outputs(runtime::Executor& executor, const check::Step& step,
-                                       unsigned seed, double shift) {
+  /// Inputs of a step; nullopt if the checker has none. Real numbers are multiplied by 1 + `shift`
+  /// at most.
+  std::optional<Inputs> inputs(const check::Step& step, unsigned seed, double shift) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<double> number(-1, 1);
-    std::vector<runtime::Tensor> held;
-    std::vector<runtime::NamedView> views;
+    Inputs made;
     for (const auto& input : first.graph().inputs()) {
       const check::Ref contents = feeding.beforeInput(*input, step, math);
       if (!contents)
-        return {};
+        return std::nullopt;
       auto tensor =
           runtime::Tensor::create(allocator, input->type().elementType(), contents->shape);
       if (!tensor) {
         llvm::consumeError(tensor.takeError());
-        return {};
+        return std::nullopt;
       }
       for (int64_t i = 0; i < tensor->view.elementCount(); ++i)
         if (contents->isInteger()) {
@@ -97,13 +95,30 @@ private:
           const double value = number(random);
           tensor->view.as<float>()[i] = static_cast<float>(value * (1 + shift * number(random)));
         }
-      views.push_back({input->name(), tensor->view});
-      held.push_back(std::move(*tensor));
+      made.views.push_back({input->name(), tensor->view});
+      made.held.push_back(std::move(*tensor));
     }
-    auto outputs = executor.run(views);
+    return made;
+  }
+
+  size_t runs = 0;     ///< steps that the first model accepts
+  size_t failures = 0; ///< those of them that the second one does not accept
+  std::string failure; ///< why a model did not accept the last of them
+
+private:
+  static bool isNear(double x, double y, double tolerance) {
+    return std::fabs(x - y) <= tolerance * std::max(1.0, std::fabs(x));
+  }
+
+  /// Outputs of one model; none if it fails.
+  std::vector<runtime::Tensor> outputs(runtime::Executor& executor,
+                                       const std::optional<Inputs>& fed) {
+    if (!fed)
+      return {};
+    auto outputs = executor.run(fed->views);
     if (outputs)
       return std::move(*outputs);
-    llvm::consumeError(outputs.takeError());
+    failure = takeDiagnostic(outputs.takeError()).message;
     return {};
   }
 

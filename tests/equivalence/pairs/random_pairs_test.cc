@@ -2,10 +2,13 @@
 //
 //   KVOPT_PAIRS_SEED=N    the first seed
 //   KVOPT_PAIRS_COUNT=N   number of pairs
+//   KVOPT_PAIRS_SAVE=DIR  folder for the models of pairs that are called equal and differ
 #include "check/checker.h"
+#include "ir/onnx/export.h"
 #include "ir/text/printer.h"
 #include "ir/verify/verifier.h"
 #include "passes/pattern/rule_driver.h"
+#include "tests/equivalence/pairs/float_trace.h"
 #include "tests/equivalence/pairs/pair_run.h"
 #include "tests/equivalence/pairs/random_graph.h"
 #include "tests/equivalence/pairs/random_rewrite.h"
@@ -37,6 +40,7 @@ struct Counts {
   uint64_t run = 0;                   ///< pairs called equal that ran in a step
   uint64_t steps = 0;                 ///< steps in which they ran
   uint64_t rounded = 0;               ///< pairs that differ for some random numbers only
+  uint64_t ofFloats = 0;              ///< pairs that differ only where floats decide
   uint64_t otherTypes = 0;            ///< pairs with outputs of other element types
   uint64_t refused = 0;               ///< pairs whose second model the runtime accepts in no step
   uint64_t wrong = 0;                 ///< pairs called equal that differ
@@ -47,8 +51,9 @@ struct Counts {
       out << (i ? ", " : "") << verdicts[i] << ' ' << check::verdictWord(check::Verdict(i));
     out << "; " << respelled << " only respelled, " << respelledDifferent
         << " of them called different; " << run << " called equal and run in " << steps
-        << " steps; " << rounded << " differ by rounding, " << otherTypes
-        << " have outputs of other types, " << refused << " do not run; " << wrong << " wrong";
+        << " steps; " << rounded << " differ by rounding, " << ofFloats << " where floats decide, "
+        << otherTypes << " have outputs of other types, " << refused << " do not run; " << wrong
+        << " wrong";
     return out.str();
   }
 };
@@ -133,6 +138,7 @@ protected:
     if (!run.canRun())
       return;
     std::string difference;
+    bool isOfFloats = false;
     for (const check::Step& step : report.scope) {
       difference = run.difference(step, static_cast<unsigned>(seed));
       if (difference.empty())
@@ -142,21 +148,34 @@ protected:
         ++counts.rounded;
         return;
       }
-      break;
+      if (!isDecidedByFloats(seed, run, step))
+        break;
+      difference.clear();
+      isOfFloats = true;
     }
+    counts.ofFloats += isOfFloats && difference.empty();
     counts.run += run.runs > 0;
     counts.steps += run.runs;
     // Operands of unequal types: an engine refuses such a model as a whole.
     if (run.failures == run.runs)
       counts.refused += run.runs > 0;
     else if (difference.empty() && run.failures > 0)
-      difference = "some steps: the second model fails";
+      difference = "some steps: the second model fails: " + run.failure;
     if (difference.empty())
       return;
     ++counts.wrong;
+    save(*before, seed, "before");
+    save(*after, seed, "after");
     ADD_FAILURE() << "seed " << seed << " is " << check::verdictWord(verdict) << ", but in "
                   << difference << "\n"
                   << ir::printText(before->graph()) << ir::printText(after->graph());
+  }
+
+  /// Writes a model of a pair to the folder that is asked for.
+  void save(const ir::Model& model, uint64_t seed, llvm::StringRef side) {
+    if (const char* folder = std::getenv("KVOPT_PAIRS_SAVE"))
+      llvm::consumeError(ir::exportModel(model, std::string(folder) + "/" + std::to_string(seed) +
+                                                    "-" + side.str() + ".onnx"));
   }
 
   /// Whether most other numbers show a difference in the step, too.
@@ -166,6 +185,17 @@ protected:
     for (unsigned i = 1; i <= others; ++i)
       differ += !run.difference(step, seed + 7919 * i).empty();
     return 2 * differ >= others;
+  }
+
+  /// Whether comparisons within rounding, or the range of floats, decide what one of the models
+  /// computes in a step.
+  bool isDecidedByFloats(uint64_t seed, PairRun& run, const check::Step& step) {
+    const auto before = randomModel(seed, toolkit.ops);
+    const auto after = randomModel(seed, toolkit.ops);
+    rewrite(*after, seed);
+    const auto inputs = run.inputs(step, static_cast<unsigned>(seed), 0);
+    return FloatTrace(*before, toolkit).isDecidedByFloats(inputs->views) ||
+           FloatTrace(*after, toolkit).isDecidedByFloats(inputs->views);
   }
 
   driver::Toolkit toolkit;

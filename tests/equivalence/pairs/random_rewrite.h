@@ -87,8 +87,9 @@ private:
                        {{"perm", permutation(rank)}});
       break;
     case 3:
-      wrapped = pen.op(
-          "Reshape", {pen.op("Unsqueeze", {value, &pen.integers({0})}), pen.op("Shape", {value})});
+      wrapped = pen.op("Reshape",
+                       {pen.op("Unsqueeze", {value, &pen.integers({0})}), pen.op("Shape", {value})},
+                       {{"allowzero", int64_t(1)}});
       break;
     case 4:
       if (rank > 0) {
