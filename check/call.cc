@@ -46,16 +46,16 @@ bool keepsOpen(const ir::Node& node, unsigned operand) {
   static constexpr const char* moved[] = {"Identity", "Reshape", "Flatten",   "Transpose",
                                           "Squeeze",  "Expand",  "Unsqueeze", "Slice",
                                           "Split",    "Gather",  "Tile"};
+  static constexpr const char* combined[] = {"Add", "Sub", "Mul", "Concat", "Shape",
+                                             "Not", "And", "Or",  "Xor"};
   if (!node.op().isOnnx())
     return false;
   const llvm::StringRef name = node.op().type();
   if (operand == 0 && llvm::is_contained(moved, name))
     return true;
   const auto function = ir::elementFunction(node);
-  if (function == ir::ElementFunction::Choice)
-    return operand > 0;
-  return function == ir::ElementFunction::Bound || name == "Add" || name == "Sub" ||
-         name == "Mul" || name == "Concat" || name == "Shape";
+  return function == ir::ElementFunction::Choice || function == ir::ElementFunction::Bound ||
+         llvm::is_contained(combined, name);
 }
 
 } // namespace

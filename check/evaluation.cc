@@ -52,6 +52,13 @@ bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
   return true;
 }
 
+Ref Evaluation::evaluate(const ir::Value& value) {
+  Ref result = demand(top, value);
+  if (const auto why = withoutValue.find(&value); !result && why != withoutValue.end())
+    fail(why->second);
+  return result;
+}
+
 Ref Evaluation::demand(Frame& frame, const ir::Value& root) {
   llvm::SmallVector<const ir::Value*, 32> pending{&root};
   while (!pending.empty()) {
@@ -107,8 +114,11 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
   llvm::SmallVector<Ref, 8> operands;
   for (const ir::Use& use : node.operands()) {
     operands.push_back(use.value() ? frame.values[use.value()] : nullptr);
-    if (use.value() && !operands.back())
-      return fail(node.describe() + ": an operand is not a tensor");
+    if (use.value() && !operands.back()) {
+      const auto why = withoutValue.find(use.value());
+      return fail(why == withoutValue.end() ? node.describe() + ": an operand is not a tensor"
+                                            : why->second);
+    }
   }
   const bool isTop = !frame.call.node;
   if (isTop)
@@ -132,8 +142,10 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
     // A rule may read its first operand.
     if (!node.operands().empty() && !operands[0])
       return fail(node.describe() + ": its first operand is absent");
-    if (const std::string why = mixedTypes(node, operands); !why.empty())
+    if (const std::string why = mixedTypes(node, operands); !why.empty()) {
+      invalid |= reason.empty();
       return fail(node.describe() + ": " + why);
+    }
     if (!math.openInteger.empty() && call.dependsOnOpenIntegers())
       math.thresholds.noteOpen(math.openInteger);
     results = rule->second(call);
@@ -179,13 +191,26 @@ Results Evaluation::runFunction(Frame& frame, const ir::Node& node, const ir::Fu
   for (size_t i = 0; i < function.body.inputs().size(); ++i)
     inner.values[function.body.inputs()[i].get()] = i < operands.size() ? operands[i] : nullptr;
   Results results;
+  std::string first;
   for (const ir::Value* output : function.body.outputs()) {
     Ref result = demand(inner, *output);
     if (!result && reason.empty())
       fail(node.describe() + ": a result of its function is not a tensor");
-    if (!result)
-      return {};
+    if (!result) {
+      // The other results may not need what has no value.
+      if (invalid || math.work > math.mostWork)
+        return {};
+      if (results.size() < node.results().size())
+        withoutValue[&node.result(static_cast<unsigned>(results.size()))] = reason;
+      if (first.empty())
+        first = std::move(reason);
+      reason.clear();
+    }
     results.push_back(std::move(result));
+  }
+  if (llvm::none_of(results, [](const Ref& result) { return result != nullptr; })) {
+    fail(std::move(first));
+    return {};
   }
   return results;
 }

@@ -31,7 +31,7 @@ public:
       : model(evaluated), rules(table), math(shared), hooks(std::move(ownHooks)) {}
 
   /// The value; null, with a failure, if it cannot be evaluated.
-  Ref evaluate(const ir::Value& value) { return demand(top, value); }
+  Ref evaluate(const ir::Value& value);
   const std::string& failure() const { return reason; }
   /// Whether it failed because the model itself fails: its operands contradict each other.
   bool isInvalid() const { return invalid; }
@@ -58,6 +58,8 @@ private:
   Hooks hooks;
   Frame top;
   std::vector<const ir::Node*> visited;
+  /// Why a result of a function has no value although others have one.
+  llvm::DenseMap<const ir::Value*, std::string> withoutValue;
   std::string reason;
   bool invalid = false;
 };

@@ -43,6 +43,13 @@ Status negated(Status status) {
   }
 }
 
+/// Kind of the product of zero and an element.
+Status timesZero(Status status) {
+  if (status == Status::MinusInfinity || status == Status::PlusInfinity)
+    return Status::NotANumber;
+  return status >= Status::NotANumber ? status : Status::Number;
+}
+
 } // namespace
 
 uint64_t mixBits(uint64_t bits) {
@@ -120,11 +127,8 @@ Exact Field::negate(const Exact& a) const {
 
 Exact Field::multiply(const Exact& a, const Exact& b, int signOfB) const {
   const Status more = std::max(a.status, b.status);
-  if (a.isZero() || b.isZero()) {
-    const bool isInvalid =
-        more == Status::MinusInfinity || more == Status::PlusInfinity || more == Status::NotANumber;
-    return {0, 0, isInvalid ? Status::NotANumber : Status::Number, true};
-  }
+  if (a.isZero() || b.isZero())
+    return {0, 0, timesZero(more), true};
   Status status =
       more >= Status::Unspecified || more == Status::Number ? more : Status::Unspecified;
   if (signOfB != 0 && b.isNumber() && a.status != Status::Number && a.status < Status::Unspecified)
@@ -136,9 +140,15 @@ Exact Field::invert(const Exact& a) const {
   if (a.status == Status::MinusInfinity || a.status == Status::PlusInfinity)
     return {0, 0, Status::Number, true};
   if (a.isNumber() && a.p == 0)
-    return {0, 0, a.isZero() ? Status::NotANumber : Status::Undecided, false};
+    return {0, 0, Status::Undecided, false};
   const Status status = a.status == Status::Fill ? Status::Unspecified : a.status;
   return {power(a.p, p - 2, p), power(a.q, q - 2, q), status, a.hasExponent && a.q != 0};
+}
+
+Exact Field::divide(const Exact& a, const Exact& b, int signOfB) const {
+  if (a.isZero() && b.isZero())
+    return {0, 0, Status::NotANumber, false};
+  return multiply(a, invert(b), signOfB);
 }
 
 Exact Field::exponential(const Exact& a) const {
@@ -185,9 +195,7 @@ Exact Field::withExponent(const Exact& a) const {
 
 void ExactSum::add(const Exact& a, const Exact& b) {
   if (a.isZero() || b.isZero()) {
-    const Status more = std::max(a.status, b.status);
-    if (more == Status::NotANumber)
-      status = std::max(status, more);
+    status = std::max(status, timesZero(std::max(a.status, b.status)));
     return;
   }
   if (!a.isNumber() || !b.isNumber()) {

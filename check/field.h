@@ -66,7 +66,10 @@ public:
   Exact negate(const Exact& a) const;
   /// `signOfB` is the sign of b where b is a known number, otherwise 0.
   Exact multiply(const Exact& a, const Exact& b, int signOfB = 0) const;
+  /// 1 / a. Of zero, whose sign is unknown, the inverse is undecided.
   Exact invert(const Exact& a) const;
+  /// a / b, where 0 / 0 is not a number. `signOfB` is as for multiply.
+  Exact divide(const Exact& a, const Exact& b, int signOfB = 0) const;
   Exact exponential(const Exact& a) const;
   /// An unknown function, which `name` identifies, of exact operands.
   Exact unknown(uint64_t name, std::initializer_list<Exact> operands) const;

@@ -73,22 +73,17 @@ Results divide(Call& call) {
                     [](int64_t x, int64_t y) { return y == -1 ? wrapped(0 - uint64_t(x)) : x / y; },
                     [](double x, double y) { return x / y; }));
   }
-  if (b->kind == Kind::Known && !b->isWeight && !a->isHollow) {
-    // The sign of a known divisor keeps infinities.
-    auto shape = broadcastShape(a->shape, b->shape);
-    if (!shape)
-      return call.fail("its operands do not fit");
-    const Ref signs = broadcastTo(b, *shape);
-    size_t at = 0;
-    return {mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
-      const double value = signs->known[at++];
-      return call.field().multiply(x[0], call.field().invert(x[1]),
-                                   value > 0   ? 1
-                                   : value < 0 ? -1
-                                               : 0);
-    })};
-  }
-  return need(call, multiplyReals(call, a, inverse(call, b)));
+  const auto shape = broadcastShape(a->shape, b->shape);
+  if (!shape)
+    return call.fail("its operands do not fit");
+  // The sign of a known divisor keeps infinities.
+  const bool hasSigns = b->kind == Kind::Known && !b->isWeight;
+  const Ref signs = hasSigns && !a->isHollow ? broadcastTo(b, *shape) : nullptr;
+  size_t at = 0;
+  return {mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
+    const double divisor = signs ? signs->known[at++] : 0;
+    return call.field().divide(x[0], x[1], divisor > 0 ? 1 : divisor < 0 ? -1 : 0);
+  })};
 }
 
 Results modulo(Call& call) {
@@ -196,12 +191,15 @@ Results clip(Call& call) {
     low = knownScalar(value->floatValue());
   if (const ir::Attribute* value = call.attribute("max"))
     high = knownScalar(value->floatValue());
+  for (const Ref& limit : {low, high})
+    if (limit && limit->count() != 1)
+      return call.fail("it takes limits of one element");
   Ref result = call.in(0);
   if (low)
     result = bounded(call, result, low, true);
   if (high && result)
     result = bounded(call, result, high, false);
-  return need(call, result);
+  return need(call, result && !call.in(0)->isHollow ? reshaped(result, call.in(0)->shape) : result);
 }
 
 Results exponential(Call& call) {

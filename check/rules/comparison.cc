@@ -2,11 +2,45 @@
 #include "check/elementwise.h"
 #include "check/integer_range.h"
 
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace kvopt::check {
 namespace {
+
+bool isFinite(const Exact& x) {
+  return x.status <= Status::Unspecified && x.status != Status::MinusInfinity &&
+         x.status != Status::PlusInfinity;
+}
+
+/// Elements that an open truth chooses are open, too: some finite number, or undecided.
+Ref chosenOpenly(Call& call, const Ref& choice, const Ref& first, const Ref& second) {
+  auto result = std::make_shared<Tensor>(*first);
+  if (first->isInteger()) {
+    for (size_t i = 0; i < result->integers.size(); ++i) {
+      int64_t& element = result->integers[i];
+      const int64_t other = second->integers[i];
+      const bool isOpen = choice->integers[i] == openInteger && element != other;
+      element = isOpen ? openInteger : choice->integers[i] ? element : other;
+    }
+    return result;
+  }
+  const Ref reals = call.real(first), others = call.real(second);
+  result = std::make_shared<Tensor>(*reals);
+  for (size_t i = 0; i < result->reals.size(); ++i) {
+    Exact& element = result->reals[i];
+    const Exact& other = others->reals[i];
+    if (choice->integers[i] != openInteger)
+      element = choice->integers[i] ? element : other;
+    else if (!element.isEqual(other))
+      element = {0, 0,
+                 isFinite(element) && isFinite(other) ? Status::Unspecified : Status::Undecided,
+                 false};
+  }
+  return result;
+}
 
 Results where(Call& call) {
   const Ref condition = call.in(0);
@@ -23,6 +57,8 @@ Results where(Call& call) {
   unify(call, parts);
   const Ref first = broadcastTo(parts[0], *shape), second = broadcastTo(parts[1], *shape);
   const Ref choice = broadcastTo(condition, *shape);
+  if (llvm::is_contained(choice->integers, openInteger))
+    return {chosenOpenly(call, choice, first, second)};
   Ref both[] = {reshaped(first, {first->count()}), reshaped(second, {second->count()})};
   const Ref list = concatenated(call, both, 0);
   if (!list)
@@ -35,31 +71,34 @@ Results where(Call& call) {
   })};
 }
 
-Ref truths(const Ref& a, llvm::function_ref<bool(const Exact&)> ofReal,
-           llvm::function_ref<bool(double)> ofKnown) {
+Results truths(Call& call, llvm::function_ref<bool(const Exact&)> ofReal,
+               llvm::function_ref<bool(double)> ofKnown) {
+  const Ref a = call.in(0);
   std::vector<int64_t> result;
   if (a->isHollow)
-    return hollowTensor(a->shape, false, ir::ElementType::Bool);
+    return {hollowTensor(a->shape, false, ir::ElementType::Bool)};
+  if (llvm::any_of(a->reals, [](const Exact& x) { return x.status == Status::Undecided; }))
+    return call.unsupported("it looks at numbers that the arithmetic does not represent");
   for (const Exact& value : a->reals)
     result.push_back(ofReal(value));
   for (double value : a->known)
     result.push_back(ofKnown(value));
-  return integerTensor(a->shape, std::move(result), ir::ElementType::Bool);
+  return {integerTensor(a->shape, std::move(result), ir::ElementType::Bool)};
 }
 
 Results isNan(Call& call) {
-  return {truths(
-      call.in(0), [](const Exact& x) { return x.status == Status::NotANumber; },
-      [](double x) { return std::isnan(x); })};
+  return truths(
+      call, [](const Exact& x) { return x.status == Status::NotANumber; },
+      [](double x) { return std::isnan(x); });
 }
 
 Results isInf(Call& call) {
-  return {truths(
-      call.in(0),
+  return truths(
+      call,
       [](const Exact& x) {
         return x.status == Status::MinusInfinity || x.status == Status::PlusInfinity;
       },
-      [](double x) { return std::isinf(x); })};
+      [](double x) { return std::isinf(x); });
 }
 
 Results equal(Call& call) {
@@ -76,11 +115,29 @@ Results equal(Call& call) {
   if (call.isHollow())
     return {hollowTensor(*shape, false, ir::ElementType::Bool)};
   const Ref left = broadcastTo(call.real(a), *shape), right = broadcastTo(call.real(b), *shape);
+  // Different functions can have one value for many numbers, as x and its absolute value do. A
+  // constant is a function's value for few numbers.
+  const bool areFunctions = a->isReal() && b->isReal();
+  const uint64_t equals = nameHash("Equal") + call.math.order;
   std::vector<int64_t> result;
   for (size_t i = 0; i < left->reals.size(); ++i) {
-    if (left->reals[i].status == Status::Undecided || right->reals[i].status == Status::Undecided)
+    const Exact &x = left->reals[i], &y = right->reals[i];
+    const Status more = std::max(x.status, y.status);
+    if (more == Status::Undecided)
       return call.unsupported("it compares numbers that the arithmetic does not represent");
-    result.push_back(left->reals[i].isEqual(right->reals[i]));
+    if (more == Status::Unspecified) {
+      result.push_back(openInteger);
+      call.math.openInteger = call.node.describe() + " compares rows that see no key";
+      continue;
+    }
+    bool areEqual = more != Status::NotANumber && x.isEqual(y);
+    if (more == Status::Number && areFunctions && !areEqual) {
+      call.math.usesOrder = true;
+      const auto [low, high] =
+          std::minmax(x, y, [](const Exact& one, const Exact& other) { return one.p < other.p; });
+      areEqual = call.field().unknown(equals, {low, high}).p & 1;
+    }
+    result.push_back(areEqual);
   }
   return {integerTensor(*shape, std::move(result), ir::ElementType::Bool)};
 }
@@ -164,7 +221,7 @@ Results negation(Call& call) {
     return call.unsupported("its operand is unknown");
   auto result = std::make_shared<Tensor>(*a);
   for (int64_t& value : result->integers)
-    value = !value;
+    value = value == openInteger ? value : int64_t(!value);
   return {result};
 }
 
@@ -178,8 +235,8 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
       return {result};
     }
     if (type == ir::ElementType::Bool)
-      return {truths(
-          a, [](const Exact& x) { return !x.isZero(); }, [](double x) { return x != 0; })};
+      return truths(
+          call, [](const Exact& x) { return !x.isZero(); }, [](double x) { return x != 0; });
     return {unknownOf(call, "Cast " + std::to_string(int(type)), a)};
   }
   if (type == ir::ElementType::Bool)

@@ -47,8 +47,10 @@ std::optional<Reduction> reductionOf(const Ref& data, llvm::ArrayRef<int64_t> ax
 
 Ref reducedReals(Call& call, const Ref& data, const Reduction& reduction, bool isBound,
                  llvm::StringRef name) {
+  // A mean or a bound of no elements is not a number.
   if (data->isHollow)
-    return hollowTensor(reduction.shape, data->isSpecial);
+    return hollowTensor(reduction.shape,
+                        data->isSpecial || (reduction.combined == 0 && name != "Sum"));
   auto result = std::make_shared<Tensor>();
   result->shape = reduction.shape;
   const auto count = static_cast<size_t>(result->count());
@@ -132,7 +134,7 @@ Results reduce(Call& call) {
   auto reduction = reductionOf(data, axes, call.integer("keepdims", 1) != 0);
   if (!reduction)
     return call.fail("an axis is out of range");
-  if (reduction->combined == 0 && elementCount(reduction->shape) != 0 &&
+  if (!data->isHollow && reduction->combined == 0 && elementCount(reduction->shape) != 0 &&
       (name == "ReduceMax" || name == "ReduceMin" || name == "ReduceMean"))
     return call.unsupported("a bound or mean of no elements is not represented");
   if (!data->isReal() && !(data->isWeight && data->kind == Kind::Known))

@@ -76,8 +76,22 @@ TEST(CheckField, StatusesFollowTheRealNumbers) {
   EXPECT_TRUE(field.multiply({}, hidden).isZero());
   EXPECT_EQ(field.multiply({}, minus).status, Status::NotANumber);
   EXPECT_EQ(field.multiply(minus, number, -1).status, Status::PlusInfinity);
-  EXPECT_EQ(field.invert({}).status, Status::NotANumber);
+  EXPECT_EQ(field.divide({}, {}).status, Status::NotANumber);
   EXPECT_FALSE(minus.isEqual(fill));
+}
+
+TEST(CheckField, DivisionByZeroIsUndecidedForTheSignOfZeroIsUnknown) {
+  const Field field(0);
+  const Exact zero, number = field.integer(7);
+  const Exact infinity = field.divide(number, zero);
+  EXPECT_EQ(infinity.status, Status::Undecided);
+  EXPECT_EQ(field.invert(zero).status, Status::Undecided);
+  // Neither 1 / (7 / 0) nor 0 * (7 / 0) is known to be zero.
+  EXPECT_EQ(field.divide(number, infinity).status, Status::Undecided);
+  EXPECT_EQ(field.multiply(zero, infinity).status, Status::Undecided);
+  ExactSum products(field);
+  products.add(zero, infinity);
+  EXPECT_EQ(products.sum(true).status, Status::Undecided);
 }
 
 TEST(CheckField, SumsHaveTheStatusOfTheirTerms) {

@@ -11,7 +11,7 @@ Verdict verdictOfNodes(const std::string& before, const std::string& after) {
 g (float[B, S, 4] inputs_embeds, int64[B, S] position_ids) => (result)
 <int64 i0 = {0}, int64 i1 = {1}, int64 i3 = {3}, int64 minus = {-1}, int64[1] last = {-1}, int64[1] l1 = {1},
  int64[1] l5 = {5}, int64[3] wide = {1, 3, 1}, int32 narrow = {1}, int8 n100 = {100}, int8 n2 = {2},
- float half = {0.5}, float zero = {0}, float two = {2}, float hidden = {-inf}, bool on = {1},
+ float half = {0.5}, float zero = {0}, float two = {2}, float hidden = {-inf}, float fill = {-1e30}, bool on = {1},
  bool off = {0}, uint8 u1 = {1},
  float[4, 4, 2] taps = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
                         1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17}>
@@ -33,6 +33,39 @@ void expectNoValue(const std::string& nodes) {
                            nodes + "n = Neg (y) m = Neg (n) result = Tanh (m)"),
             Verdict::Skipped)
       << nodes;
+}
+
+TEST(CheckNoValue, AResultOfAFunctionNeedsNoOther) {
+  // The first result has an exponential of an exponential, which is compared.
+  auto modelOf = [](const std::string& second) {
+    return read(R"(<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
+g (float[B, S, 4] inputs_embeds) => (open, plain)
+{
+  open, both = own.f (inputs_embeds)
+  plain = Tanh (both)
+}
+<domain: "own", opset_import: ["" : 18]>
+f (x) => (open, both)
+{
+  q = Exp (x)
+  r = Exp (q)
+  t = Equal (r, x)
+  open = Where (t, q, x)
+  both = )" + second +
+                "\n}\n");
+  };
+  const auto first = modelOf("Add (x, x)"), other = modelOf("Mul (x, x)");
+  ASSERT_TRUE(first && other);
+  const ir::Manifest none;
+  const CheckReport report = checkModels({*first, none}, {*other, none});
+  EXPECT_EQ(report.verdict(), Verdict::Different);
+  EXPECT_EQ(report.count(Verdict::Skipped), 1u); // the other output
+}
+
+TEST(CheckNoValue, OperandsOfDifferentTypesAreRefusedByEveryEngine) {
+  EXPECT_EQ(verdictOfNodes("c = Less (p, i1) y = Where (c, half, zero) result = Tanh (y)",
+                           "c = Less (p, i1) y = Where (c, c, zero) result = Tanh (y)"),
+            Verdict::Different);
 }
 
 TEST(CheckNoValue, IndicesBeyondTheData) {
@@ -61,6 +94,63 @@ TEST(CheckNoValue, BoundsAndMeansOfNothingAreNotDecided) {
               Verdict::Skipped)
         << op;
   }
+}
+
+TEST(CheckNoValue, WhatIsNotDecidedIsNotLookedAt) {
+  const std::string mean = "s = Slice (x, l1, l1, last) y = ReduceMean (s, last) ";
+  const std::string infinity = "z = Sub (x, x) y = Div (half, z) ";
+  for (const char* look : {"t = IsNaN (y) ", "t = IsInf (y) ", "t = Cast <to = 9> (y) "}) {
+    const std::string before = std::string(look) + "result = Where (t, half, two)";
+    const std::string after = std::string(look) + "result = Where (t, zero, two)";
+    EXPECT_EQ(verdictOfNodes(mean + before, mean + after), Verdict::Skipped) << look;
+    EXPECT_EQ(verdictOfNodes(infinity + before, "result = Identity (x)"), Verdict::Skipped) << look;
+  }
+}
+
+TEST(CheckNoValue, WhatIsNotANumberDoesNotEqualItself) {
+  const std::string nodes = "z = Sub (x, x) y = Div (z, z) t = Equal (y, y) ";
+  const std::string result = "result = Where (t, half, x)";
+  EXPECT_LE(verdictOfNodes(nodes + result, "t = Identity (off) " + result), Verdict::ProvedReduced);
+  EXPECT_EQ(verdictOfNodes(nodes + result, "t = Identity (on) " + result), Verdict::Different);
+}
+
+TEST(CheckNoValue, NumbersThatDifferInGeneralCanBeEqual) {
+  // Half of all numbers equal their absolute value, and no number but zero equals twice that.
+  const std::string result = "a = Abs (y) t = Equal (a, x) result = Where (t, half, two)";
+  EXPECT_EQ(verdictOfNodes("y = Identity (x) " + result, "y = Mul (x, two) " + result),
+            Verdict::Different);
+  EXPECT_LE(verdictOfNodes("y = Identity (x) " + result,
+                           "n = Neg (x) y = Neg (n) a = Abs (y) t = Equal (x, a) "
+                           "result = Where (t, half, two)"),
+            Verdict::ProvedReduced);
+}
+
+TEST(CheckNoValue, ARowThatSeesNoKeyIsSomeFiniteNumber) {
+  // The first row sees no key, for which the mask has a finite number.
+  const std::string scores =
+      "t = Transpose <perm = [0, 2, 1]> (x) product = MatMul (x, t) e = Shape (x) "
+      "count = Gather (e, i1) column = Range (i0, count, i1) row = Unsqueeze (column, last) "
+      "seen = Less (column, row) s = Where (seen, product, fill) ";
+  const std::string guarded = "m = ReduceMax (s, last) d = Sub (s, m) q = Exp (d) "
+                              "r = ReduceSum (q, last) none = Equal (r, zero) w = Div (q, r) ";
+  EXPECT_LE(verdictOfNodes(scores + "result = Softmax (s)",
+                           scores + guarded + "result = Where (none, zero, w)"),
+            Verdict::ProvedReduced);
+  EXPECT_GE(verdictOfNodes(scores + "result = Softmax (s)",
+                           scores + guarded + "result = Where (none, w, zero)"),
+            Verdict::Different);
+}
+
+TEST(CheckNoValue, AnInverseOfZeroIsNotDecided) {
+  // 1 / (-1 / 0) is zero.
+  const std::string inverse = "d = Div (two, t) result = Reciprocal (d)";
+  EXPECT_EQ(verdictOfNodes("t = Mul (x, zero) " + inverse, "t = Identity (x) " + inverse),
+            Verdict::Skipped);
+}
+
+TEST(CheckNoValue, LimitsOfClipHaveOneElement) {
+  expectNoValue("y = Clip (half, x, two) ");
+  expectNoValue("y = Clip (x, x) ");
 }
 
 TEST(CheckNoValue, ABoundDoesNotCancelInASum) {
