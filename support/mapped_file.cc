@@ -72,6 +72,11 @@ MappedFile::~MappedFile() {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void MappedFile::release() const {
+  if (!bytes_.empty())
+    ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+}
+
 llvm::Expected<std::span<const std::byte>> MappedFile::slice(uint64_t offset,
                                                              uint64_t length) const {
   uint64_t size = bytes_.size();

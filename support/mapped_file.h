@@ -51,6 +51,9 @@ public:
   /// `length` bytes at `offset`. If the file is shorter, returns an error that names it.
   llvm::Expected<std::span<const std::byte>> slice(uint64_t offset, uint64_t length) const;
 
+  /// Frees the memory of pages that were read. They are read again when they are touched.
+  void release() const;
+
   const std::string& path() const { return path_; }
   FileIdentity identity() const { return identity_; }
 

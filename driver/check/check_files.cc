@@ -55,12 +55,15 @@ llvm::Expected<ir::Manifest> manifestFor(const CheckRequest& request, const ir::
   return manifest;
 }
 
-/// A copy without types that recognition inferred. Contradictory declarations are not an error:
-/// values then have fewer types.
+/// Infers the types that follow from what a file declares. Contradictory declarations are not an
+/// error: values then have fewer types.
+void inferTypes(ir::Model& model) { llvm::consumeError(ir::inferShapes(model.graph())); }
+
+/// A copy without types that recognition inferred.
 llvm::Expected<std::unique_ptr<ir::Model>> asWritten(const ir::Model& model) {
   auto copy = ir::copySharingConstants(model);
   if (copy)
-    llvm::consumeError(ir::inferShapes((*copy)->graph()));
+    inferTypes(**copy);
   return copy;
 }
 
@@ -68,9 +71,12 @@ llvm::Expected<std::unique_ptr<ir::Model>> asWritten(const ir::Model& model) {
 
 std::string digestOf(const ir::Model& model) {
   const std::span<const std::byte> bytes = ir::sourceBytes(model);
-  return bytes.empty() ? ""
-                       : hexDigest(llvm::ArrayRef<uint8_t>(
-                             reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  if (bytes.empty())
+    return "";
+  std::string digest = hexDigest(
+      llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  ir::releaseSource(model);
+  return digest;
 }
 
 std::string certificateDigest(const check::CheckReport& report, const std::string& before) {
@@ -104,26 +110,26 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
   auto before = openModel(request.before, toolkit);
   if (!before)
     return before.takeError();
-  auto after = openModel(request.after, toolkit);
-  if (!after)
-    return after.takeError();
   result.before.path = request.before.path;
   result.before.digest = digestOf(**before);
-  result.after.path = request.after.path;
-  result.after.digest = digestOf(**after);
   auto manifestBefore = drivingManifest(**before, toolkit, Rotations::LeftOut);
   if (!manifestBefore)
     return withFile(manifestBefore.takeError(), request.before.path);
+  auto after = openModel(request.after, toolkit);
+  if (!after)
+    return after.takeError();
+  result.after.path = request.after.path;
+  result.after.digest = digestOf(**after);
   auto manifestAfter = manifestFor(request, **after, toolkit);
   if (!manifestAfter)
     return withFile(manifestAfter.takeError(), request.after.path);
   result.before.manifestDigest = hexDigest(llvm::StringRef(manifestBefore->json()));
   result.after.manifestDigest = hexDigest(llvm::StringRef(manifestAfter->json()));
-  auto report =
-      checkAsWritten({**before, *manifestBefore}, {**after, *manifestAfter}, request.seed);
-  if (!report)
-    return report.takeError();
-  result.report = std::move(*report);
+  // Recognition has worked on copies: these models have no types but those of their files.
+  inferTypes(**before);
+  inferTypes(**after);
+  result.report =
+      check::checkModels({**before, *manifestBefore}, {**after, *manifestAfter}, request.seed);
   result.digest = certificateDigest(result.report, result.before.digest);
   result.claimed = std::move(manifestAfter->comparison);
   return result;

@@ -96,6 +96,7 @@ importModel(const std::string& path, const OpRegistry& registry, const ModelLimi
   model->setSource(std::move(source));
   if (llvm::Error error = readModel(*model, limits))
     return withFile(std::move(error), path);
+  releaseSource(*model);
   return model;
 }
 
@@ -119,6 +120,11 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
 
 std::span<const std::byte> sourceBytes(const Model& model) {
   return model.source() ? model.source()->bytes : std::span<const std::byte>();
+}
+
+void releaseSource(const Model& model) {
+  if (model.source() && model.source()->file)
+    model.source()->file->release();
 }
 
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path) {

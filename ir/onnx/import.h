@@ -28,6 +28,10 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
 /// model that was not read. Edits do not change them.
 std::span<const std::byte> sourceBytes(const Model& model);
 
+/// Frees the memory of the file's pages. The model does not need them; sourceBytes reads them
+/// again.
+void releaseSource(const Model& model);
+
 /// Reads a serialized TensorProto (the format of reference inputs and outputs) and its name.
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path);
 
