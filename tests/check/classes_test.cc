@@ -43,5 +43,31 @@ Leak <alpha: float = 0.5> (x) => (y) { y = LeakyRelu <alpha: float = @alpha> (x)
   EXPECT_FALSE(areEqual(graph, edited(graph, "0.5", "0.25")));
 }
 
+TEST(Classes, CastsToTheTypeThatAValueHasAreNone) {
+  auto chain = [](const std::string& first, const std::string& cast, const std::string& declared) {
+    return "g (float[N] x, int64[N] n, bool[N] b) => (y) <" + declared + "> { s = " + first +
+           (cast.empty() ? " y = Neg (s) }" : " u = " + cast + " (s) y = Neg (u) }");
+  };
+  auto isNone = [&](const std::string& first, int to, const std::string& declared = "") {
+    return areEqual(chain(first, "Cast <to = " + std::to_string(to) + ">", declared),
+                    chain(first, "", declared));
+  };
+  for (const char* number : {"Tanh (x)", "Where (b, x, x)", "Mul (x, x)", "Cast <to = 1> (n)"}) {
+    EXPECT_TRUE(isNone(number, 1)) << number;
+    EXPECT_FALSE(isNone(number, 7)) << number;
+    EXPECT_FALSE(isNone(number, 10)) << number;
+  }
+  for (const char* integer : {"Shape (x)", "Gather (n, n)", "Neg (n)"}) {
+    EXPECT_TRUE(isNone(integer, 7)) << integer;
+    EXPECT_FALSE(isNone(integer, 1)) << integer;
+  }
+  EXPECT_TRUE(areEqual("g (float[N] x) => (float[N] y) { s = Tanh (x) y = CastLike (s, x) }",
+                       "g (float[N] x) => (float[N] y) { y = Tanh (x) }"));
+  // What a model declares may be wrong.
+  EXPECT_FALSE(isNone("Shape (x)", 1, "float[M] s"));
+  EXPECT_FALSE(isNone("own.Unknown (x)", 1, "float[M] s"));
+  EXPECT_FALSE(isNone("Less (x, x)", 1));
+}
+
 } // namespace
 } // namespace kvopt::check
