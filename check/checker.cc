@@ -192,11 +192,11 @@ private:
     for (const ir::Value& result : node.results()) {
       if (result.isAbsent())
         continue;
-      if (!regions.isOfBefore(regions.afterClasses().of(result)))
+      if (!regions.shared().isOfBefore(regions.afterClasses().of(result)))
         seek(result);
       const ValueClass own = regions.afterClasses().of(result);
-      regions.noteAfter(own);
-      isAligned &= regions.isOfBefore(own);
+      regions.shared().noteAfter(own);
+      isAligned &= regions.shared().isOfBefore(own);
       if (auto at = outputsAt.find(&result); at != outputsAt.end())
         for (size_t i : at->second)
           decide(outputs[i]);
@@ -218,6 +218,8 @@ private:
         Answer answer = regions.compare(question, frontier, obligation);
         if (frontier != Frontier::Weights && frontier != Frontier::Activations)
           answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
+        if (regions.isExhausted())
+          break;
         // What follows from lengths can be compared without them.
         if (answer == Answer::Equal && !mayBeReal(value) && !sizeGap().empty())
           return;
@@ -333,6 +335,8 @@ private:
       } else if (obligation.reason.empty()) {
         obligation.reason = attempt.reason;
       }
+      if (regions.isExhausted())
+        break;
     }
     if (isDifferent && isDecided) {
       obligation = difference;

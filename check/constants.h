@@ -44,11 +44,12 @@ struct Arithmetic {
   Field field;
   Constants constants;
   std::set<std::string> assumptions;
-  /// Work so far, in products of numbers. Regions are not decided beyond its limit, so that a check
-  /// of a wide model ends.
+  /// Work of the region that is evaluated, in products of numbers. A region is not decided beyond
+  /// the limit, so that a check of a wide model ends.
   int64_t work = 0;
   static constexpr int64_t usualWork = int64_t(1) << 32;
   int64_t mostWork = usualWork;
+  bool isExhausted() const { return work > mostWork; }
   /// Adds the work of making a tensor's elements.
   void countElements(const Tensor& tensor) {
     constexpr int64_t element = 8;
@@ -63,13 +64,19 @@ struct Arithmetic {
   std::string openInteger;
 };
 
-/// While it exists, notes of thresholds are its own, apart from those of the evaluation around it.
+/// While it exists, notes of thresholds and the work are its own, apart from those of the
+/// evaluation around it: what is known of a value must not depend on where it is needed first.
 class NotesApart {
 public:
-  explicit NotesApart(Arithmetic& shared) : math(shared), others(std::move(shared.thresholds)) {
+  explicit NotesApart(Arithmetic& shared)
+      : math(shared), others(std::move(shared.thresholds)), otherWork(shared.work) {
     math.thresholds.clear();
+    math.work = 0;
   }
-  ~NotesApart() { math.thresholds = std::move(others); }
+  ~NotesApart() {
+    math.thresholds = std::move(others);
+    math.work = otherWork;
+  }
   NotesApart(const NotesApart&) = delete;
   NotesApart& operator=(const NotesApart&) = delete;
 
@@ -79,6 +86,7 @@ public:
 private:
   Arithmetic& math;
   Thresholds others;
+  int64_t otherWork = 0;
 };
 
 } // namespace kvopt::check

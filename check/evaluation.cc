@@ -111,6 +111,8 @@ Ref Evaluation::demand(Frame& frame, const ir::Value& root) {
 }
 
 bool Evaluation::run(Frame& frame, const ir::Node& node) {
+  if (math.isExhausted())
+    return fail("more than " + std::to_string(math.mostWork) + " products are needed");
   llvm::SmallVector<Ref, 8> operands;
   for (const ir::Use& use : node.operands()) {
     operands.push_back(use.value() ? frame.values[use.value()] : nullptr);

@@ -1,4 +1,4 @@
-// Frontiers, alignment of values, and answers that equal regions share.
+// Evaluation of regions, and answers that equal regions share.
 #include "check/regions.h"
 
 #include "check/scope.h"
@@ -14,45 +14,6 @@ namespace {
 /// Number of steps in which whole models are evaluated.
 constexpr size_t mostWholeSteps = 24;
 
-/// Whether a node only arranges the elements of its first operand.
-bool arrangesOperand(const ir::Value& value) {
-  static constexpr const char* names[] = {"Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten",
-                                          "Expand",  "Slice",     "Split",     "Gather",  "Cast"};
-  const ir::Node* node = value.producer();
-  return node && node->op().isOnnx() && llvm::is_contained(names, node->op().type()) &&
-         node->operand(0) && !node->operand(0)->constantRef();
-}
-
-bool stopsAtTables(Frontier frontier) {
-  return frontier == Frontier::Tables || frontier == Frontier::ComputedTables;
-}
-
-bool stopsAtComputed(Frontier frontier) {
-  return frontier == Frontier::ComputedTables || frontier == Frontier::Computed ||
-         frontier == Frontier::Compared;
-}
-
-/// Whether a constant becomes arbitrary numbers. The contents of large weights are not evaluated
-/// where that would only look for another proof.
-bool isCut(const ir::Value& constant, Frontier frontier) {
-  constexpr int64_t large = 1 << 16;
-  switch (frontier) {
-  case Frontier::Tables:
-  case Frontier::Shared:
-    return true;
-  case Frontier::Weights:
-    return isWeight(constant);
-  case Frontier::Activations:
-  case Frontier::ComputedTables:
-  case Frontier::Computed:
-    return isWeight(constant) && constant.constantRef()->elementCount() >= large;
-  case Frontier::Compared:
-  case Frontier::Inputs:
-    break;
-  }
-  return false;
-}
-
 } // namespace
 
 Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed,
@@ -60,7 +21,8 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
     : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
       shapes(inputs, table, classesBefore, digests, steps, math, forms),
-      leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms) {
+      leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms),
+      stops(classesBefore, classesAfter, shapes, leaves) {
   math.mostWork = mostWork;
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
     math.thresholds.limitLengths();
@@ -75,44 +37,7 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
     if (std::string why = feeding.gapOfInput(false, *input); !why.empty())
       leaves.setDoubt(*input, why);
   collectDoubts(feeding.before().model.graph());
-  indexValues();
-}
-
-/// Finds a value of the first model for each class, the classes of the second model, and the values
-/// that depend on inputs. Those that depend on constants only stay what they are when activations
-/// are cut.
-void Regions::indexValues() {
-  for (bool isAfter : {false, true}) {
-    const ir::Model& model = (isAfter ? feeding.after() : feeding.before()).model;
-    Classes& classes = isAfter ? classesAfter : classesBefore;
-    auto visit = [&](const ir::Value& value) {
-      if (isAfter)
-        ofAfter.insert(classes.of(value));
-      else
-        representatives.try_emplace(classes.of(value), &value);
-    };
-    auto visitGraph = [&](ir::Graph& graph) {
-      for (const auto& input : graph.inputs()) {
-        visit(*input);
-        dependsOnInput.insert(input.get());
-      }
-      for (const auto& constant : graph.initializers())
-        visit(*constant);
-      for (const ir::Node& node : graph.nodes())
-        for (const ir::Value& result : node.results())
-          if (!result.isAbsent())
-            visit(result);
-    };
-    ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), visitGraph);
-    ir::forEachGraph(const_cast<ir::Graph&>(model.graph()), [&](ir::Graph& graph) {
-      for (const ir::Node& node : graph.nodes())
-        if (!node.subgraphs().empty() || llvm::any_of(node.operands(), [&](const ir::Use& use) {
-              return use.value() && dependsOnInput.count(use.value());
-            }))
-          for (const ir::Value& result : node.results())
-            dependsOnInput.insert(&result);
-    });
-  }
+  stops.index(feeding.before().model, feeding.after().model);
 }
 
 /// Whether the first model has neither a rule nor a function for an operator.
@@ -193,29 +118,8 @@ void Regions::indexInputs() {
   }
 }
 
-std::optional<Stop> Regions::stopOf(bool isAfter, const ir::Value& value, Frontier frontier) {
-  if (frontier == Frontier::Inputs)
-    return std::nullopt;
-  if (!dependsOnInput.count(&value) && !isCut(value, frontier))
-    return std::nullopt;
-  const ValueClass own = isAfter ? classesAfter.of(value) : classesBefore.of(value);
-  if (frontier == Frontier::Compared && !shapes.comparedAs(own))
-    return std::nullopt;
-  auto representative = representatives.find(own);
-  if (representative == representatives.end() || (!isAfter && !ofAfter.count(own)))
-    return std::nullopt;
-  // A value and its arrangement are not arbitrary numbers at once.
-  const ir::Value& first = *representative->second;
-  const bool isArranged = arrangesOperand(first);
-  if ((stopsAtComputed(frontier) && isArranged) || notStops.count(own))
-    return std::nullopt;
-  const bool isTable = stopsAtTables(frontier) && !isArranged && dependsOnInput.count(&first) &&
-                       leaves.isTable(first);
-  return Stop{own, &first, isTable};
-}
-
 Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier) {
-  const auto stop = stopOf(isAfter, value, frontier);
+  const auto stop = stops.at(isAfter, value, frontier);
   if (!stop)
     return nullptr;
   const Ref contents = leaves.contents(step, *stop);
@@ -228,7 +132,7 @@ Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier f
 }
 
 Answer Regions::compare(const Question& question, Frontier frontier, Obligation& obligation) {
-  notStops.clear();
+  stops.includeAll();
   return compareAt(question, frontier, obligation);
 }
 
@@ -244,7 +148,7 @@ Answer Regions::compareMatched(const Question& question, Frontier frontier, Answ
       obligation.reason = "the models share too many values to compare them";
       return Answer::Undecided;
     }
-    notStops.insert(onlyOne.begin(), onlyOne.end());
+    stops.exclude(onlyOne);
     first = compareAt(question, frontier, obligation);
   }
   return first;
@@ -265,6 +169,7 @@ Regions::Known Regions::recorded(const Region& region, Answer answer,
       known.stopsAfter.push_back(i);
   }
   known.patterns = lastPatterns;
+  known.isExhausted = exhausted;
   return known;
 }
 
@@ -281,29 +186,28 @@ Answer Regions::repeat(const Known& known, const Region& region, Obligation& obl
   for (size_t i : known.stopsAfter)
     stopsAfter.insert(region.stops[i]);
   lastPatterns = known.patterns;
+  exhausted = known.isExhausted;
   nodesBefore = region.nodes[false];
   nodesAfter = region.nodes[true];
   return known.answer;
 }
 
 void Regions::addGapOfStops(Frontier frontier) {
-  for (const std::set<ValueClass>* stops : {&stopsBefore, &stopsAfter})
-    for (const ValueClass& value : *stops) {
+  for (const std::set<ValueClass>* ofModel : {&stopsBefore, &stopsAfter})
+    for (const ValueClass& value : *ofModel) {
       if (!gap.empty())
         return;
-      const ir::Value& representative = *representatives.at(value);
-      gap = leaves.gapOf(
-          {value, &representative, stopsAtTables(frontier) && leaves.isTable(representative)});
+      gap = leaves.gapOf(stops.again(value, frontier));
     }
 }
 
 Answer Regions::compareAt(const Question& question, Frontier frontier, Obligation& obligation) {
   std::optional<Region> region;
   if (frontier != Frontier::Inputs) {
-    auto stops = [&](bool isAfter, const ir::Value& value) {
-      return stopOf(isAfter, value, frontier);
+    auto stopsAt = [&](bool isAfter, const ir::Value& value) {
+      return stops.at(isAfter, value, frontier);
     };
-    RegionWalk walk({feeding, shapes, leaves, classesBefore, classesAfter, digests}, stops);
+    RegionWalk walk({feeding, shapes, leaves, classesBefore, classesAfter, digests}, stopsAt);
     region =
         walk.walk(*question.before, *question.after, {question.pair ? question.pair->form + 1 : 0});
   }
@@ -315,6 +219,7 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
     ++evaluations;
     static_cast<Evidence&>(obligation) = {};
     answer = evaluate(question, frontier, obligation);
+    exhausted = math.isExhausted();
     if (region)
       answers.emplace(region->key, recorded(*region, answer, obligation));
   }
@@ -330,16 +235,13 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
   nodesAfter.clear();
   gap.clear();
   math.thresholds.clear();
+  math.work = 0;
   Form patterns(steps.size());
   Answer answer = Answer::Equal;
   for (size_t i = 0; i < steps.size(); ++i) {
     // Without a frontier, whole models are evaluated, only to show that a difference is real.
     if (frontier == Frontier::Inputs && i >= mostWholeSteps) {
       evidence.reason = "whole models are not evaluated in every step";
-      return Answer::Undecided;
-    }
-    if (math.work > math.mostWork) {
-      evidence.reason = fmt::format("more than {} products are needed", math.mostWork);
       return Answer::Undecided;
     }
     leaves.release();
@@ -467,7 +369,7 @@ void Regions::merge(const ir::Value& before, const ir::Value& after) {
   const ValueClass own = classesBefore.of(before);
   leaves.setCompared(own, lastPatterns);
   classesAfter.set(after, own);
-  ofAfter.insert(own);
+  stops.noteAfter(own);
 }
 
 } // namespace kvopt::check

@@ -3,24 +3,9 @@
 
 #include "check/comparison.h"
 #include "check/region_walk.h"
-
-#include <set>
-#include <unordered_set>
+#include "check/stops.h"
 
 namespace kvopt::check {
-
-/// Where the evaluation of a region stops: at values that both models have.
-enum class Frontier {
-  Tables,         ///< at all of them, tables and constants with many elements included
-  Shared,         ///< at all of them, constants with many elements included
-  Weights,        ///< at weights, and at those that depend on inputs
-  Activations,    ///< at those that depend on inputs; constants are what they are, except large
-                  ///< weights
-  ComputedTables, ///< at those of Computed, and at tables
-  Computed,       ///< the same without results that only arrange the elements of another value
-  Compared,       ///< at those of Computed that were proved equal by evaluation
-  Inputs,         ///< at graph inputs only
-};
 
 /// Compares values of two models. Values that are proved equal become values of one class, and are
 /// arbitrary numbers in later comparisons. Regions that are equal except for names are evaluated
@@ -49,16 +34,16 @@ public:
 
   Classes& beforeClasses() { return classesBefore; }
   Classes& afterClasses() { return classesAfter; }
-  /// Whether a value of the first model has the class.
-  bool isOfBefore(const ValueClass& value) const { return representatives.count(value) != 0; }
-  /// Notes that a value of the second model has a class.
-  void noteAfter(const ValueClass& value) { ofAfter.insert(value); }
+  /// The values that both models have.
+  Stops& shared() { return stops; }
   const std::set<std::string>& assumptions() const { return math.assumptions; }
   const Field& field() const { return math.field; }
   /// Number of regions that were evaluated, each at one frontier.
   size_t evaluatedCount() const { return evaluations; }
   /// Why the last comparison does not cover everything in the scope or beyond it; empty if it does.
   std::string lastGap() const { return gap; }
+  /// Whether the last comparison needed too much work. Frontiers with fewer stops need more.
+  bool isExhausted() const { return exhausted; }
   /// The first step that the first model does not accept, and why; empty if there is none.
   const std::string& rejectedStep() const { return rejected; }
   /// Nodes that the last comparison evaluated.
@@ -72,10 +57,10 @@ private:
     Evidence evidence;
     std::string gap;
     const Form* patterns = nullptr;
+    bool isExhausted = false;
     /// Places in Region::stops of the values at which each model stopped.
     std::vector<size_t> stopsBefore, stopsAfter;
   };
-  std::optional<Stop> stopOf(bool isAfter, const ir::Value& value, Frontier frontier);
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
   /// Adds why the forms of the values at which both models stopped may change beyond the scope.
@@ -89,7 +74,6 @@ private:
                           Evidence& evidence, Ref& pattern);
   Known recorded(const Region& region, Answer answer, const Obligation& obligation) const;
   Answer repeat(const Known& known, const Region& region, Obligation& obligation);
-  void indexValues();
   void indexInputs();
   /// Whether an input of both models has the same contents in all steps.
   bool isSameInput(const ir::Value& before, const ir::Value& after);
@@ -113,13 +97,12 @@ private:
   Forms forms;
   Shapes shapes;
   Leaves leaves;
-  std::unordered_map<ValueClass, const ir::Value*> representatives;
-  std::unordered_set<ValueClass> ofAfter;
-  llvm::DenseSet<const ir::Value*> dependsOnInput;
+  Stops stops;
   std::string firstDoubt, gap, rejected;
-  /// Values at which each model stopped in the last comparison, and those at which none may.
-  std::set<ValueClass> stopsBefore, stopsAfter, notStops;
+  /// Values at which each model stopped in the last comparison.
+  std::set<ValueClass> stopsBefore, stopsAfter;
   const Form* lastPatterns = nullptr;
+  bool exhausted = false;
   std::vector<const ir::Node*> nodesBefore, nodesAfter;
   std::unordered_map<Key, Known, KeyHash> answers;
   size_t evaluations = 0;

@@ -172,6 +172,27 @@ TEST(Checker, BeyondTheLimitOfWorkNothingIsDecided) {
   EXPECT_EQ(checkModels({*first, manifest}, {*second, manifest}).verdict(), Verdict::ProvedReduced);
 }
 
+TEST(Checker, TheLimitOfWorkIsThatOfARegion) {
+  const std::string text = R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[B, S, 64] wide, float[B, S, 1] thin) => (float[B, S, 64] first, float[B, S, 1] second)
+<float two = {2}>
+{
+  first = Mul (wide, two)
+  second = Mul (thin, two)
+}
+)";
+  auto before = read(text);
+  auto after = read(edited(edited(text, "Mul (wide, two)", "Add (wide, wide)"), "Mul (thin, two)",
+                           "Add (thin, thin)"));
+  ASSERT_TRUE(before && after);
+  const CheckReport report = checkModels({*before, {}}, {*after, {}}, /*seed=*/0,
+                                         /*mostWork=*/100000);
+  ASSERT_EQ(report.count(Verdict::Skipped), 1U);
+  for (const Obligation& part : report.obligations)
+    EXPECT_EQ(part.verdict, part.after == "first" ? Verdict::Skipped : Verdict::ProvedReduced)
+        << part.after << ": " << part.reason;
+}
+
 TEST(Checker, OperandsOfAProductAreComparedRatherThanTheProduct) {
   std::string weight = "float[8, 64] weight = {1";
   for (int i = 1; i < 512; ++i)
