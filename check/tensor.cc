@@ -2,8 +2,6 @@
 #include "check/tensor.h"
 
 #include <algorithm>
-#include <numeric>
-#include <optional>
 
 namespace kvopt::check {
 
@@ -85,28 +83,64 @@ std::shared_ptr<Tensor> likeTensor(const Tensor& from, Extents shape) {
 
 } // namespace
 
+namespace {
+
+/// Calls `move` with the elements of one tensor and those of another one of the same kind.
+template <typename Move> void moveElements(const Tensor& from, Tensor& to, Move move) {
+  if (from.isHollow)
+    return;
+  switch (from.kind) {
+  case Kind::Integer:
+    move(from.integers, to.integers);
+    break;
+  case Kind::Known:
+    move(from.known, to.known);
+    break;
+  case Kind::Real:
+    move(from.reals, to.reals);
+    break;
+  }
+}
+
+/// The tensor with elements from `first` on, in steps of a stride for each axis.
+Ref strided(const Ref& from, Extents shape, llvm::ArrayRef<int64_t> strides, int64_t first) {
+  auto result = likeTensor(*from, std::move(shape));
+  const llvm::ArrayRef<int64_t> extents = result->shape;
+  const int64_t count = result->count();
+  if (count == 0)
+    return result;
+  const int64_t columns = extents.empty() ? 1 : extents.back();
+  const int64_t step = extents.empty() ? 1 : strides.back();
+  moveElements(*from, *result, [&](const auto& source, auto& target) {
+    target.reserve(static_cast<size_t>(count));
+    Extents place(extents.size(), 0);
+    int64_t at = first;
+    for (int64_t row = 0; row < count / columns; ++row) {
+      for (int64_t column = 0; column < columns; ++column)
+        target.push_back(source[static_cast<size_t>(at + column * step)]);
+      for (size_t i = extents.empty() ? 0 : extents.size() - 1; i-- > 0;) {
+        at += strides[i];
+        if (++place[i] < extents[i])
+          break;
+        at -= strides[i] * extents[i];
+        place[i] = 0;
+      }
+    }
+  });
+  return result;
+}
+
+} // namespace
+
 Ref rearranged(const Ref& from, Extents shape,
                llvm::function_ref<int64_t(llvm::ArrayRef<int64_t> place)> indexOf) {
   auto result = likeTensor(*from, std::move(shape));
-  if (from->isHollow)
-    return result;
-  auto move = [&](const auto& source, auto& target) {
+  moveElements(*from, *result, [&](const auto& source, auto& target) {
     target.reserve(static_cast<size_t>(result->count()));
     forEachPlace(result->shape, [&](llvm::ArrayRef<int64_t> place) {
       target.push_back(source[static_cast<size_t>(indexOf(place))]);
     });
-  };
-  switch (from->kind) {
-  case Kind::Integer:
-    move(from->integers, result->integers);
-    break;
-  case Kind::Known:
-    move(from->known, result->known);
-    break;
-  case Kind::Real:
-    move(from->reals, result->reals);
-    break;
-  }
+  });
   return result;
 }
 
@@ -124,18 +158,14 @@ Ref transposed(const Ref& from, llvm::ArrayRef<int64_t> permutation) {
     shape.push_back(from->shape[static_cast<size_t>(axis)]);
     moved.push_back(strides[static_cast<size_t>(axis)]);
   }
-  return rearranged(from, std::move(shape), [&](llvm::ArrayRef<int64_t> place) {
-    return std::inner_product(place.begin(), place.end(), moved.begin(), int64_t(0));
-  });
+  return strided(from, std::move(shape), moved, 0);
 }
 
 Ref rowsOf(const Ref& from, unsigned axis, int64_t first, int64_t last) {
   Extents shape = from->shape;
   shape[axis] = last - first;
   const Extents strides = stridesOf(from->shape);
-  return rearranged(from, std::move(shape), [&](llvm::ArrayRef<int64_t> place) {
-    return std::inner_product(place.begin(), place.end(), strides.begin(), first * strides[axis]);
-  });
+  return strided(from, std::move(shape), strides, first * strides[axis]);
 }
 
 int64_t commonPeriod(int64_t a, int64_t b) {
@@ -163,10 +193,8 @@ Ref broadcastTo(const Ref& from, const Extents& shape) {
   for (size_t i = 0; i < strides.size(); ++i)
     if (from->shape[i] == 1)
       strides[i] = 0;
-  const size_t added = shape.size() - strides.size();
-  return rearranged(from, shape, [&](llvm::ArrayRef<int64_t> place) {
-    return std::inner_product(place.begin() + added, place.end(), strides.begin(), int64_t(0));
-  });
+  strides.insert(strides.begin(), shape.size() - strides.size(), 0);
+  return strided(from, shape, strides, 0);
 }
 
 } // namespace kvopt::check
