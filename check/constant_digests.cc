@@ -4,6 +4,7 @@
 #include "ir/onnx/file_place.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/xxhash.h"
 
 #include <cmath>
 #include <map>
@@ -13,36 +14,56 @@
 namespace kvopt::check {
 namespace {
 
-/// Hashes a constant by its place in a file, if it has one and `byPlace` is set, or by contents.
-ValueClass constantClass(const ir::Model& model, const ir::TensorData& data, bool byPlace) {
+/// A hash that has a constant's type and shape.
+ClassHash hashOfForm(const ir::TensorData& data) {
   ClassHash hash;
   hash.text("constant");
   hash.number(static_cast<uint64_t>(data.elementType()));
   hash.number(data.shape().size());
   for (int64_t extent : data.shape())
     hash.number(static_cast<uint64_t>(extent));
-  if (auto place = byPlace ? ir::filePlaceOf(data) : std::nullopt) {
-    hash.text("file");
-    for (uint64_t part : {place->file.device, place->file.inode, place->offset, place->length})
-      hash.number(part);
-  } else if (auto bytes = data.bytes()) {
-    hash.bytes({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()});
-  } else {
-    llvm::consumeError(bytes.takeError());
-    hash.text("only this one");
-    hash.number(reinterpret_cast<uintptr_t>(&data));
-    hash.number(reinterpret_cast<uintptr_t>(&model));
-  }
-  return hash.take();
+  return hash;
+}
+
+llvm::StringRef textOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 } // namespace
 
+/// Contents that occur again, as those of most constants in both models, are compared instead of
+/// hashed.
+ValueClass ConstantDigests::ofContents(const ir::Model& model, const ir::TensorData& data) {
+  ClassHash hash = hashOfForm(data);
+  auto bytes = data.bytes();
+  if (!bytes) {
+    llvm::consumeError(bytes.takeError());
+    hash.text("only this one");
+    hash.number(reinterpret_cast<uintptr_t>(&data));
+    hash.number(reinterpret_cast<uintptr_t>(&model));
+    return hash.take();
+  }
+  const llvm::StringRef own = textOf(*bytes);
+  auto& alike = hashed[llvm::xxHash64(own)];
+  for (const auto& [other, digest] : alike)
+    if (other->elementType() == data.elementType() && other->shape() == data.shape() &&
+        textOf(llvm::cantFail(other->bytes())) == own)
+      return digest;
+  hash.bytes({own.bytes_begin(), own.bytes_end()});
+  return alike.emplace_back(&data, hash.take()).second;
+}
+
 ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& data) {
-  auto [at, isNew] = known.try_emplace(&data);
-  if (isNew)
-    at->second = constantClass(model, data, /*byPlace=*/true);
-  return at->second;
+  if (auto found = known.find(&data); found != known.end())
+    return found->second;
+  const auto place = ir::filePlaceOf(data);
+  if (!place)
+    return known[&data] = ofContents(model, data);
+  ClassHash hash = hashOfForm(data);
+  hash.text("file");
+  for (uint64_t part : {place->file.device, place->file.inode, place->offset, place->length})
+    hash.number(part);
+  return known[&data] = hash.take();
 }
 
 namespace {
@@ -65,7 +86,7 @@ ValueClass ConstantDigests::contentsOf(const ir::Model& model, const ir::TensorD
     return of(model, data);
   auto [at, isNew] = contents.try_emplace(&data);
   if (isNew)
-    at->second = constantClass(model, data, /*byPlace=*/false);
+    at->second = ofContents(model, data);
   return at->second;
 }
 

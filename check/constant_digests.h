@@ -6,6 +6,10 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 namespace kvopt::check {
 
 /// Digests of constants. Contents in a file are identified by file, offset and length. Only
@@ -24,7 +28,11 @@ public:
   bool hasInfinite(const ir::TensorData& data);
 
 private:
+  ValueClass ofContents(const ir::Model& model, const ir::TensorData& data);
+
   llvm::DenseMap<const ir::TensorData*, ValueClass> known, contents;
+  /// Constants whose contents have a digest, by a short hash of these.
+  std::unordered_map<uint64_t, std::vector<std::pair<const ir::TensorData*, ValueClass>>> hashed;
   llvm::DenseMap<const ir::TensorData*, bool> infinite;
 };
 
