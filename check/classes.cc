@@ -170,7 +170,7 @@ Key Classes::identityOf(const ir::Node& node) {
   const ValueClass own = operatorOf(node);
   Key key{own.bits[0], own.bits[1], node.results().size()};
   for (const ir::Value& result : node.results())
-    key.push_back(!result.isAbsent());
+    key.push_back(result.isAbsent() ? 0 : result.isUnused() ? 1 : 2);
   return key;
 }
 

@@ -28,8 +28,8 @@ public:
   void set(const ir::Value& value, ValueClass given);
   /// Attributes and operator of a node, without operands.
   ValueClass operatorOf(const ir::Node& node);
-  /// Everything that a rule reads of a node, aside from its operands: operatorOf, and which results
-  /// it has.
+  /// Everything that an evaluation reads of a node, aside from its operands: operatorOf, which
+  /// results it has, and which of them have readers.
   Key identityOf(const ir::Node& node);
 
 private:

@@ -52,13 +52,6 @@ bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
   return true;
 }
 
-Ref Evaluation::evaluate(const ir::Value& value) {
-  Ref result = demand(top, value);
-  if (const auto why = withoutValue.find(&value); !result && why != withoutValue.end())
-    fail(why->second);
-  return result;
-}
-
 Ref Evaluation::demand(Frame& frame, const ir::Value& root) {
   llvm::SmallVector<const ir::Value*, 32> pending{&root};
   while (!pending.empty()) {
@@ -104,43 +97,42 @@ Ref Evaluation::demand(Frame& frame, const ir::Value& root) {
         frame.values[&node->result(unsigned(i))] = frame.values[graph.outputs()[i]];
       continue;
     }
-    if (!run(frame, *node))
+    if (!run(frame, *node, value.resultIndex()))
       return nullptr;
   }
   return frame.values[&root];
 }
 
-bool Evaluation::run(Frame& frame, const ir::Node& node) {
+bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
   if (math.isExhausted())
     return fail("more than " + std::to_string(math.mostWork) + " products are needed");
   llvm::SmallVector<Ref, 8> operands;
   for (const ir::Use& use : node.operands()) {
     operands.push_back(use.value() ? frame.values[use.value()] : nullptr);
-    if (use.value() && !operands.back()) {
-      const auto why = withoutValue.find(use.value());
-      return fail(why == withoutValue.end() ? node.describe() + ": an operand is not a tensor"
-                                            : why->second);
-    }
+    if (use.value() && !operands.back())
+      return fail(node.describe() + ": an operand is not a tensor");
   }
   const bool isTop = !frame.call.node;
-  if (isTop)
+  const bool isFirst = llvm::none_of(
+      node.results(), [&](const ir::Value& result) { return frame.values.count(&result) != 0; });
+  if (isTop && isFirst)
     visited.push_back(&node);
   Results results;
   const ir::Function* function = model.findFunction(node.op());
   auto rule = rules.find(node.op().str());
   if (function) {
-    const Call call(node, frame.enclosing(), operands, math);
+    const Call call(node, frame.enclosing(), operands, math, needed);
     if (const std::string why = undocumentedAttribute(call); !why.empty())
       return fail(node.describe() + ": " + why);
     if (const std::string why = operandViolation(call); !why.empty()) {
       invalid |= reason.empty();
       return fail(node.describe() + ": " + why);
     }
-    results = runFunction(frame, node, *function, operands);
+    results = runFunction(frame, *function, call);
     if (results.empty())
       return false;
   } else if (rule != rules.end()) {
-    Call call(node, frame.enclosing(), operands, math);
+    Call call(node, frame.enclosing(), operands, math, needed);
     // A rule may read its first operand.
     if (!node.operands().empty() && !operands[0])
       return fail(node.describe() + ": its first operand is absent");
@@ -174,6 +166,8 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
     Ref contents = i < results.size() ? results[i] : nullptr;
+    if ((!contents && i != needed && !result.isAbsent()) || frame.values.count(&result))
+      continue; // it is evaluated when it is needed
     if (contents && isTop && hooks.evaluated)
       contents = hooks.evaluated(result, std::move(contents));
     frame.values[&result] = std::move(contents);
@@ -181,39 +175,37 @@ bool Evaluation::run(Frame& frame, const ir::Node& node) {
   return true;
 }
 
-Results Evaluation::runFunction(Frame& frame, const ir::Node& node, const ir::Function& function,
-                                llvm::ArrayRef<Ref> operands) {
+Results Evaluation::runFunction(Frame& frame, const ir::Function& function, const Call& call) {
   if (frame.depth >= deepestCalls) {
-    fail(node.describe() + ": functions call each other too deeply");
+    fail(call.node.describe() + ": functions call each other too deeply");
     return {};
   }
-  Frame inner;
-  inner.depth = frame.depth + 1;
-  inner.call = {&node, &function, frame.enclosing()};
-  for (size_t i = 0; i < function.body.inputs().size(); ++i)
-    inner.values[function.body.inputs()[i].get()] = i < operands.size() ? operands[i] : nullptr;
-  Results results;
-  std::string first;
-  for (const ir::Value* output : function.body.outputs()) {
-    Ref result = demand(inner, *output);
-    if (!result && reason.empty())
-      fail(node.describe() + ": a result of its function is not a tensor");
-    if (!result) {
-      // The other results may not need what has no value.
-      if (invalid || math.work > math.mostWork)
-        return {};
-      if (results.size() < node.results().size())
-        withoutValue[&node.result(static_cast<unsigned>(results.size()))] = reason;
-      if (first.empty())
-        first = std::move(reason);
-      reason.clear();
+  std::unique_ptr<Frame>& inner = frame.bodies[&call.node];
+  if (!inner) {
+    inner = std::make_unique<Frame>();
+    inner->depth = frame.depth + 1;
+    inner->call = {&call.node, &function, frame.enclosing()};
+    for (unsigned i = 0; i < function.body.inputs().size(); ++i)
+      inner->values[function.body.inputs()[i].get()] = call.in(i);
+  }
+  Results results(function.body.outputs().size());
+  bool isComplete = true;
+  for (unsigned i = 0; i < results.size() && i < call.node.results().size(); ++i) {
+    const ir::Value& result = call.node.result(i);
+    if (result.isAbsent())
+      continue;
+    if (!call.isNeeded(i)) {
+      isComplete &= frame.values.count(&result) != 0;
+      continue;
     }
-    results.push_back(std::move(result));
+    results[i] = demand(*inner, *function.body.outputs()[i]);
+    if (!results[i] && reason.empty())
+      fail(call.node.describe() + ": a result of its function is not a tensor");
+    if (!results[i])
+      return {};
   }
-  if (llvm::none_of(results, [](const Ref& result) { return result != nullptr; })) {
-    fail(std::move(first));
-    return {};
-  }
+  if (isComplete)
+    frame.bodies.erase(&call.node);
   return results;
 }
 

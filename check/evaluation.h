@@ -6,11 +6,13 @@
 #include "llvm/ADT/DenseMap.h"
 
 #include <functional>
+#include <memory>
+#include <unordered_map>
 
 namespace kvopt::check {
 
-/// Evaluates values of a model on demand, each once. Functions are evaluated by their bodies, and
-/// only the branch of an If that its condition selects.
+/// Evaluates values of a model on demand, each once. Functions are evaluated by their bodies, of
+/// which only the needed results are, and only the branch of an If that its condition selects.
 class Evaluation {
 public:
   struct Hooks {
@@ -31,7 +33,7 @@ public:
       : model(evaluated), rules(table), math(shared), hooks(std::move(ownHooks)) {}
 
   /// The value; null, with a failure, if it cannot be evaluated.
-  Ref evaluate(const ir::Value& value);
+  Ref evaluate(const ir::Value& value) { return demand(top, value); }
   const std::string& failure() const { return reason; }
   /// Whether it failed because the model itself fails: its operands contradict each other.
   bool isInvalid() const { return invalid; }
@@ -41,15 +43,17 @@ public:
 private:
   struct Frame {
     llvm::DenseMap<const ir::Value*, Ref> values;
+    /// Bodies of which only some results are evaluated so far.
+    std::unordered_map<const ir::Node*, std::unique_ptr<Frame>> bodies;
     FunctionCall call;
     unsigned depth = 0;
     const FunctionCall* enclosing() const { return call.node ? &call : nullptr; }
   };
   Ref demand(Frame& frame, const ir::Value& root);
   bool leaf(Frame& frame, const ir::Value& value);
-  bool run(Frame& frame, const ir::Node& node);
-  Results runFunction(Frame& frame, const ir::Node& node, const ir::Function& function,
-                      llvm::ArrayRef<Ref> operands);
+  /// Evaluates at least one result of a node.
+  bool run(Frame& frame, const ir::Node& node, unsigned needed);
+  Results runFunction(Frame& frame, const ir::Function& function, const Call& call);
   bool fail(std::string text);
 
   const ir::Model& model;
@@ -58,8 +62,6 @@ private:
   Hooks hooks;
   Frame top;
   std::vector<const ir::Node*> visited;
-  /// Why a result of a function has no value although others have one.
-  llvm::DenseMap<const ir::Value*, std::string> withoutValue;
   std::string reason;
   bool invalid = false;
 };

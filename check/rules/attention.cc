@@ -123,6 +123,16 @@ Ref attendedRows(Call& call, const Attended& job) {
   return matrixProduct(call, weights, value);
 }
 
+/// The results of an attention operator: the attended rows [B,S,H*D] or [B,H,S,D], and its caches.
+Results attendedResults(Call& call, const Attended& job, bool hasRows) {
+  if (!call.isNeeded(0))
+    return {nullptr, job.key, job.value};
+  const Ref result = attendedRows(call, job);
+  if (!result)
+    return call.fail("its operands do not fit");
+  return {hasRows ? asRows(result) : result, job.key, job.value};
+}
+
 /// x [B,H,S,D] with its first `width` columns rotated in pairs; cosines and sines are
 /// [B,S,width/2].
 Ref rotated(Call& call, const Ref& x, const Ref& cosine, const Ref& sine, bool isInterleaved,
@@ -262,10 +272,7 @@ Results attention(Call& call) {
   }
   if (call.node.results().size() > 3 && !call.node.result(3).isAbsent())
     return call.unsupported("its scores are a result");
-  const Ref result = attendedRows(call, job);
-  if (!result)
-    return call.fail("its operands do not fit");
-  return {hasRows ? asRows(result) : result, job.key, job.value};
+  return attendedResults(call, job, hasRows);
 }
 
 /// A cache [B,G,C,D] with each batch row's new rows after its earlier ones.
@@ -366,10 +373,7 @@ Results groupQueryAttention(Call& call) {
     const int64_t position = query + past[static_cast<size_t>(b)];
     return key <= position && key < total && (window <= 0 || key > position - window);
   };
-  const Ref result = attendedRows(call, job);
-  if (!result)
-    return call.fail("its operands do not fit");
-  return {asRows(result), job.key, job.value};
+  return attendedResults(call, job, /*hasRows=*/true);
 }
 
 Results multiHeadAttention(Call& call) {
@@ -392,9 +396,7 @@ Results multiHeadAttention(Call& call) {
     const int64_t offset = job.key->shape[2] - job.query->shape[2];
     job.shows = [offset](int64_t, int64_t query, int64_t key) { return key <= query + offset; };
   }
-  const Ref result = attendedRows(call, job);
-  return result ? Results{asRows(result), job.key, job.value}
-                : call.fail("its operands do not fit");
+  return attendedResults(call, job, /*hasRows=*/true);
 }
 
 } // namespace

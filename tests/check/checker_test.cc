@@ -193,6 +193,28 @@ g (float[B, S, 64] wide, float[B, S, 1] thin) => (float[B, S, 64] first, float[B
         << part.after << ": " << part.reason;
 }
 
+TEST(Checker, AResultWithoutReadersIsEvaluated) {
+  const std::string text = R"(<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+g (float[B, S, 8] x) => (float[B, S, 8] y) { y, rest = own.Parts (x) }
+<domain: "own", opset_import: ["" : 17]>
+Parts (x) => (a, b)
+{
+  shape = Constant <value = int64[1] {7}> ()
+  once = Neg (x)
+  a = Neg (once)
+  b = Reshape (x, shape)
+}
+)";
+  auto verdictOf = [&](const std::string& second) {
+    auto before = read("<ir_version: 8, opset_import: [\"\" : 17]> g (float[B, S, 8] x) => "
+                       "(float[B, S, 8] y) { y = Identity (x) }");
+    auto after = read(second);
+    return before && after ? checkModels({*before, {}}, {*after, {}}).verdict() : Verdict::Skipped;
+  };
+  EXPECT_EQ(verdictOf(text), Verdict::Different);
+  EXPECT_EQ(verdictOf(edited(text, "y, rest = own", "y = own")), Verdict::ProvedReduced);
+}
+
 TEST(Checker, OperandsOfAProductAreComparedRatherThanTheProduct) {
   std::string weight = "float[8, 64] weight = {1";
   for (int i = 1; i < 512; ++i)
