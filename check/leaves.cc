@@ -5,6 +5,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <utility>
+
 namespace kvopt::check {
 namespace {
 
@@ -139,7 +141,11 @@ Ref Leaves::exact(size_t step, const ir::Value& representative) {
     return known && (*known)[step] && !(*known)[step]->isReal() ? (*known)[step] : nullptr;
   };
   Evaluation evaluation(feeding.before().model, rules, math, hooks);
+  // What is infinite or hidden in one order of real numbers only is computed in each.
+  const bool usesOrder = std::exchange(math.usesOrder, false);
   const Ref result = evaluation.evaluate(representative);
+  if (std::exchange(math.usesOrder, usesOrder))
+    return nullptr;
   if (!result || !result->isReal() || !matrix)
     return result && result->isReal() ? result : nullptr;
   Extents shape = result->shape;

@@ -170,6 +170,7 @@ Regions::Known Regions::recorded(const Region& region, Answer answer,
   }
   known.patterns = lastPatterns;
   known.isExhausted = exhausted;
+  known.hasOrderedPatterns = orderedPatterns;
   return known;
 }
 
@@ -187,6 +188,7 @@ Answer Regions::repeat(const Known& known, const Region& region, Obligation& obl
     stopsAfter.insert(region.stops[i]);
   lastPatterns = known.patterns;
   exhausted = known.isExhausted;
+  orderedPatterns = known.hasOrderedPatterns;
   nodesBefore = region.nodes[false];
   nodesAfter = region.nodes[true];
   return known.answer;
@@ -236,6 +238,7 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
   gap.clear();
   math.thresholds.clear();
   math.work = 0;
+  orderedPatterns = false;
   Form patterns(steps.size());
   Answer answer = Answer::Equal;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -284,8 +287,9 @@ Regions::StepAnswer Regions::evaluateOrders(size_t at, const Question& question,
     return answer;
   for (math.order = 1; answer == StepAnswer::Equal && math.order < orders; ++math.order) {
     Evidence other = evidence;
-    Ref unused;
-    answer = evaluateStep(at, question, frontier, other, unused);
+    Ref ofOrder;
+    answer = evaluateStep(at, question, frontier, other, ofOrder);
+    orderedPatterns |= pattern || ofOrder;
     if (answer != StepAnswer::Equal)
       evidence = other;
   }
@@ -366,6 +370,8 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
 }
 
 void Regions::merge(const ir::Value& before, const ir::Value& after) {
+  if (orderedPatterns)
+    return;
   const ValueClass own = classesBefore.of(before);
   leaves.setCompared(own, lastPatterns);
   classesAfter.set(after, own);

@@ -58,6 +58,7 @@ private:
     std::string gap;
     const Form* patterns = nullptr;
     bool isExhausted = false;
+    bool hasOrderedPatterns = false;
     /// Places in Region::stops of the values at which each model stopped.
     std::vector<size_t> stopsBefore, stopsAfter;
   };
@@ -103,6 +104,9 @@ private:
   std::set<ValueClass> stopsBefore, stopsAfter;
   const Form* lastPatterns = nullptr;
   bool exhausted = false;
+  /// Whether the last comparison found elements that are infinite or hidden in some orders of real
+  /// numbers only: no region stops at such a value.
+  bool orderedPatterns = false;
   std::vector<const ir::Node*> nodesBefore, nodesAfter;
   std::unordered_map<Key, Known, KeyHash> answers;
   size_t evaluations = 0;

@@ -10,7 +10,7 @@ Verdict verdictOfNodes(const std::string& before, const std::string& after) {
     return read(R"(<ir_version: 8, opset_import: ["" : 24]>
 g (float[B, S, 4] inputs_embeds, int64[B, S] position_ids) => (result)
 <int64 i0 = {0}, int64 i1 = {1}, int64 i3 = {3}, int64 minus = {-1}, int64[1] last = {-1}, int64[1] l1 = {1},
- int64[1] l5 = {5}, int64[3] wide = {1, 3, 1}, int32 narrow = {1}, int8 n100 = {100}, int8 n2 = {2},
+ int64[1] l3 = {3}, int64[1] l5 = {5}, int64[2] l11 = {1, 1}, int64[3] wide = {1, 3, 1}, int32 narrow = {1}, int8 n100 = {100}, int8 n2 = {2},
  float half = {0.5}, float zero = {0}, float two = {2}, float hidden = {-inf}, float fill = {-1e30}, bool on = {1},
  bool off = {0}, uint8 u1 = {1},
  float[4, 4, 2] taps = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
@@ -123,6 +123,22 @@ TEST(CheckNoValue, NumbersThatDifferInGeneralCanBeEqual) {
                            "n = Neg (x) y = Neg (n) a = Abs (y) t = Equal (x, a) "
                            "result = Where (t, half, two)"),
             Verdict::ProvedReduced);
+}
+
+TEST(CheckNoValue, WhatAnOrderHidesIsHiddenInThatOrderOnly) {
+  // Scores are doubled in one step, which has two of them. Only an order that hides neither shows
+  // it.
+  const std::string doubled = "e = Shape (p) single = Equal (e, l11) some = Cast <to = 1> (single) "
+                              "all = ReduceMin <keepdims = 0> (some) more = Add (all, half) "
+                              "times = Add (more, half) t = Mul (s, times) ";
+  for (const char* bound : {"half", "two", "zero"}) {
+    const std::string scores = std::string("c = Slice (x, l1, l3, last) near = LessOrEqual (c, ") +
+                               bound + ") s = Where (near, c, hidden) ";
+    const std::string weights = "w = Softmax <axis = 2> (t) result = Tanh (w)";
+    EXPECT_EQ(verdictOfNodes(scores + "t = Identity (s) " + weights, scores + doubled + weights),
+              Verdict::Different)
+        << bound;
+  }
 }
 
 TEST(CheckNoValue, ARowThatSeesNoKeyIsSomeFiniteNumber) {
