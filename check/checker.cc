@@ -214,7 +214,7 @@ private:
       for (Frontier frontier :
            {Frontier::Tables, Frontier::Shared, Frontier::Weights, Frontier::Activations,
             Frontier::ComputedTables, Frontier::Computed}) {
-        const Regions::Question question{candidate, &value, nullptr};
+        const Regions::Question question{candidate, &value, nullptr, isKnownDifferent};
         Answer answer = regions.compare(question, frontier, obligation);
         if (frontier != Frontier::Weights && frontier != Frontier::Activations)
           answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
@@ -223,6 +223,8 @@ private:
         // What follows from lengths can be compared without them.
         if (answer == Answer::Equal && !mayBeReal(value) && !sizeGap().empty())
           return;
+        if (answer == Answer::Equal && regions.hasOrderedPatterns())
+          continue; // tables that are computed need no order
         if (answer == Answer::Equal) {
           conclude(obligation);
           regions.merge(*candidate, value);
@@ -341,6 +343,7 @@ private:
     if (isDifferent && isDecided) {
       obligation = difference;
       obligation.verdict = Verdict::Different;
+      isKnownDifferent = true;
       if (!firstDifference.empty())
         obligation.node = firstDifference;
     }
@@ -359,6 +362,8 @@ private:
   Verdict weakest = Verdict::Proved;
   std::string firstGap;
   std::string firstDifference;
+  /// Whether an output differs: the verdict of the models is known then.
+  bool isKnownDifferent = false;
 };
 
 } // namespace

@@ -58,6 +58,7 @@ struct Arithmetic {
   Thresholds thresholds;
   /// Selects one of many independent orders of real numbers.
   uint64_t order = 0;
+  static constexpr uint64_t orders = 30;
   /// Whether the order of real numbers was used.
   bool usesOrder = false;
   /// Why an integer is open (openInteger); empty if none is.

@@ -100,7 +100,7 @@ const Form& Leaves::patternsOf(const ir::Value& representative, llvm::ArrayRef<s
   Form own(steps.size());
   const NotesApart notes(math); // shapes have those of the same nodes
   for (size_t step : special)
-    own[step] = patternOf(exact(step, representative));
+    own[step] = patternIn(step, representative);
   const Form* form = forms.form(own);
   if (computed)
     patterns.emplace(computed->key, form);
@@ -116,6 +116,20 @@ const ir::Value* Leaves::matrixOf(const ir::Value& product) {
     return nullptr;
   const Form* form = formOf(classes.of(*matrix), *matrix);
   return form && form->front()->isHollow ? matrix : nullptr;
+}
+
+/// The pattern of a value in a step; null if the value must be computed, as one whose pattern
+/// depends on the order of real numbers.
+Ref Leaves::patternIn(size_t step, const ir::Value& representative) {
+  const bool usesOrder = std::exchange(math.usesOrder, false);
+  const uint64_t order = std::exchange(math.order, 0);
+  const Ref pattern = forms.tensor(patternOf(exact(step, representative)));
+  bool isOfAll = true;
+  for (math.order = 1; math.usesOrder && isOfAll && math.order < Arithmetic::orders; ++math.order)
+    isOfAll = forms.tensor(patternOf(exact(step, representative))) == pattern;
+  math.order = order;
+  math.usesOrder = usesOrder;
+  return isOfAll ? pattern : nullptr;
 }
 
 /// A value that is computed from arbitrary numbers; null if it is not one of real numbers.
@@ -141,11 +155,7 @@ Ref Leaves::exact(size_t step, const ir::Value& representative) {
     return known && (*known)[step] && !(*known)[step]->isReal() ? (*known)[step] : nullptr;
   };
   Evaluation evaluation(feeding.before().model, rules, math, hooks);
-  // What is infinite or hidden in one order of real numbers only is computed in each.
-  const bool usesOrder = std::exchange(math.usesOrder, false);
   const Ref result = evaluation.evaluate(representative);
-  if (std::exchange(math.usesOrder, usesOrder))
-    return nullptr;
   if (!result || !result->isReal() || !matrix)
     return result && result->isReal() ? result : nullptr;
   Extents shape = result->shape;

@@ -59,6 +59,7 @@ private:
   const Form* shapesOfTable(const ir::Value& value);
   const Form& patternsOf(const ir::Value& representative, llvm::ArrayRef<size_t> special);
   const ir::Value* matrixOf(const ir::Value& product);
+  Ref patternIn(size_t step, const ir::Value& representative);
   Ref exact(size_t step, const ir::Value& representative);
   Ref fresh(size_t step, const ValueClass& value, const Ref& pattern);
 

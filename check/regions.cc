@@ -210,8 +210,8 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
       return stops.at(isAfter, value, frontier);
     };
     RegionWalk walk({feeding, shapes, leaves, classesBefore, classesAfter, digests}, stopsAt);
-    region =
-        walk.walk(*question.before, *question.after, {question.pair ? question.pair->form + 1 : 0});
+    region = walk.walk(*question.before, *question.after,
+                       {question.pair ? question.pair->form + 1 : 0, question.isHasty});
   }
   const auto known = region ? answers.find(region->key) : answers.end();
   Answer answer = Answer::Undecided;
@@ -230,7 +230,7 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
   return answer;
 }
 
-Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& evidence) {
+void Regions::begin() {
   stopsBefore.clear();
   stopsAfter.clear();
   nodesBefore.clear();
@@ -239,6 +239,29 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
   math.thresholds.clear();
   math.work = 0;
   orderedPatterns = false;
+}
+
+std::optional<Answer> Regions::evaluateHastily(const Question& question, Frontier frontier,
+                                               Evidence& evidence) {
+  begin();
+  leaves.release();
+  Evidence early;
+  Ref pattern;
+  const StepAnswer answer = evaluateOrders(lastDifferent, question, frontier, early, pattern);
+  if (answer != StepAnswer::Different && answer != StepAnswer::Undecided)
+    return std::nullopt;
+  evidence = early;
+  if (answer == StepAnswer::Undecided)
+    return Answer::Undecided;
+  evidence.counterexample = steps[lastDifferent];
+  return Answer::Different;
+}
+
+Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& evidence) {
+  if (question.isHasty && lastDifferent > 0)
+    if (const auto answer = evaluateHastily(question, frontier, evidence))
+      return *answer;
+  begin();
   Form patterns(steps.size());
   Answer answer = Answer::Equal;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -255,6 +278,7 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
       return Answer::Undecided;
     case StepAnswer::Different:
       evidence.counterexample = steps[i];
+      lastDifferent = i;
       return Answer::Different;
     case StepAnswer::Undecided:
       answer = Answer::Undecided;
@@ -280,16 +304,16 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
 /// A step with such predicates is therefore evaluated for many independent orders.
 Regions::StepAnswer Regions::evaluateOrders(size_t at, const Question& question, Frontier frontier,
                                             Evidence& evidence, Ref& pattern) {
-  constexpr uint64_t orders = 30;
   math.usesOrder = false;
   StepAnswer answer = evaluateStep(at, question, frontier, evidence, pattern);
   if (!math.usesOrder)
     return answer;
-  for (math.order = 1; answer == StepAnswer::Equal && math.order < orders; ++math.order) {
+  for (math.order = 1; answer == StepAnswer::Equal && math.order < Arithmetic::orders;
+       ++math.order) {
     Evidence other = evidence;
     Ref ofOrder;
     answer = evaluateStep(at, question, frontier, other, ofOrder);
-    orderedPatterns |= pattern || ofOrder;
+    orderedPatterns |= forms.tensor(patternOf(pattern)) != forms.tensor(patternOf(ofOrder));
     if (answer != StepAnswer::Equal)
       evidence = other;
   }
@@ -370,8 +394,6 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
 }
 
 void Regions::merge(const ir::Value& before, const ir::Value& after) {
-  if (orderedPatterns)
-    return;
   const ValueClass own = classesBefore.of(before);
   leaves.setCompared(own, lastPatterns);
   classesAfter.set(after, own);

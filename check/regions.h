@@ -20,6 +20,9 @@ public:
     const ir::Value* before = nullptr;
     const ir::Value* after = nullptr;
     const Feeding::Pair* pair = nullptr;
+    /// Whether only equality is of use: the step of the last difference is evaluated first, and one
+    /// step that is not equal there ends the comparison.
+    bool isHasty = false;
   };
   /// Compares in all steps. Writes what was compared, and the first difference, to `obligation`.
   Answer compare(const Question& question, Frontier frontier, Obligation& obligation);
@@ -44,6 +47,9 @@ public:
   std::string lastGap() const { return gap; }
   /// Whether the last comparison needed too much work. Frontiers with fewer stops need more.
   bool isExhausted() const { return exhausted; }
+  /// Whether the last comparison found elements that are infinite or hidden in some orders of real
+  /// numbers only. No region can stop at such a value.
+  bool hasOrderedPatterns() const { return orderedPatterns; }
   /// The first step that the first model does not accept, and why; empty if there is none.
   const std::string& rejectedStep() const { return rejected; }
   /// Nodes that the last comparison evaluated.
@@ -66,7 +72,12 @@ private:
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
   /// Adds why the forms of the values at which both models stopped may change beyond the scope.
   void addGapOfStops(Frontier frontier);
+  void begin();
   Answer evaluate(const Question& question, Frontier frontier, Evidence& evidence);
+  /// What the step of the last difference shows; nullopt if it shows neither a difference nor that
+  /// equality cannot be decided.
+  std::optional<Answer> evaluateHastily(const Question& question, Frontier frontier,
+                                        Evidence& evidence);
   /// Failed: the values cannot be evaluated. LeftOut: they need not be compared in the step.
   enum class StepAnswer { Equal, Different, Undecided, Failed, LeftOut };
   StepAnswer evaluateOrders(size_t at, const Question& question, Frontier frontier,
@@ -104,9 +115,10 @@ private:
   std::set<ValueClass> stopsBefore, stopsAfter;
   const Form* lastPatterns = nullptr;
   bool exhausted = false;
-  /// Whether the last comparison found elements that are infinite or hidden in some orders of real
-  /// numbers only: no region stops at such a value.
   bool orderedPatterns = false;
+  /// Number of the step that showed the last difference; others show there, too, more often than in
+  /// other steps.
+  size_t lastDifferent = 0;
   std::vector<const ir::Node*> nodesBefore, nodesAfter;
   std::unordered_map<Key, Known, KeyHash> answers;
   size_t evaluations = 0;

@@ -83,22 +83,35 @@ void Stops::index(const ir::Model& first, const ir::Model& second) {
   }
 }
 
+/// Whether a value of the first model can be a stop by its class.
+bool Stops::isShared(const ValueClass& own, Frontier frontier) const {
+  return classesAfter.count(own) && (frontier != Frontier::Compared || shapes.comparedAs(own));
+}
+
+/// Whether a value only arranges the elements of another one at which a region can stop.
+bool Stops::isArrangementOfStop(const ir::Value& value, Frontier frontier) {
+  for (const ir::Value* from = &value; arrangesOperand(*from);) {
+    from = from->producer()->operand(0);
+    if (isShared(before.of(*from), frontier))
+      return true;
+  }
+  return false;
+}
+
 std::optional<Stop> Stops::at(bool isAfter, const ir::Value& value, Frontier frontier) {
   if (frontier == Frontier::Inputs)
     return std::nullopt;
   if (!dependsOnInput.count(&value) && !isCut(value, frontier))
     return std::nullopt;
   const ValueClass own = isAfter ? after.of(value) : before.of(value);
-  if (frontier == Frontier::Compared && !shapes.comparedAs(own))
-    return std::nullopt;
   const auto representative = representatives.find(own);
-  if (representative == representatives.end() || (!isAfter && !classesAfter.count(own)))
+  if (representative == representatives.end() || !isShared(own, frontier) || excluded.count(own))
     return std::nullopt;
   // A value and its arrangement are not arbitrary numbers at once.
   const ir::Value& first = *representative->second;
-  const bool isArranged = arrangesOperand(first);
-  if ((stopsAtComputed(frontier) && isArranged) || excluded.count(own))
+  if (stopsAtComputed(frontier) && isArrangementOfStop(first, frontier))
     return std::nullopt;
+  const bool isArranged = arrangesOperand(first);
   const bool isTable = stopsAtTables(frontier) && !isArranged && dependsOnInput.count(&first) &&
                        leaves.isTable(first);
   return Stop{own, &first, isTable};

@@ -49,6 +49,8 @@ public:
   void includeAll() { excluded.clear(); }
 
 private:
+  bool isShared(const ValueClass& own, Frontier frontier) const;
+  bool isArrangementOfStop(const ir::Value& value, Frontier frontier);
   void indexValues(const ir::Graph& graph, bool isAfter);
   void indexDependence(const ir::Graph& graph);
 
