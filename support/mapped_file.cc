@@ -72,9 +72,13 @@ MappedFile::~MappedFile() {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-void MappedFile::release() const {
+void MappedFile::expectFewReads() const { advise(MADV_RANDOM); }
+
+void MappedFile::release() const { advise(MADV_DONTNEED); }
+
+void MappedFile::advise(int advice) const {
   if (!bytes_.empty())
-    ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+    ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), advice);
 }
 
 llvm::Expected<std::span<const std::byte>> MappedFile::slice(uint64_t offset,

@@ -51,6 +51,9 @@ public:
   /// `length` bytes at `offset`. If the file is shorter, returns an error that names it.
   llvm::Expected<std::span<const std::byte>> slice(uint64_t offset, uint64_t length) const;
 
+  /// Tells the system that few places of the file are read, so that it does not read those after
+  /// them as well.
+  void expectFewReads() const;
   /// Frees the memory of pages that were read. They are read again when they are touched.
   void release() const;
 
@@ -61,6 +64,7 @@ private:
   MappedFile(std::string path, std::span<const std::byte> bytes, FileIdentity identity)
       : path_(std::move(path)), bytes_(bytes), identity_(identity),
         range_(std::in_place, bytes_, path_) {}
+  void advise(int advice) const;
   static Result map(int descriptor, std::string path);
   static Result map(llvm::Expected<ConfinedFolder::File> file);
 

@@ -128,6 +128,9 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
   // Recognition has worked on copies: these models have no types but those of their files.
   inferTypes(**before);
   inferTypes(**after);
+  // A check reads biases and tables of a file, but not what is between them.
+  ir::expectFewReads(**before);
+  ir::expectFewReads(**after);
   result.report =
       check::checkModels({**before, *manifestBefore}, {**after, *manifestAfter}, request.seed);
   result.digest = certificateDigest(result.report, result.before.digest);

@@ -127,6 +127,11 @@ void releaseSource(const Model& model) {
     model.source()->file->release();
 }
 
+void expectFewReads(const Model& model) {
+  if (model.source())
+    model.source()->externalFiles->expectFewReads();
+}
+
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path) {
   MappedFile::Result file = MappedFile::open(path);
   if (!file)

@@ -32,6 +32,9 @@ std::span<const std::byte> sourceBytes(const Model& model);
 /// again.
 void releaseSource(const Model& model);
 
+/// Tells the system that few constants of the external data are read.
+void expectFewReads(const Model& model);
+
 /// Reads a serialized TensorProto (the format of reference inputs and outputs) and its name.
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path);
 

@@ -228,8 +228,18 @@ llvm::Expected<std::shared_ptr<const MappedFile>> ExternalFiles::open(const std:
     if (!opened)
       return opened.takeError();
     file = std::move(*opened);
+    if (expectsFewReads)
+      file->expectFewReads();
   }
   return file;
+}
+
+void ExternalFiles::expectFewReads() {
+  std::lock_guard<std::mutex> lock(mutex);
+  expectsFewReads = true;
+  for (const auto& entry : files)
+    if (entry.second)
+      entry.second->expectFewReads();
 }
 
 llvm::Expected<ExternalRange> externalRangeOf(const onnx::TensorProto& message) {

@@ -18,6 +18,8 @@ class ExternalFiles {
 public:
   explicit ExternalFiles(ConfinedFolder modelFolder) : folder(std::move(modelFolder)) {}
   llvm::Expected<std::shared_ptr<const MappedFile>> open(const std::string& location);
+  /// MappedFile::expectFewReads for all files, now and later.
+  void expectFewReads();
   llvm::Expected<ConfinedFolder::File> openDescriptor(const std::string& location) const {
     return folder.open(location);
   }
@@ -26,6 +28,7 @@ private:
   ConfinedFolder folder;
   std::mutex mutex;
   llvm::StringMap<std::shared_ptr<const MappedFile>> files;
+  bool expectsFewReads = false;
 };
 
 /// Location of a tensor's external data, according to its message.
