@@ -31,8 +31,7 @@ llvm::StringRef textOf(std::span<const std::byte> bytes) {
 
 } // namespace
 
-/// Contents that occur again, as those of most constants in both models, are compared instead of
-/// hashed.
+/// Contents of one short hash are compared, so that only equal ones have one digest.
 ValueClass ConstantDigests::ofContents(const ir::Model& model, const ir::TensorData& data) {
   ClassHash hash = hashOfForm(data);
   auto bytes = data.bytes();
@@ -44,13 +43,16 @@ ValueClass ConstantDigests::ofContents(const ir::Model& model, const ir::TensorD
     return hash.take();
   }
   const llvm::StringRef own = textOf(*bytes);
-  auto& alike = hashed[llvm::xxHash64(own)];
-  for (const auto& [other, digest] : alike)
-    if (other->elementType() == data.elementType() && other->shape() == data.shape() &&
-        textOf(llvm::cantFail(other->bytes())) == own)
-      return digest;
-  hash.bytes({own.bytes_begin(), own.bytes_end()});
-  return alike.emplace_back(&data, hash.take()).second;
+  const uint64_t number = llvm::xxHash64(own);
+  std::vector<Contents>& alike = different[number];
+  for (const Contents& other : alike)
+    if (other.data->elementType() == data.elementType() && other.data->shape() == data.shape() &&
+        other.bytes == own)
+      return other.digest;
+  hash.number(number);
+  hash.number(alike.size());
+  alike.push_back({&data, own, hash.take()});
+  return alike.back().digest;
 }
 
 ValueClass ConstantDigests::of(const ir::Model& model, const ir::TensorData& data) {
@@ -82,11 +84,11 @@ bool ConstantDigests::hasInfinite(const ir::TensorData& data) {
 }
 
 ValueClass ConstantDigests::contentsOf(const ir::Model& model, const ir::TensorData& data) {
-  if (data.elementCount() > mostElementsRead || !ir::filePlaceOf(data))
-    return of(model, data);
   auto [at, isNew] = contents.try_emplace(&data);
   if (isNew)
-    at->second = ofContents(model, data);
+    at->second = data.elementCount() > mostElementsRead || !ir::filePlaceOf(data)
+                     ? of(model, data)
+                     : ofContents(model, data);
   return at->second;
 }
 

@@ -7,7 +7,6 @@
 #include "llvm/ADT/DenseMap.h"
 
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace kvopt::check {
@@ -31,8 +30,13 @@ private:
   ValueClass ofContents(const ir::Model& model, const ir::TensorData& data);
 
   llvm::DenseMap<const ir::TensorData*, ValueClass> known, contents;
-  /// Constants whose contents have a digest, by a short hash of these.
-  std::unordered_map<uint64_t, std::vector<std::pair<const ir::TensorData*, ValueClass>>> hashed;
+  /// Constants whose contents are different, by a short hash of these.
+  struct Contents {
+    const ir::TensorData* data = nullptr;
+    llvm::StringRef bytes;
+    ValueClass digest;
+  };
+  std::unordered_map<uint64_t, std::vector<Contents>> different;
   llvm::DenseMap<const ir::TensorData*, bool> infinite;
 };
 
