@@ -25,21 +25,18 @@ using Results = llvm::SmallVector<Ref, 2>;
 /// One node with evaluated operands.
 class Call {
 public:
-  /// `result` is the number of the result that is needed.
+  /// `needs` tells which results are needed, and must outlive the call; null for all of them.
   Call(const ir::Node& evaluated, const FunctionCall* enclosing, llvm::ArrayRef<Ref> values,
-       Arithmetic& shared, unsigned result = 0)
-      : node(evaluated), operands(values), math(shared), function(enclosing), needed(result) {}
+       Arithmetic& shared, llvm::function_ref<bool(unsigned result)> needs = nullptr)
+      : node(evaluated), operands(values), math(shared), function(enclosing), needed(needs) {}
 
   const ir::Node& node;
   llvm::ArrayRef<Ref> operands;
   Arithmetic& math;
 
   const Field& field() const { return math.field; }
-  /// Whether a rule must return the result. It may return null for others. A result without readers
-  /// is needed with each other one, because nothing else shows that it cannot be computed.
-  bool isNeeded(unsigned result) const {
-    return result == needed || node.result(result).isUnused();
-  }
+  /// Whether a rule must return the result. It may return null for others.
+  bool isNeeded(unsigned result) const { return !needed || needed(result); }
   /// The operand; null if it is absent.
   Ref in(unsigned index) const { return index < operands.size() ? operands[index] : nullptr; }
   /// The operand with elements of the fields; null if it is absent.
@@ -86,7 +83,7 @@ public:
 
 private:
   const FunctionCall* function;
-  unsigned needed;
+  llvm::function_ref<bool(unsigned result)> needed;
 };
 
 /// Evaluates a node. Returns no results, and a failure, if it cannot.

@@ -170,7 +170,7 @@ Key Classes::identityOf(const ir::Node& node) {
   const ValueClass own = operatorOf(node);
   Key key{own.bits[0], own.bits[1], node.results().size()};
   for (const ir::Value& result : node.results())
-    key.push_back(result.isAbsent() ? 0 : result.isUnused() ? 1 : 2);
+    key.push_back(result.isAbsent() ? 0 : isRead(result) ? 2 : 1);
   return key;
 }
 
@@ -263,6 +263,12 @@ void Classes::hashSum(const ir::Node& node) {
 void Classes::hashAll() {
   for (const ir::Node& node : model.graph().nodes())
     hash(node);
+  read.insert(model.graph().outputs().begin(), model.graph().outputs().end());
+  for (const ir::Node& node : llvm::reverse(model.graph().nodes()))
+    if (llvm::any_of(node.results(), [&](const ir::Value& result) { return isRead(result); }))
+      for (const ir::Use& use : node.operands())
+        if (use.value())
+          read.insert(use.value());
 }
 
 } // namespace kvopt::check

@@ -24,12 +24,15 @@ public:
   void hash(const ir::Node& node);
   /// Computes the classes of inputs that have none, and of all nodes.
   void hashAll();
+  /// Whether an output of the main graph depends on the value, as far as nodes of the main graph
+  /// show. Known after hashAll.
+  bool isRead(const ir::Value& value) const { return read.count(&value) != 0; }
   ValueClass of(const ir::Value& value);
   void set(const ir::Value& value, ValueClass given);
   /// Attributes and operator of a node, without operands.
   ValueClass operatorOf(const ir::Node& node);
   /// Everything that an evaluation reads of a node, aside from its operands: operatorOf, which
-  /// results it has, and which of them have readers.
+  /// results it has, and which of them are read (isRead).
   Key identityOf(const ir::Node& node);
 
 private:
@@ -43,6 +46,7 @@ private:
   ElementTypes types;
   llvm::DenseMap<const ir::Value*, ValueClass> classes;
   llvm::DenseSet<const ir::Value*> changed; ///< values whose class was another one before
+  llvm::DenseSet<const ir::Value*> read;
   llvm::DenseMap<const ir::Node*, ValueClass> operators;
   llvm::DenseMap<const ir::Function*, ValueClass> bodies;
 };

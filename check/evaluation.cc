@@ -37,8 +37,6 @@ bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
   Ref contents;
   if (isTop && hooks.given)
     contents = hooks.given(value);
-  if (!contents && isTop && hooks.constant && value.isInitializer())
-    contents = hooks.constant(value);
   if (!contents && value.isGraphInput() && isTop)
     contents = typed(hooks.input(value), value.type().elementType());
   if (!contents && value.isInitializer() && value.initializer()) {
@@ -118,10 +116,13 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
   if (isTop && isFirst)
     visited.push_back(&node);
   Results results;
+  auto isNeeded = [&](unsigned i) {
+    return i == needed || !isTop || !hooks.isRead || !hooks.isRead(node.result(i));
+  };
   const ir::Function* function = model.findFunction(node.op());
   auto rule = rules.find(node.op().str());
   if (function) {
-    const Call call(node, frame.enclosing(), operands, math, needed);
+    const Call call(node, frame.enclosing(), operands, math, isNeeded);
     if (const std::string why = undocumentedAttribute(call); !why.empty())
       return fail(node.describe() + ": " + why);
     if (const std::string why = operandViolation(call); !why.empty()) {
@@ -132,7 +133,7 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
     if (results.empty())
       return false;
   } else if (rule != rules.end()) {
-    Call call(node, frame.enclosing(), operands, math, needed);
+    Call call(node, frame.enclosing(), operands, math, isNeeded);
     // A rule may read its first operand.
     if (!node.operands().empty() && !operands[0])
       return fail(node.describe() + ": its first operand is absent");
@@ -168,8 +169,6 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
     Ref contents = i < results.size() ? results[i] : nullptr;
     if ((!contents && i != needed && !result.isAbsent()) || frame.values.count(&result))
       continue; // it is evaluated when it is needed
-    if (contents && isTop && hooks.evaluated)
-      contents = hooks.evaluated(result, std::move(contents));
     frame.values[&result] = std::move(contents);
   }
   return true;

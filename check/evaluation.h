@@ -11,8 +11,8 @@
 
 namespace kvopt::check {
 
-/// Evaluates values of a model on demand, each once. Functions are evaluated by their bodies, of
-/// which only the needed results are, and only the branch of an If that its condition selects.
+/// Evaluates values of a model on demand, each once. Functions are evaluated by their bodies, and
+/// only the branch of an If that its condition selects.
 class Evaluation {
 public:
   struct Hooks {
@@ -20,11 +20,10 @@ public:
     std::function<Ref(const ir::Value&)> input;
     /// A result of the main graph or its subgraphs that is given instead of evaluated, or null.
     std::function<Ref(const ir::Value&)> given;
-    /// Contents of a constant, or null for those in the model; may be empty.
-    std::function<Ref(const ir::Value&)> constant;
-    /// Called with each evaluated result of the main graph or its subgraphs; returns the contents
-    /// to go on with. May be empty.
-    std::function<Ref(const ir::Value&, Ref)> evaluated;
+    /// Whether a result of the main graph is evaluated elsewhere if it is not needed here. Others
+    /// are evaluated with those that are, as nothing else shows that they can be; may be empty:
+    /// none is.
+    std::function<bool(const ir::Value&)> isRead;
     /// Result of a node that has no rule; may be empty or return null.
     std::function<Ref(const ir::Value&)> unruled;
   };

@@ -337,6 +337,9 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
         notFed = feeding.failure();
       return contents;
     };
+    hooks.isRead = [&classes = isAfter ? classesAfter : classesBefore](const ir::Value& value) {
+      return classes.isRead(value);
+    };
     hooks.given = [this, at, isAfter, frontier](const ir::Value& value) {
       return given(at, isAfter, value, frontier);
     };

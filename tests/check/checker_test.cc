@@ -193,7 +193,7 @@ g (float[B, S, 64] wide, float[B, S, 1] thin) => (float[B, S, 64] first, float[B
         << part.after << ": " << part.reason;
 }
 
-TEST(Checker, AResultWithoutReadersIsEvaluated) {
+TEST(Checker, AResultThatNoOutputReadsIsEvaluated) {
   const std::string text = R"(<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
 g (float[B, S, 8] x) => (float[B, S, 8] y) { y, rest = own.Parts (x) }
 <domain: "own", opset_import: ["" : 17]>
@@ -212,6 +212,8 @@ Parts (x) => (a, b)
     return before && after ? checkModels({*before, {}}, {*after, {}}).verdict() : Verdict::Skipped;
   };
   EXPECT_EQ(verdictOf(text), Verdict::Different);
+  EXPECT_EQ(verdictOf(edited(text, "own.Parts (x) }", "own.Parts (x) z = Neg (rest) }")),
+            Verdict::Different);
   EXPECT_EQ(verdictOf(edited(text, "y, rest = own", "y = own")), Verdict::ProvedReduced);
 }
 
