@@ -102,7 +102,8 @@ template <typename Move> void moveElements(const Tensor& from, Tensor& to, Move 
   }
 }
 
-/// The tensor with elements from `first` on, in steps of a stride for each axis.
+} // namespace
+
 Ref strided(const Ref& from, Extents shape, llvm::ArrayRef<int64_t> strides, int64_t first) {
   auto result = likeTensor(*from, std::move(shape));
   const llvm::ArrayRef<int64_t> extents = result->shape;
@@ -129,8 +130,6 @@ Ref strided(const Ref& from, Extents shape, llvm::ArrayRef<int64_t> strides, int
   });
   return result;
 }
-
-} // namespace
 
 Ref rearranged(const Ref& from, Extents shape,
                llvm::function_ref<int64_t(llvm::ArrayRef<int64_t> place)> indexOf) {

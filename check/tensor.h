@@ -77,6 +77,8 @@ void forEachPlace(llvm::ArrayRef<int64_t> shape,
 /// The tensor with elements of `from` at the flat indices that `indexOf` gives for each place.
 Ref rearranged(const Ref& from, Extents shape,
                llvm::function_ref<int64_t(llvm::ArrayRef<int64_t> place)> indexOf);
+/// The tensor with elements from `first` on, in steps of a stride for each axis.
+Ref strided(const Ref& from, Extents shape, llvm::ArrayRef<int64_t> strides, int64_t first);
 /// The same elements in another shape.
 Ref reshaped(const Ref& from, Extents shape);
 Ref transposed(const Ref& from, llvm::ArrayRef<int64_t> permutation);

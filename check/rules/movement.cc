@@ -282,16 +282,14 @@ Results slice(Call& call) {
     ranges[*axis] = rangeOf(std::clamp((*starts)[i], -far, far), std::clamp((*ends)[i], -far, far),
                             step, data->shape[*axis]);
   }
-  Extents shape;
-  for (const Range& range : ranges)
-    shape.push_back(range.count);
-  const Extents strides = stridesOf(data->shape);
-  return {rearranged(data, std::move(shape), [&](llvm::ArrayRef<int64_t> place) {
-    int64_t at = 0;
-    for (size_t i = 0; i < place.size(); ++i)
-      at += (ranges[i].start + place[i] * ranges[i].step) * strides[i];
-    return at;
-  })};
+  Extents shape, strides = stridesOf(data->shape);
+  int64_t first = 0;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    shape.push_back(ranges[i].count);
+    first += ranges[i].start * strides[i];
+    strides[i] *= ranges[i].step;
+  }
+  return {strided(data, std::move(shape), strides, first)};
 }
 
 Results split(Call& call) {
