@@ -160,8 +160,7 @@ private:
       const ir::Node* first = a->producer();
       const ir::Node* second = b->producer();
       if (!first || !second || first->operands().size() != second->operands().size() ||
-          !(regions.beforeClasses().operatorOf(*first) ==
-            regions.afterClasses().operatorOf(*second)))
+          !(regions.classes(false).operatorOf(*first) == regions.classes(true).operatorOf(*second)))
         continue;
       for (unsigned i = 0; i < first->operands().size(); ++i)
         pending.push_back({first->operand(i), second->operand(i)});
@@ -172,7 +171,7 @@ private:
   }
 
   bool isAligned(const ir::Value& first, const ir::Value& second) {
-    return regions.beforeClasses().of(first) == regions.afterClasses().of(second);
+    return regions.classes(false).of(first) == regions.classes(true).of(second);
   }
 
   void note(const ir::Value& first, const ir::Value& second) {
@@ -187,14 +186,14 @@ private:
   }
 
   void visit(const ir::Node& node) {
-    regions.afterClasses().hash(node);
+    regions.classes(true).hash(node);
     bool isAligned = true;
     for (const ir::Value& result : node.results()) {
       if (result.isAbsent())
         continue;
-      if (!regions.shared().isOfBefore(regions.afterClasses().of(result)))
+      if (!regions.shared().isOfBefore(regions.classes(true).of(result)))
         seek(result);
-      const ValueClass own = regions.afterClasses().of(result);
+      const ValueClass own = regions.classes(true).of(result);
       regions.shared().noteAfter(own);
       isAligned &= regions.shared().isOfBefore(own);
       if (auto at = outputsAt.find(&result); at != outputsAt.end())
@@ -218,12 +217,12 @@ private:
         Answer answer = regions.compare(question, frontier, obligation);
         if (frontier != Frontier::Weights && frontier != Frontier::Activations)
           answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
-        if (regions.isExhausted())
+        if (regions.last().isExhausted)
           break;
         // What follows from lengths can be compared without them.
         if (answer == Answer::Equal && !mayBeReal(value) && !sizeGap().empty())
           return;
-        if (answer == Answer::Equal && regions.hasOrderedPatterns())
+        if (answer == Answer::Equal && regions.last().hasOrderedPatterns)
           continue; // tables that are computed need no order
         if (answer == Answer::Equal) {
           conclude(obligation);
@@ -255,11 +254,11 @@ private:
 
   /// Why the last comparison does not cover all sizes; empty if it does.
   std::string sizeGap() const {
-    std::string gap = regions.lastGap();
+    std::string gap = regions.last().gap;
     if (gap.empty())
-      gap = sizeArgumentGap(feeding.before().model, regions.lastBefore(), covered);
+      gap = sizeArgumentGap(feeding.before().model, regions.last().nodes[false], covered);
     if (gap.empty())
-      gap = sizeArgumentGap(feeding.after().model, regions.lastAfter(), covered);
+      gap = sizeArgumentGap(feeding.after().model, regions.last().nodes[true], covered);
     return gap;
   }
 
@@ -337,7 +336,7 @@ private:
       } else if (obligation.reason.empty()) {
         obligation.reason = attempt.reason;
       }
-      if (regions.isExhausted())
+      if (regions.last().isExhausted)
         break;
     }
     if (isDifferent && isDecided) {

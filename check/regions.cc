@@ -125,7 +125,7 @@ Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier f
   const Ref contents = leaves.contents(step, *stop);
   if (!contents || stop->representative->constantRef())
     return contents;
-  (isAfter ? stopsAfter : stopsBefore).insert(stop->value);
+  outcome.stops[isAfter].insert(stop->value);
   if (const std::string why = leaves.doubtOf(*stop->representative); !why.empty())
     doubt(why);
   return contents;
@@ -140,8 +140,9 @@ Answer Regions::compareMatched(const Question& question, Frontier frontier, Answ
                                unsigned rounds, Obligation& obligation) {
   for (unsigned round = 0; first == Answer::Different; ++round) {
     std::set<ValueClass> onlyOne;
-    std::set_symmetric_difference(stopsBefore.begin(), stopsBefore.end(), stopsAfter.begin(),
-                                  stopsAfter.end(), std::inserter(onlyOne, onlyOne.end()));
+    const auto& [before, after] = outcome.stops;
+    std::set_symmetric_difference(before.begin(), before.end(), after.begin(), after.end(),
+                                  std::inserter(onlyOne, onlyOne.end()));
     if (onlyOne.empty())
       break;
     if (round == rounds) {
@@ -155,51 +156,36 @@ Answer Regions::compareMatched(const Question& question, Frontier frontier, Answ
 }
 
 /// The last comparison, as an answer for all equal regions.
-Regions::Known Regions::recorded(const Region& region, Answer answer,
-                                 const Obligation& obligation) const {
-  Known known;
-  known.answer = answer;
-  known.evidence = obligation;
+Regions::Known Regions::recorded(const Region& region, const Obligation& obligation) const {
+  Known known{obligation, outcome, {}};
   known.evidence.evaluatedAs = obligation.after;
-  known.gap = gap;
-  for (size_t i = 0; i < region.stops.size(); ++i) {
-    if (stopsBefore.count(region.stops[i]))
-      known.stopsBefore.push_back(i);
-    if (stopsAfter.count(region.stops[i]))
-      known.stopsAfter.push_back(i);
-  }
-  known.patterns = lastPatterns;
-  known.isExhausted = exhausted;
-  known.hasOrderedPatterns = orderedPatterns;
+  known.outcome.nodes = {};
+  known.outcome.stops = {};
+  for (const bool isAfter : {false, true})
+    for (size_t i = 0; i < region.stops.size(); ++i)
+      if (outcome.stops[isAfter].count(region.stops[i]))
+        known.stops[isAfter].push_back(i);
   return known;
 }
 
 /// Makes the answer of an equal region that of the last comparison.
-Answer Regions::repeat(const Known& known, const Region& region, Obligation& obligation) {
+void Regions::repeat(const Known& known, const Region& region, Obligation& obligation) {
   static_cast<Evidence&>(obligation) = known.evidence;
   if (obligation.evaluatedAs == obligation.after)
     obligation.evaluatedAs.clear();
-  gap = known.gap;
-  stopsBefore.clear();
-  stopsAfter.clear();
-  for (size_t i : known.stopsBefore)
-    stopsBefore.insert(region.stops[i]);
-  for (size_t i : known.stopsAfter)
-    stopsAfter.insert(region.stops[i]);
-  lastPatterns = known.patterns;
-  exhausted = known.isExhausted;
-  orderedPatterns = known.hasOrderedPatterns;
-  nodesBefore = region.nodes[false];
-  nodesAfter = region.nodes[true];
-  return known.answer;
+  outcome = known.outcome;
+  outcome.nodes = region.nodes;
+  for (const bool isAfter : {false, true})
+    for (size_t i : known.stops[isAfter])
+      outcome.stops[isAfter].insert(region.stops[i]);
 }
 
 void Regions::addGapOfStops(Frontier frontier) {
-  for (const std::set<ValueClass>* ofModel : {&stopsBefore, &stopsAfter})
-    for (const ValueClass& value : *ofModel) {
-      if (!gap.empty())
+  for (const std::set<ValueClass>& ofModel : outcome.stops)
+    for (const ValueClass& value : ofModel) {
+      if (!outcome.gap.empty())
         return;
-      gap = leaves.gapOf(stops.again(value, frontier));
+      outcome.gap = leaves.gapOf(stops.again(value, frontier));
     }
 }
 
@@ -214,31 +200,25 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
                        {question.pair ? question.pair->form + 1 : 0, question.isHasty});
   }
   const auto known = region ? answers.find(region->key) : answers.end();
-  Answer answer = Answer::Undecided;
   if (known != answers.end()) {
-    answer = repeat(known->second, *region, obligation);
+    repeat(known->second, *region, obligation);
   } else {
     ++evaluations;
     static_cast<Evidence&>(obligation) = {};
-    answer = evaluate(question, frontier, obligation);
-    exhausted = math.isExhausted();
+    outcome.answer = evaluate(question, frontier, obligation);
+    outcome.isExhausted = math.isExhausted();
     if (region)
-      answers.emplace(region->key, recorded(*region, answer, obligation));
+      answers.emplace(region->key, recorded(*region, obligation));
   }
-  if (answer == Answer::Equal)
+  if (outcome.answer == Answer::Equal)
     addGapOfStops(frontier);
-  return answer;
+  return outcome.answer;
 }
 
 void Regions::begin() {
-  stopsBefore.clear();
-  stopsAfter.clear();
-  nodesBefore.clear();
-  nodesAfter.clear();
-  gap.clear();
+  outcome = {};
   math.thresholds.clear();
   math.work = 0;
-  orderedPatterns = false;
 }
 
 std::optional<Answer> Regions::evaluateHastily(const Question& question, Frontier frontier,
@@ -294,9 +274,9 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
   }
   for (Ref& pattern : patterns)
     pattern = patternOf(pattern);
-  lastPatterns = forms.form(patterns);
-  if (gap.empty())
-    gap = math.thresholds.gap();
+  outcome.patterns = forms.form(patterns);
+  if (outcome.gap.empty())
+    outcome.gap = math.thresholds.gap();
   return answer;
 }
 
@@ -313,7 +293,8 @@ Regions::StepAnswer Regions::evaluateOrders(size_t at, const Question& question,
     Evidence other = evidence;
     Ref ofOrder;
     answer = evaluateStep(at, question, frontier, other, ofOrder);
-    orderedPatterns |= forms.tensor(patternOf(pattern)) != forms.tensor(patternOf(ofOrder));
+    outcome.hasOrderedPatterns |=
+        forms.tensor(patternOf(pattern)) != forms.tensor(patternOf(ofOrder));
     if (answer != StepAnswer::Equal)
       evidence = other;
   }
@@ -337,8 +318,8 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
         notFed = feeding.failure();
       return contents;
     };
-    hooks.isRead = [&classes = isAfter ? classesAfter : classesBefore](const ir::Value& value) {
-      return classes.isRead(value);
+    hooks.isRead = [this, isAfter](const ir::Value& value) {
+      return classes(isAfter).isRead(value);
     };
     hooks.given = [this, at, isAfter, frontier](const ir::Value& value) {
       return given(at, isAfter, value, frontier);
@@ -364,12 +345,13 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
     return StepAnswer::Failed;
   }
   const Ref b = after.evaluate(*question.after);
-  if (nodesAfter.size() < after.evaluatedNodes().size())
-    nodesAfter = after.evaluatedNodes();
-  if (nodesBefore.size() < before.evaluatedNodes().size())
-    nodesBefore = before.evaluatedNodes();
-  evidence.nodesBefore = nodesBefore.size();
-  evidence.nodesAfter = nodesAfter.size();
+  for (const bool isAfter : {false, true}) {
+    const std::vector<const ir::Node*>& nodes = (isAfter ? after : before).evaluatedNodes();
+    if (outcome.nodes[isAfter].size() < nodes.size())
+      outcome.nodes[isAfter] = nodes;
+  }
+  evidence.nodesBefore = outcome.nodes[false].size();
+  evidence.nodesAfter = outcome.nodes[true].size();
   if (!b) {
     if (isExcluded(", where it is not decided"))
       return StepAnswer::LeftOut;
@@ -398,7 +380,7 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
 
 void Regions::merge(const ir::Value& before, const ir::Value& after) {
   const ValueClass own = classesBefore.of(before);
-  leaves.setCompared(own, lastPatterns);
+  leaves.setCompared(own, outcome.patterns);
   classesAfter.set(after, own);
   stops.noteAfter(own);
 }

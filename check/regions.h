@@ -24,6 +24,24 @@ public:
     /// step that is not equal there ends the comparison.
     bool isHasty = false;
   };
+  /// What the last comparison shows, besides its evidence. Pairs are of the first and the second
+  /// model.
+  struct Outcome {
+    Answer answer = Answer::Undecided;
+    /// Why it does not cover everything in the scope or beyond it; empty if it does.
+    std::string gap;
+    /// Whether it needed too much work. Frontiers with fewer stops need more.
+    bool isExhausted = false;
+    /// Whether elements are infinite or hidden in some orders of real numbers only. No region can
+    /// stop at such a value.
+    bool hasOrderedPatterns = false;
+    /// Patterns of the values that were compared, in each step.
+    const Form* patterns = nullptr;
+    /// Values at which each model stopped.
+    std::array<std::set<ValueClass>, 2> stops;
+    /// Nodes that were evaluated.
+    std::array<std::vector<const ir::Node*>, 2> nodes;
+  };
   /// Compares in all steps. Writes what was compared, and the first difference, to `obligation`.
   Answer compare(const Question& question, Frontier frontier, Obligation& obligation);
   /// The same, but both models stop at the same values. A value at which only one model stops would
@@ -35,38 +53,24 @@ public:
   /// Declares that `after` has the class of `before`, as the last comparison has shown.
   void merge(const ir::Value& before, const ir::Value& after);
 
-  Classes& beforeClasses() { return classesBefore; }
-  Classes& afterClasses() { return classesAfter; }
+  Classes& classes(bool isAfter) { return isAfter ? classesAfter : classesBefore; }
   /// The values that both models have.
   Stops& shared() { return stops; }
   const std::set<std::string>& assumptions() const { return math.assumptions; }
   const Field& field() const { return math.field; }
   /// Number of regions that were evaluated, each at one frontier.
   size_t evaluatedCount() const { return evaluations; }
-  /// Why the last comparison does not cover everything in the scope or beyond it; empty if it does.
-  std::string lastGap() const { return gap; }
-  /// Whether the last comparison needed too much work. Frontiers with fewer stops need more.
-  bool isExhausted() const { return exhausted; }
-  /// Whether the last comparison found elements that are infinite or hidden in some orders of real
-  /// numbers only. No region can stop at such a value.
-  bool hasOrderedPatterns() const { return orderedPatterns; }
+  const Outcome& last() const { return outcome; }
   /// The first step that the first model does not accept, and why; empty if there is none.
   const std::string& rejectedStep() const { return rejected; }
-  /// Nodes that the last comparison evaluated.
-  const std::vector<const ir::Node*>& lastBefore() const { return nodesBefore; }
-  const std::vector<const ir::Node*>& lastAfter() const { return nodesAfter; }
 
 private:
   /// The answer to a question, for all questions with equal regions.
   struct Known {
-    Answer answer = Answer::Undecided;
     Evidence evidence;
-    std::string gap;
-    const Form* patterns = nullptr;
-    bool isExhausted = false;
-    bool hasOrderedPatterns = false;
+    Outcome outcome; ///< without stops and nodes
     /// Places in Region::stops of the values at which each model stopped.
-    std::vector<size_t> stopsBefore, stopsAfter;
+    std::array<std::vector<size_t>, 2> stops;
   };
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
@@ -84,8 +88,8 @@ private:
                             Evidence& evidence, Ref& pattern);
   StepAnswer evaluateStep(size_t at, const Question& question, Frontier frontier,
                           Evidence& evidence, Ref& pattern);
-  Known recorded(const Region& region, Answer answer, const Obligation& obligation) const;
-  Answer repeat(const Known& known, const Region& region, Obligation& obligation);
+  Known recorded(const Region& region, const Obligation& obligation) const;
+  void repeat(const Known& known, const Region& region, Obligation& obligation);
   void indexInputs();
   /// Whether an input of both models has the same contents in all steps.
   bool isSameInput(const ir::Value& before, const ir::Value& after);
@@ -93,8 +97,8 @@ private:
   /// Finds the values of the first model whose shapes or kinds are assumed.
   void collectDoubts(const ir::Graph& graph);
   void doubt(const std::string& why) {
-    if (gap.empty())
-      gap = why;
+    if (outcome.gap.empty())
+      outcome.gap = why;
   }
   /// Notes that the first model fails in a step. Small steps should be accepted.
   void reject(const Step& step, const std::string& why);
@@ -110,16 +114,11 @@ private:
   Shapes shapes;
   Leaves leaves;
   Stops stops;
-  std::string firstDoubt, gap, rejected;
-  /// Values at which each model stopped in the last comparison.
-  std::set<ValueClass> stopsBefore, stopsAfter;
-  const Form* lastPatterns = nullptr;
-  bool exhausted = false;
-  bool orderedPatterns = false;
+  Outcome outcome;
+  std::string firstDoubt, rejected;
   /// Number of the step that showed the last difference; others show there, too, more often than in
   /// other steps.
   size_t lastDifferent = 0;
-  std::vector<const ir::Node*> nodesBefore, nodesAfter;
   std::unordered_map<Key, Known, KeyHash> answers;
   size_t evaluations = 0;
 };
