@@ -239,14 +239,21 @@ Ref mapReals(Call& call, llvm::ArrayRef<Ref> operands, const Extents& shape,
   }
   if (isHollow)
     return hollowTensor(shape, isSpecial, result->type);
-  for (const Ref& operand : operands)
-    reals.push_back(broadcastTo(call.real(operand), shape));
   const auto count = static_cast<size_t>(result->count());
   result->reals.reserve(count);
-  llvm::SmallVector<Exact, 4> elements(reals.size());
+  llvm::SmallVector<Exact, 4> elements;
+  llvm::SmallVector<std::pair<size_t, const Exact*>, 4> varying;
+  for (const Ref& operand : operands) {
+    reals.push_back(call.real(operand));
+    if (reals.back()->count() != 1)
+      reals.back() = broadcastTo(reals.back(), shape);
+    if (count > 0 && reals.back()->count() != 1)
+      varying.push_back({elements.size(), reals.back()->reals.data()});
+    elements.push_back(count > 0 ? reals.back()->reals.front() : Exact());
+  }
   for (size_t i = 0; i < count; ++i) {
-    for (size_t k = 0; k < reals.size(); ++k)
-      elements[k] = reals[k]->reals[i];
+    for (const auto& [operand, contents] : varying)
+      elements[operand] = contents[i];
     result->reals.push_back(compute(elements));
   }
   return result;
