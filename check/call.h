@@ -25,7 +25,7 @@ using Results = llvm::SmallVector<Ref, 2>;
 /// One node with evaluated operands.
 class Call {
 public:
-  /// `needs` tells which results are needed, and must outlive the call; null for all of them.
+  /// `needs` says which results are needed, and must outlive the call; null for all of them.
   Call(const ir::Node& evaluated, const FunctionCall* enclosing, llvm::ArrayRef<Ref> values,
        Arithmetic& shared, llvm::function_ref<bool(unsigned result)> needs = nullptr)
       : node(evaluated), operands(values), math(shared), function(enclosing), needed(needs) {}

@@ -51,7 +51,7 @@ public:
   /// `length` bytes at `offset`. If the file is shorter, returns an error that names it.
   llvm::Expected<std::span<const std::byte>> slice(uint64_t offset, uint64_t length) const;
 
-  /// Tells the system that few places of the file are read, so that it does not read those after
+  /// Declares that few places of the file are read, so that the system does not read those after
   /// them as well.
   void expectFewReads() const;
   /// Frees the memory of pages that were read. They are read again when they are touched.

@@ -32,7 +32,7 @@ std::span<const std::byte> sourceBytes(const Model& model);
 /// again.
 void releaseSource(const Model& model);
 
-/// Tells the system that few constants of the external data are read.
+/// Declares that few constants of the external data are read, so that the system reads no others.
 void expectFewReads(const Model& model);
 
 /// Reads a serialized TensorProto (the format of reference inputs and outputs) and its name.

@@ -32,6 +32,17 @@ TEST(Classes, ConstantsOfEqualBytesHaveShapes) {
   const std::string none = "g () => (int64[N, M] y) <int64[1, 0] c = {}> { y = Identity (c) }";
   EXPECT_TRUE(areEqual(one, one));
   EXPECT_FALSE(areEqual(one, none));
+  auto model =
+      read(std::string(header) + R"(g () => (int64[1] a, int64[1, 1] b, double[1] c, int64[1] d)
+<int64[1] p = {0}, int64[1, 1] q = {0}, double[1] r = {0}, int64[1] s = {0}>
+{ a = Identity (p) b = Identity (q) c = Identity (r) d = Identity (s) }
+)");
+  ASSERT_TRUE(model);
+  ConstantDigests digests;
+  Classes classes(*model, digests);
+  auto of = [&](size_t output) { return classes.of(*model->graph().outputs()[output]); };
+  EXPECT_TRUE(of(0) == of(3));
+  EXPECT_FALSE(of(0) == of(1) || of(0) == of(2) || of(1) == of(2));
 }
 
 TEST(Classes, FunctionsDependOnTheirDefaults) {
