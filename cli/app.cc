@@ -214,8 +214,12 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
     word = unknownWord(*command);
   else
     command = &app;
-  if (word.empty())
+  if (word.empty()) {
+    for (const CLI::Option* option : command->get_options())
+      if (option->get_positional() && error.what() == option->get_name(true) + " is required")
+        return fmt::format("the argument '{}' is missing", option->get_name(true));
     return error.what();
+  }
   std::vector<std::string> known;
   bool isOption = word[0] == '-';
   if (isOption) {

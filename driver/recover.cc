@@ -159,7 +159,7 @@ llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, P
     if (!isPass && !isRule)
       return usageError("--disable: there is no rule or pass '{}'{}", name,
                         didYouMean(name, rulesAndPasses(toolkit)))
-          .hint("see: kvopt list rules, kvopt list passes");
+          .hint("kvopt list rules, kvopt list passes");
     if (isPass) {
       settings.disabledPasses.push_back(name);
       context.disabledPasses.push_back(name);

@@ -20,7 +20,7 @@ using namespace ir;
 namespace {
 llvm::Error noSuchPass(const std::string& name, const std::vector<std::string>& known) {
   return usageError("there is no pass '{}'{}", name, didYouMean(name, known))
-      .hint("see: kvopt list passes");
+      .hint("kvopt list passes");
 }
 } // namespace
 
@@ -112,11 +112,14 @@ llvm::Error PassManager::run(Model& model, PassContext& context) {
 }
 
 llvm::Error PassManager::fail(llvm::Error error, size_t stage, const std::string& before) const {
-  std::string ran;
-  for (size_t i = 0; i < stage; ++i)
-    ran += (i ? "," : "") + stages[i].step.pass;
-  error = withNote(std::move(error), "in pass '" + stages[stage].step.pass + "'" +
-                                         (ran.empty() ? "" : " after " + ran));
+  error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<DiagnosticError> each) {
+    // The user, who gave a wrong option, knows nothing of passes.
+    if (each->diagnostic().kind != Diagnostic::Kind::Usage)
+      each->diagnostic().notes.push_back(
+          "in pass '" + stages[stage].step.pass + "'" +
+          (stage == 0 ? "" : " after " + stages[stage - 1].step.pass));
+    return llvm::Error(std::move(each));
+  });
   if (settings.reproducerPath.empty())
     return error;
 

@@ -99,6 +99,13 @@ llvm::Error withNote(llvm::Error error, std::string note) {
                    [&](Diagnostic& diagnostic) { diagnostic.notes.push_back(note); });
 }
 
+llvm::Error withValue(llvm::Error error, llvm::StringRef value) {
+  return transform(std::move(error), [&](Diagnostic& diagnostic) {
+    if (diagnostic.node.empty() && diagnostic.value.empty())
+      diagnostic.value = value.str();
+  });
+}
+
 llvm::Error withNode(llvm::Error error, llvm::StringRef node, llvm::StringRef op) {
   return transform(std::move(error), [&](Diagnostic& diagnostic) {
     if (diagnostic.node.empty() && diagnostic.op.empty()) {

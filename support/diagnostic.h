@@ -130,6 +130,9 @@ llvm::Error withFile(llvm::Error error, llvm::StringRef file);
 /// Adds a note to every joined diagnostic.
 llvm::Error withNote(llvm::Error error, std::string note);
 
+/// Adds the name of a value to every joined diagnostic that names neither a node nor a value.
+llvm::Error withValue(llvm::Error error, llvm::StringRef value);
+
 /// Adds the node and its operator to every joined diagnostic that has neither.
 llvm::Error withNode(llvm::Error error, llvm::StringRef node, llvm::StringRef op = "");
 

@@ -110,7 +110,7 @@ llvm::Error sayPreset(const std::string& text, SaidForm& said) {
     for (const FormPreset& each : formPresets())
       known.emplace_back(each.name);
     return usageError("there is no target '{}'{}", name, didYouMean(std::string_view(name), known))
-        .hint("see: kvopt list targets");
+        .hint("kvopt list targets");
   }
   const std::string word = fmt::format("--to {}", text);
   const auto say = [&](auto& axis, const auto& value) {

@@ -6,6 +6,8 @@
 #include "driver/verify/claims.h"
 #include "ir/shapes/shape_inference.h"
 #include "runtime/cache/cache_file.h"
+#include "runtime/session/input_plan.h"
+#include "runtime/session/token_ids.h"
 #include "support/diagnostic.h"
 #include "support/mapped_file.h"
 
@@ -28,6 +30,20 @@ llvm::Expected<int64_t> savedLength(const std::string& path) {
   if (!contents)
     return withFile(contents.takeError(), path);
   return *std::max_element(contents->lengths.begin(), contents->lengths.end());
+}
+
+/// Fails for a token for which the model's tables have no entry.
+llvm::Error checkPrompts(llvm::ArrayRef<std::vector<int64_t>> prompts, const Graph& graph,
+                         const Manifest& manifest) {
+  for (const Value* input : tokenInputs(graph, manifest.inputs)) {
+    const int64_t count = isInteger(input->type().elementType()) ? tokenIdsOf(*input).most() : 0;
+    for (const std::vector<int64_t>& prompt : prompts)
+      for (const int64_t token : prompt)
+        if (count > 0 && token >= count)
+          return usageError("there is no token {}: the model has tokens from 0 to {}", token,
+                            count - 1);
+  }
+  return llvm::Error::success();
 }
 
 } // namespace
@@ -74,6 +90,8 @@ llvm::Error Decoding::start(Driven& driven, const GeneratingModel& settings) con
   auto manifest = drivingManifest(*driven.model, *toolkit);
   if (!manifest)
     return manifest.takeError();
+  if (llvm::Error error = checkPrompts(asked.prompts, driven.model->graph(), *manifest))
+    return withFile(std::move(error), settings.path);
   if (asked.options.shift.isOn)
     if (llvm::Error error = proveRotations({*driven.model, *manifest}, *toolkit))
       return error;

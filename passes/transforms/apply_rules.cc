@@ -28,7 +28,7 @@ public:
       if (!entry)
         return usageError("there is no rule '{}'{}", name,
                           didYouMean(std::string_view(name), ruleNames(context.rules)))
-            .hint("see: kvopt list rules");
+            .hint("kvopt list rules");
       rules.push_back(entry);
     }
     return applyRuleList(model, rules, "apply-rules", context);

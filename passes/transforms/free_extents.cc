@@ -46,7 +46,7 @@ public:
     free(freed.symbols.tokens, wanted.sequence, "sequence");
     free(freed.symbols.past, wanted.past, "past");
     if (freed.str().empty())
-      return refused(context, "those extents are symbols already");
+      return refused(context, "nothing to do, because the extents are symbols already");
     const std::vector<FreedInput> inputs = freedInputs(graph, freed.exported, freed.symbols);
     for (const FreedInput& input : inputs)
       input.input->setType(TensorType(input.input->type().elementType(), input.shape));

@@ -210,7 +210,7 @@ private:
                                            const TensorRef& recorded) {
     auto expected = Tensor::of(executor.allocator(), recorded);
     if (!expected)
-      return withNode(expected.takeError(), name);
+      return withValue(expected.takeError(), name);
     TensorComparison result;
     result.name = name;
     if (ours.element != expected->view.element || ours.shape != expected->view.shape) {
@@ -227,7 +227,7 @@ private:
     const Tolerance allowed = tolerance.of(ours.element);
     auto comparison = compareTensors(ours, expected->view, allowed);
     if (!comparison)
-      return withNode(comparison.takeError(), name);
+      return withValue(comparison.takeError(), name);
     result.comparison = std::move(*comparison);
     result.allowed = allowed.absolute;
     return result;

@@ -344,7 +344,7 @@ private:
                                            std::optional<TokenAxes> axes) const {
     auto tolerance = toleranceFor(ours, twin);
     if (!tolerance)
-      return withNode(tolerance.takeError(), name);
+      return withValue(tolerance.takeError(), name);
     auto isCompared = [&](llvm::ArrayRef<int64_t> index) {
       const int64_t place = index[axes->sequence];
       return isDefined(index[axes->batch], place, axes->firstPosition + place);
@@ -355,7 +355,7 @@ private:
                              llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isCompared))
             : compareTensors(theirs, ours, *tolerance);
     if (!comparison)
-      return withNode(comparison.takeError(), name);
+      return withValue(comparison.takeError(), name);
     TensorComparison result;
     result.skipped = ours.elementCount() - comparison->compared;
     result.name = name;
@@ -370,7 +370,7 @@ private:
     auto visible = compareTensors(theirs, ours, *tolerance,
                                   llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isOfAToken));
     if (!visible)
-      return withNode(visible.takeError(), name);
+      return withValue(visible.takeError(), name);
     result.visible = std::move(*visible);
     return result;
   }

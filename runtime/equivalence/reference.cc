@@ -150,7 +150,7 @@ compareVisible(const std::string& name, const TensorView& ours, const TensorView
   };
   auto comparison = compareTensors(ours, recorded, tolerance, select);
   if (!comparison)
-    return withNode(comparison.takeError(), name);
+    return withValue(comparison.takeError(), name);
   result.comparison = std::move(*comparison);
   result.skipped = ours.elementCount() - result.comparison.compared;
   result.allowed = tolerance.absolute;

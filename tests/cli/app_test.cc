@@ -59,7 +59,8 @@ TEST(AppTest, WhatIsUnknownIsNamed) {
       {{"frobnicate"}, "unknown command 'frobnicate'"},
       {{"list", "ops", "more"}, "unexpected argument 'more'"},
       {{"inspect", "--\x1b[2J"}, "unknown option '--\\x1b[2J'"},
-      {{"inspect"}, "model"},
+      {{"inspect"}, "the argument 'models' is missing"},
+      {{"gen", "llama"}, "--output is required"},
       {{}, "subcommand"},
   };
   for (const Case& each : cases) {

@@ -304,6 +304,9 @@ TEST(RunTest, WrongUsage) {
     EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments) << result.err;
     EXPECT_EQ(result.out, "");
   }
+  EXPECT_NE(runProgram({"run", model, "--tokens", "1,256"})
+                .err.find("there is no token 256: the model has tokens from 0 to 255"),
+            std::string::npos);
 }
 
 } // namespace

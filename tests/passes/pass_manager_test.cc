@@ -54,6 +54,10 @@ llvm::Error breakOrder(Model& model, PassContext&, const PassOptions&) {
 }
 llvm::Error fail(Model&, PassContext&, const PassOptions&) { return invalid("it cannot be done"); }
 
+llvm::Error misuse(Model&, PassContext&, const PassOptions&) {
+  return usageError("the option is wrong");
+}
+
 class PassManagerTest : public GraphTest {
 protected:
   PassManagerTest() {
@@ -61,6 +65,7 @@ protected:
     registry.add({"rename", "", {"to"}, makePass<rename>});
     registry.add({"break-order", "", {}, makePass<breakOrder>});
     registry.add({"fail", "", {"why"}, makePass<fail>});
+    registry.add({"misuse", "", {}, makePass<misuse>});
     Value& hidden = node("Relu", {&input("a")}, "hidden");
     graph().addOutput(node("Neg", {&hidden}, "out"));
     graph().setName("tested");
@@ -116,6 +121,11 @@ TEST_F(PassManagerTest, VerifiesAfterEveryPass) {
   std::string message = run("nothing,break-order,rename");
   EXPECT_THAT(message, HasSubstr("in pass 'break-order' after nothing"));
   EXPECT_NE(graph().findValue("hidden"), nullptr) << "the next pass did not run";
+}
+
+TEST_F(PassManagerTest, ErrorsInTheRequestNameNoPass) {
+  EXPECT_THAT(run("nothing,nothing,fail"), HasSubstr("; note: in pass 'fail' after nothing"));
+  EXPECT_EQ(run("nothing,misuse"), "the option is wrong");
 }
 
 TEST_F(PassManagerTest, VerificationCanBeOff) {

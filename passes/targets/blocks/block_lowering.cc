@@ -105,7 +105,8 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   const bool anyCache =
       llvm::any_of(sites, [](const AttentionSite* site) { return site->grows(); });
   if (anyCache && !capacity)
-    return usageError("blocks need a capacity: each is a separate input").hint("--capacity TOKENS");
+    return usageError("blocks need a capacity, because each of them is an input")
+        .hint("--capacity TOKENS");
   if (anyCache && *capacity < 2)
     return usageError("a capacity of {} leaves no space for a token after the first", *capacity)
         .hint("--capacity 2 or more");
