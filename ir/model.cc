@@ -19,7 +19,8 @@ const std::string* Model::findMetadata(llvm::StringRef key) const {
 }
 
 void Model::setMetadata(llvm::StringRef key, std::string value) {
-  markEdited();
+  markRedescribed();
+  editsAt[key] = edits();
   for (auto& [entryKey, entryValue] : metadata)
     if (entryKey == key) {
       entryValue = std::move(value);
@@ -33,7 +34,8 @@ void Model::removeMetadata(llvm::StringRef key) {
   auto removed = std::remove_if(metadata.begin(), metadata.end(), named);
   if (removed == metadata.end())
     return;
-  markEdited();
+  markRedescribed();
+  editsAt.erase(key);
   metadata.erase(removed, metadata.end());
 }
 
@@ -45,7 +47,9 @@ Function* Model::findFunction(OpName name) const {
 }
 
 void Model::resetEdited() {
-  edited = false;
+  ownEdits = 0;
+  differsFromFile = false;
+  editsAt.clear();
   sharedContext.resetEdits();
 }
 

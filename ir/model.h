@@ -4,6 +4,8 @@
 #include "ir/graph.h"
 #include "support/confined_folder.h"
 
+#include "llvm/ADT/StringMap.h"
+
 namespace kvopt::onnx {
 class FunctionProto;
 class ModelProto;
@@ -70,10 +72,17 @@ public:
   void removeMetadata(llvm::StringRef key);
   Function* findFunction(OpName name) const;
 
-  /// Whether the model was edited since import.
-  bool isEdited() const { return edited || sharedContext.edits() != 0; }
-  void markEdited() { edited = true; }
+  /// Whether the model was edited since it was read.
+  bool isEdited() const { return differsFromFile || edits() != 0; }
+  /// Notes an edit that no graph counts, such as one of functions or operator sets.
+  void markEdited() { ++ownEdits; }
+  /// Notes that the file describes the model differently, although both compute the same.
+  void markRedescribed() { differsFromFile = true; }
   void resetEdited();
+
+  /// Whether the model was edited after the metadata entry was read or set. Edits of metadata do
+  /// not count.
+  bool isOlderThanEdits(llvm::StringRef key) const { return editsAt.lookup(key) != edits(); }
 
   /// Data that the source messages need; private to import and export.
   struct Source;
@@ -81,10 +90,14 @@ public:
   void setSource(std::shared_ptr<Source> storage) { sourceStorage = std::move(storage); }
 
 private:
+  uint64_t edits() const { return ownEdits + sharedContext.edits(); }
+
   std::shared_ptr<Source> sourceStorage; // outlives the graphs that point into it
   GraphContext sharedContext;
   std::unique_ptr<Graph> mainGraph;
-  bool edited = false;
+  uint64_t ownEdits = 0;
+  bool differsFromFile = false;
+  llvm::StringMap<uint64_t> editsAt; // edits when a metadata entry was set; 0 for those of the file
 };
 
 } // namespace kvopt::ir

@@ -1,6 +1,7 @@
 // Writing, reading and testing candidates.
 #include "driver/reduce/candidates.h"
 
+#include "ir/manifest/written_claim.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/onnx/model_files.h"
@@ -95,11 +96,32 @@ bool isIoError(const Diagnostic& diagnostic) { return diagnostic.kind == Diagnos
 
 } // namespace
 
+llvm::Error Candidates::makeManifestOfEdited() {
+  manifestOfEdited = manifest;
+  auto file = MappedFile::open(manifest);
+  if (!file)
+    return file.takeError();
+  const std::span<const std::byte> bytes = (*file)->bytes();
+  const auto text = withoutComparison({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!text)
+    return llvm::Error::success();
+  manifestOfEdited = folder.path("edited.kv.json");
+  auto written = OutputFile::create(manifestOfEdited, *toolkit.files);
+  if (!written)
+    return written.takeError();
+  if (llvm::Error error = written->write(llvm::StringRef(*text + "\n")))
+    return error;
+  return written->commit();
+}
+
 llvm::Error Candidates::linkFiles(const std::string& modelFile) {
   const std::string source = folderOf(request.model);
   const std::string itsManifest = manifestPathBeside(request.model);
-  if (fs::exists(itsManifest))
+  if (fs::exists(itsManifest)) {
     manifest = itsManifest;
+    if (llvm::Error error = makeManifestOfEdited())
+      return error;
+  }
   for (const InputFile& file : filesOfModelAt(request.model)) {
     std::error_code ignored;
     if (file.path == request.model || file.path == manifest || !fs::exists(file.path, ignored))
@@ -238,7 +260,7 @@ llvm::Expected<bool> Candidates::attempt(CandidateEdit edit) {
   if (!*written)
     return reject();
   if (hasManifest())
-    if (llvm::Error error = folder.link(manifest, manifestNameFor(name)))
+    if (llvm::Error error = folder.link(manifestOfEdited, manifestNameFor(name)))
       return error;
   ++tested;
   auto code = exitCodeOf(folder.path(name));
@@ -246,6 +268,8 @@ llvm::Expected<bool> Candidates::attempt(CandidateEdit edit) {
     return code.takeError();
   if (*code != expected)
     return reject();
+  if (hasManifest())
+    manifest = manifestOfEdited;
   if (llvm::Error error = keep(name, std::move(*written)))
     return error;
   return true;
@@ -271,7 +295,7 @@ llvm::Expected<bool> Candidates::attemptWithoutManifest() {
 llvm::Expected<bool> Candidates::attemptWithoutDeadNodes() {
   keepsDeadNodes = false;
   auto accepted = attempt([](Model& whole) {
-    whole.markEdited(); // A file that nothing edited would be written byte for byte.
+    whole.markRedescribed(); // A file that nothing edited would be written byte for byte.
     return true;
   });
   if (accepted && !*accepted && !isUnchanged)

@@ -53,6 +53,7 @@ private:
   Candidates(const ReduceRequest& asked, const Toolkit& kit, WorkingFolder working)
       : request(asked), toolkit(kit), folder(std::move(working)) {}
 
+  llvm::Error makeManifestOfEdited();
   llvm::Error linkFiles(const std::string& modelFile);
   llvm::Expected<int> exitCodeOf(const std::string& file) const;
   /// Reads a candidate; null if it is not valid.
@@ -63,7 +64,8 @@ private:
   const Toolkit& toolkit;
   WorkingFolder folder;
   std::string bestName;             ///< file in the folder
-  std::string manifest;             ///< path of the original manifest; empty without one
+  std::string manifest;             ///< path of the smallest model's manifest; empty without one
+  std::string manifestOfEdited;     ///< path of the manifest without its claim about the model
   std::unique_ptr<ir::Model> model; ///< read from `bestName`
   int expected = 0;
   size_t tested = 0;

@@ -78,6 +78,9 @@ template <class T> struct FieldTable {
   void (*check)(const T& object, const std::string& path, ManifestProblem& problem) = nullptr;
 };
 
+/// A manifest's JSON object as text, with an indentation of two spaces.
+std::string manifestText(const OrderedJson& json);
+
 /// The table of a type.
 template <class T> const FieldTable<T>& tableOf() = delete;
 template <> const FieldTable<Manifest>& tableOf();

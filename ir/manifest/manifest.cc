@@ -51,9 +51,11 @@ bool Manifest::ownsCaches() const {
          llvm::any_of(caches, [](const ManifestCache& cache) { return !cache.blocks().empty(); });
 }
 
-std::string Manifest::json() const {
+std::string manifestText(const OrderedJson& json) {
   // JSON cannot have names that are not UTF-8. By default, `dump` throws.
-  return valueJson(*this).dump(2, ' ', false, OrderedJson::error_handler_t::replace);
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
+
+std::string Manifest::json() const { return manifestText(valueJson(*this)); }
 
 } // namespace kvopt::ir

@@ -1,6 +1,7 @@
 // Messages of models, functions, graphs and nodes.
 #include "ir/onnx/writer.h"
 
+#include "ir/manifest/written_claim.h"
 #include "ir/onnx/sharing.h"
 #include "ir/onnx/tensor_messages.h"
 #include "ir/onnx/types.h"
@@ -139,7 +140,7 @@ llvm::Expected<const onnx::ModelProto*> ModelWriter::write() {
     out.set_doc_string(model.docString);
   writeOpsets(model.opsets, original ? &original->opset_import() : nullptr,
               *out.mutable_opset_import());
-  writeMetadata(model.metadata, original ? &original->metadata_props() : nullptr,
+  writeMetadata(writtenMetadata(model), original ? &original->metadata_props() : nullptr,
                 *out.mutable_metadata_props());
   if (llvm::Error error = writeGraph(model.graph(), *out.mutable_graph()))
     return error;

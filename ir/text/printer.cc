@@ -1,6 +1,7 @@
 // Printer of ONNX's textual syntax.
 #include "ir/text/printer.h"
 
+#include "ir/manifest/written_claim.h"
 #include "ir/op.h"
 #include "ir/text/names.h"
 #include "ir/text/types.h"
@@ -116,8 +117,8 @@ void Printer::print(const Model& model) {
   if (model.modelVersion != 0)
     header.push_back(fmt::format("model_version: {}", model.modelVersion));
   text("doc_string", model.docString);
-  if (!model.metadata.empty())
-    header.push_back("metadata_props: " + pairsText(model.metadata));
+  if (const Metadata metadata = writtenMetadata(model); !metadata.empty())
+    header.push_back("metadata_props: " + pairsText(metadata));
   printHeader(header);
   print(model.graph());
   out += '\n';

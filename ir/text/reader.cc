@@ -167,7 +167,7 @@ llvm::Expected<std::unique_ptr<Model>> readText(llvm::StringRef text, const OpRe
   TextParser parser(*model, text, fileName);
   if (llvm::Error error = parser.readModel())
     return error;
-  model->markEdited();
+  model->resetEdited();
   return model;
 }
 

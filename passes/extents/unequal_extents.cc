@@ -464,7 +464,7 @@ std::string extentName(const Value& input, unsigned axis, llvm::StringSet<>& tak
 std::vector<std::string> separateUnequalExtents(Model& model) {
   std::vector<std::string> sentences = Separation(model.graph()).run();
   if (!sentences.empty())
-    model.markEdited();
+    model.markRedescribed();
   return sentences;
 }
 

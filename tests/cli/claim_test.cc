@@ -103,5 +103,98 @@ TEST_F(ClaimTest, IsNotCarriedToAnotherRewrite) {
   EXPECT_EQ(runJson({"inspect", third})["comparison"], claim);
 }
 
+/// The claim that a model's metadata has; null without one.
+nlohmann::json claimIn(const std::string& model) {
+  const nlohmann::json json = runJson({"inspect", model});
+  return json.contains("comparison") ? json["comparison"] : nlohmann::json();
+}
+
+TEST_F(ClaimTest, EditsOfOptDropIt) {
+  const nlohmann::json claim = rewritten(second, {"--to", "primitive"})["comparison"];
+  const std::string third = folder.path("third.onnx");
+  const auto opt = [&](const std::string& input, const std::string& pipeline) {
+    return runProgram({"opt", input, "-o", third, "--pipeline", pipeline}).code;
+  };
+  for (const char* pipeline : {"", "infer-shapes"}) {
+    ASSERT_EQ(opt(second, pipeline), 0);
+    EXPECT_EQ(claimIn(third), claim) << pipeline;
+  }
+  const std::string raises = "infer-shapes,normalize,raise-attention";
+  ASSERT_EQ(opt(second, raises), 0);
+  EXPECT_EQ(claimIn(third), nullptr);
+  // The rest of the manifest stays.
+  EXPECT_EQ(runJson({"verify", first, third})["equal"], true);
+  // The same holds for models as text.
+  const ProgramResult text = runProgram({"opt", second, "--elements", "all"});
+  const std::string asText = folder.write("second.onnxtxt", text.out);
+  ASSERT_EQ(opt(asText, ""), 0);
+  EXPECT_EQ(claimIn(third), claim);
+  ASSERT_EQ(opt(asText, raises), 0);
+  EXPECT_EQ(claimIn(third), nullptr);
+  EXPECT_THAT(text.out, HasSubstr("before_sha256"));
+  EXPECT_THAT(runProgram({"opt", second, "--pipeline", raises}).out,
+              Not(HasSubstr("before_sha256")));
+}
+
+TEST_F(ClaimTest, ReducedModelsLoseIt) {
+  const nlohmann::json manifest = rewritten(second, {"--to", "ort"});
+  const std::string small = folder.path("small.onnx");
+  const auto reduce = [&](const std::string& command) {
+    return runProgram({"reduce", second, "--while", command, "-o", small}).code;
+  };
+  const std::string needsManifest = "f={}; test -s ${f%.onnx}.kv.json && ";
+  ASSERT_EQ(reduce(needsManifest + "grep -q GroupQueryAttention $f"), 0);
+  EXPECT_THAT(folder.read("small.onnx"), Not(HasSubstr("before_sha256")));
+  nlohmann::json unclaimed = manifest;
+  unclaimed.erase("comparison");
+  EXPECT_EQ(nlohmann::json::parse(folder.read("small.kv.json")), unclaimed);
+  // A model of which nothing can go is the same file.
+  ASSERT_EQ(reduce(needsManifest + "cmp -s $f " + second), 0);
+  EXPECT_EQ(folder.read("small.onnx"), folder.read("second.onnx"));
+  EXPECT_EQ(folder.read("small.kv.json"), folder.read("second.kv.json"));
+}
+
+/// Rewrites `model` without and with a comparison: the claim goes, or is about this model.
+void expectClaimReplaced(std::vector<std::string> command, const std::string& model,
+                         const std::string& output) {
+  const nlohmann::json claim = claimIn(model);
+  ASSERT_TRUE(claim.is_object());
+  command.insert(command.begin() + 1, {model, "-o", output});
+  command.insert(command.end(), {"--verify", "off"});
+  const ProgramResult result = runProgram(command);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(claimIn(output), nullptr) << command.front();
+  command.back() = "auto";
+  ASSERT_EQ(runProgram(command).code, 0);
+  const nlohmann::json next = claimIn(output);
+  ASSERT_TRUE(next.is_object()) << command.front();
+  EXPECT_NE(next["before_sha256"], claim["before_sha256"]);
+}
+
+TEST_F(ClaimTest, OtherWritersReplaceIt) {
+  const std::string third = folder.path("third.onnx");
+  rewritten(second, {"--to", "primitive"});
+  expectClaimReplaced({"rewrite", "--to", "ort"}, second, third);
+  expectClaimReplaced({"rewrite", "--to", "pyramid:4", "--capacity", "8"}, second, third);
+  ASSERT_EQ(
+      runProgram({"gen", "llama", "--layers", "1", "--vocab", "64", "--cache", "none", "-o", first})
+          .code,
+      0);
+  rewritten(second, {"--to", "primitive"});
+  expectClaimReplaced({"add-cache"}, second, third);
+}
+
+TEST_F(ClaimTest, CopiesKeepIt) {
+  const nlohmann::json claim = rewritten(second, {"--to", "ort"})["comparison"];
+  for (const char* placement : {"copy", "inline"}) {
+    const std::string third = folder.path("third.onnx");
+    ASSERT_EQ(
+        runProgram({"rewrite", second, "-o", third, "--to", "ort", "--external-data", placement})
+            .code,
+        0);
+    EXPECT_EQ(claimIn(third), claim) << placement;
+  }
+}
+
 } // namespace
 } // namespace kvopt

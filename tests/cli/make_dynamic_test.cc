@@ -57,6 +57,17 @@ protected:
   std::string output = folder.path("dynamic.onnx");
 };
 
+TEST_F(MakeDynamicTest, ReplacesAClaim) {
+  const std::string fixed = folder.path("fixed.onnx");
+  ASSERT_EQ(runProgram({"rewrite", model(angleOfPosition), "-o", fixed, "--to", "onnx23"}).code, 0);
+  const nlohmann::json claim = runJson({"inspect", fixed})["comparison"];
+  ASSERT_TRUE(claim.is_object());
+  ASSERT_EQ(runProgram({"make-dynamic", fixed, "-o", output}).code, 0);
+  EXPECT_NE(runJson({"inspect", output})["comparison"]["before_sha256"], claim["before_sha256"]);
+  ASSERT_EQ(runProgram({"make-dynamic", fixed, "-o", output, "--verify", "off"}).code, 0);
+  EXPECT_FALSE(runJson({"inspect", output}).contains("comparison"));
+}
+
 TEST_F(MakeDynamicTest, WritesAModelThatTakesAnyStep) {
   const std::string path = model(angleOfPosition);
   EXPECT_NE(runProgram({"run", path, "--tokens", "1,2,3", "--steps", "4"}).code, 0);
