@@ -29,7 +29,9 @@ std::string FreedExtents::str() const {
   return llvm::join(names, ", ") + " and " + last;
 }
 
-void PassContext::restart() {
+void PassContext::restart(llvm::StringSet<> nodes) {
+  whole = {std::move(*exported), std::move(*manifest), history.attendedPasts()};
+  leftAlone = std::move(nodes);
   journal.entries.clear();
   statistics.clear();
   assumptions.clear();
@@ -42,7 +44,6 @@ void PassContext::restart() {
   interface = {};
   exportedAttention.reset();
   outputsMadeCaches.clear();
-  shiftFailure.reset();
   hasFirstStep = false;
   freed.reset();
   manifest.reset();

@@ -11,6 +11,7 @@
 #include "passes/pattern/explain.h"
 #include "passes/pattern/rewriter.h"
 #include "passes/pattern/rule.h"
+#include "passes/targets/partial_manifest.h"
 #include "passes/targets/target.h"
 #include "support/diagnostic.h"
 
@@ -121,8 +122,13 @@ struct PassContext {
   std::optional<ir::Manifest> exported;
   std::vector<unsigned> lowered;
 
-  /// Clears the results of passes for another run from the start; keeps the caller's settings.
-  void restart();
+  /// Set for a run that leaves some attention alone: what the run before it, which recovered all
+  /// attention, wrote.
+  std::optional<targets::WholeRecovery> whole;
+
+  /// Prepares a run from the start that leaves the given nodes alone. Keeps the caller's settings,
+  /// and what this run, which must have lowered layers, knows of all caches.
+  void restart(llvm::StringSet<> nodes);
 
   void count(llvm::StringRef pass, llvm::StringRef counter, int64_t by = 1) {
     statistics[pass.str()][counter.str()] += by;

@@ -133,7 +133,7 @@ llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequ
   if (!request.rule.empty() && !explanation.rule)
     return usageError("there is no rule '{}'{}", request.rule,
                       didYouMean(request.rule, ruleNames(toolkit.rules)))
-        .hint("see: kvopt list rules");
+        .hint("kvopt list rules");
   explanation.misses =
       listenToRaising(toolkit, explanation.rule ? std::vector<std::string>{request.rule}
                                                 : std::vector<std::string>());
@@ -150,8 +150,7 @@ llvm::Expected<Explanation> explain(const ModelSource& source, const ExplainRequ
   explanation.recovered.context->nearMisses = nullptr;
   const size_t sites = explanation.recovered.context->sites.size();
   if (request.layer && *request.layer >= sites)
-    return usageError("there is no layer {}: the model has {} attention layers", *request.layer,
-                      sites);
+    return noSuchLayer(*request.layer, sites);
   explanation.groups = groupSites(explanation.recovered, explanation.target, request.layer);
   if (llvm::Error error = addFacts(source, recovery, toolkit, explanation))
     return error;

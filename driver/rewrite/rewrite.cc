@@ -421,8 +421,7 @@ private:
       // Attention that is not lowered keeps its original spelling.
       llvm::StringSet<> others = sitesToLeaveAlone(*passes);
       if (!others.empty() && passes->manifest) {
-        passes->restart();
-        passes->leftAlone = std::move(others);
+        passes->restart(std::move(others));
         auto again = openModel(source, toolkit);
         if (!again)
           return again.takeError();

@@ -12,7 +12,7 @@ llvm::Expected<std::optional<int64_t>> parseCapacity(llvm::StringRef text) {
     return std::nullopt;
   int64_t capacity = 0;
   if (text.getAsInteger(10, capacity) || capacity <= 0)
-    return usageError("invalid capacity '{}'", text);
+    return usageError("the capacity '{}' is not a positive number of tokens", text);
   return capacity;
 }
 
@@ -26,15 +26,24 @@ llvm::Expected<std::vector<unsigned>> parseLayers(llvm::StringRef text, char sep
     unsigned first = 0;
     unsigned last = 0;
     if (firstText.getAsInteger(10, first))
-      return usageError("invalid layer or range of layers '{}'", range);
+      return usageError("'{}' is neither a layer nor a range of layers such as 0-3", range);
     if (range.contains('-') ? lastText.getAsInteger(10, last) : (last = first, false))
-      return usageError("invalid layer or range of layers '{}'", range);
+      return usageError("'{}' is neither a layer nor a range of layers such as 0-3", range);
     if (last < first || last >= mostLayers)
-      return usageError("invalid range of layers '{}'", range);
+      return usageError("the range of layers '{}' ends before it begins, or beyond {}", range,
+                        mostLayers - 1);
     for (unsigned layer = first; layer <= last; ++layer)
       layers.push_back(layer);
   }
   return layers;
+}
+
+llvm::Error noSuchLayer(unsigned layer, size_t count) {
+  if (count == 0)
+    return usageError("there is no layer {}: the model has no attention layers", layer);
+  if (count == 1)
+    return usageError("there is no layer {}: the only attention layer is 0", layer);
+  return usageError("there is no layer {}: the attention layers are 0 to {}", layer, count - 1);
 }
 
 } // namespace kvopt::targets

@@ -29,4 +29,7 @@ llvm::Expected<std::optional<int64_t>> parseCapacity(llvm::StringRef text);
 /// Parses a list of layers: `0-3`, `7` or, with the separator `+`, `0-3+7`.
 llvm::Expected<std::vector<unsigned>> parseLayers(llvm::StringRef text, char separator);
 
+/// Error for a layer that a model with `count` attention layers does not have.
+llvm::Error noSuchLayer(unsigned layer, size_t count);
+
 } // namespace kvopt::targets

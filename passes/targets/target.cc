@@ -55,7 +55,7 @@ llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const 
     for (const std::unique_ptr<Target>& target : targets)
       known.push_back(target->name().str());
     return usageError("there is no target '{}'{}", name, didYouMean(std::string_view(name), known))
-        .hint("see: kvopt list targets");
+        .hint("kvopt list targets");
   }
   choice.size = choice.target->defaultSize();
   if (!text.contains(':'))
@@ -113,12 +113,13 @@ MatchFailure Target::nothingToDo(const AttentionSite& site) const {
 }
 
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
-                                                  const Model& model, const std::string& reorder) {
+                                                  const Model& model, const std::string& reorder,
+                                                  RowCarriers carriers) {
   const std::optional<MatchFailure> obstacle = target.supportsModel(model);
   std::vector<std::optional<MatchFailure>> failures;
   bool hasWork = false;
   std::optional<MatchFailure> carried;
-  if (llvm::any_of(sites, [&](const AttentionSite& site) {
+  if (carriers == RowCarriers::Unknown && llvm::any_of(sites, [&](const AttentionSite& site) {
         return site.isMatched() && site.node && target.changesPadding(site);
       }))
     carried = carriedHiddenRows(model.graph(), sites);

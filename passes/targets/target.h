@@ -71,15 +71,20 @@ public:
                                              pattern::Journal& journal) const = 0;
 };
 
+/// Operators of a model that carry rows from one token to another.
+enum class RowCarriers {
+  Unknown,
+  AreAttention, ///< Only attention does, including attention that was not recovered.
+};
+
 /// For each site of a model, the reason why `target` refuses it, or nullopt if it takes the site.
 /// The reason is a property that the site or the model lacks, or that none of the sites that the
 /// target takes appends to a cache. `reorder` is the input that selects the cache row that each
 /// batch row continues, or empty. A target that changes the results for padding refuses such an
 /// input, because its rows must keep their places.
-std::vector<std::optional<pattern::MatchFailure>> refusals(const Target& target,
-                                                           const analysis::SiteList& sites,
-                                                           const ir::Model& model,
-                                                           const std::string& reorder = "");
+std::vector<std::optional<pattern::MatchFailure>>
+refusals(const Target& target, const analysis::SiteList& sites, const ir::Model& model,
+         const std::string& reorder = "", RowCarriers = RowCarriers::Unknown);
 
 /// Reason to refuse a form that leaves the rows of hidden tokens undefined: something other than
 /// attention carries rows to other tokens. nullopt if nothing does.

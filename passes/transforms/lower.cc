@@ -79,16 +79,18 @@ public:
       model.graph().eraseDeadNodes();
       context.sites = explainedSites(model, context);
     }
-    const auto rotations = contextRotations(model, context);
+    std::optional<ContextRotations> rotations;
+    if (!context.whole)
+      rotations = contextRotations(model, context);
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;
     const AttentionSite* firstRefused = nullptr;
     for (unsigned layer : options.layers)
       if (layer >= context.sites.size())
-        return usageError("there is no layer {}: the model has {} attention layers", layer,
-                          context.sites.size());
+        return noSuchLayer(layer, context.sites.size());
     std::vector<std::optional<MatchFailure>> failures =
-        refusals(*target, context.sites, model, context.reorder);
+        refusals(*target, context.sites, model, context.reorder,
+                 context.whole ? RowCarriers::AreAttention : RowCarriers::Unknown);
     keepApplicableHints(*target, failures, context.sites, model, context.targets, context.reorder);
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
@@ -122,7 +124,9 @@ public:
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);
     context.history.undo(*context.exported);
-    if (context.hiddenRowsUndefined)
+    if (context.whole)
+      context.exported = context.whole->exported;
+    if (context.hiddenRowsUndefined && !context.whole)
       if (auto failure = carriedHiddenRows(model.graph(), context.sites))
         return refuseAll(std::move(*failure), chosen);
     auto manifest = target->lower(model, chosen, options, context.journal);
@@ -146,7 +150,10 @@ public:
     addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
     context.history.writeTo(*manifest);
-    noteRotations(rotations, {}, *manifest);
+    if (context.whole)
+      completeManifest(*context.whole, context.history, model.graph(), rewritten, *manifest);
+    else
+      noteRotations(rotations, {}, *manifest);
     manifest->reorder = context.reorder;
     manifest->operators = ownOperatorsOf(model);
     model.setMetadata(manifestKey, manifest->json());
@@ -274,7 +281,7 @@ llvm::Expected<std::unique_ptr<Pass>> lowerOf(const PassOptions& given) {
     options.layers = std::move(*layers);
   }
   if (option("to").empty())
-    return usageError("lower needs to=TARGET").hint("see: kvopt list targets");
+    return usageError("lower needs to=TARGET").hint("kvopt list targets");
   if (std::string text = option("state"); text == "float16")
     options.state = ElementType::Float16;
   else if (!text.empty() && text != "float32")

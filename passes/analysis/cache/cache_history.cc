@@ -53,6 +53,12 @@ void CacheHistory::addReplacement(llvm::StringRef past, llvm::ArrayRef<ManifestC
   replaced[past.str()] = std::move(exported);
 }
 
+bool CacheHistory::changes(const ManifestCache& cache) const {
+  return newRows.contains(cache.present) || attended.contains(cache.past) ||
+         parts.count(cache.past) != 0 || rounded.count(cache.past) != 0 ||
+         replaced.count(cache.past) != 0;
+}
+
 void CacheHistory::writeTo(Manifest& manifest) const {
   for (ManifestCache& cache : manifest.caches) {
     if (const auto found = parts.find(cache.past); found != parts.end())

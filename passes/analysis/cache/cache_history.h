@@ -42,6 +42,8 @@ public:
 
   bool hasNewRows(llvm::StringRef present) const { return newRows.contains(present); }
   const llvm::StringSet<>& attendedPasts() const { return attended; }
+  /// Whether a pass changed the cache.
+  bool changes(const ir::ManifestCache& cache) const;
   bool hasReplacements() const { return !replaced.empty(); }
 
   /// Writes the former form of the caches to the manifest of the rewritten model.
