@@ -9,9 +9,7 @@
 #include "support/diagnostic.h"
 #include "support/mapped_file.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/SHA256.h"
 
 namespace kvopt::driver {
 using check::Obligation;
@@ -21,16 +19,6 @@ namespace {
 
 /// Largest manifest or certificate that is read, in bytes.
 constexpr size_t mostTextBytes = size_t(64) << 20;
-
-std::string hexDigest(llvm::ArrayRef<uint8_t> bytes) {
-  llvm::SHA256 hash;
-  hash.update(bytes);
-  return llvm::toHex(hash.final(), true);
-}
-
-std::string hexDigest(llvm::StringRef text) {
-  return hexDigest(llvm::ArrayRef<uint8_t>(text.bytes_begin(), text.size()));
-}
 
 llvm::Expected<std::string> readText(const std::string& path) {
   auto file = MappedFile::open(path);
@@ -68,16 +56,6 @@ llvm::Expected<std::unique_ptr<ir::Model>> asWritten(const ir::Model& model) {
 }
 
 } // namespace
-
-std::string digestOf(const ir::Model& model) {
-  const std::span<const std::byte> bytes = ir::sourceBytes(model);
-  if (bytes.empty())
-    return "";
-  std::string digest = hexDigest(
-      llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
-  ir::releaseSource(model);
-  return digest;
-}
 
 std::string certificateDigest(const check::CheckReport& report, const std::string& before) {
   OrderedJson stated = {{"before_sha256", before}};
@@ -263,30 +241,15 @@ std::vector<std::string> checkSentences(const check::CheckReport& report) {
 namespace {
 
 /// A remark on the claim of the second model.
-const char* claimRemark(const FileCheck& result) {
+std::string claimRemark(const FileCheck& result) {
   const std::optional<bool> isConfirmed = result.confirmsClaim();
   if (isConfirmed)
     return *isConfirmed ? "; this check finds the same certificate"
                         : "; THIS CHECK FINDS ANOTHER CERTIFICATE";
-  return result.claimed->before == result.before.digest ? ""
-                                                        : "; the first model here is another one";
+  return claimedRemark(*result.claimed, result.before.digest);
 }
 
 } // namespace
-
-std::string claimSentence(const ir::ManifestComparison& claim) {
-  constexpr size_t shownDigits = 16;
-  const bool isProof = claim.verdict != ir::EqualityVerdict::Tested;
-  std::string text = fmt::format("{}equal to the model with SHA-256 {}…", isProof ? "proved " : "",
-                                 claim.before.substr(0, shownDigits));
-  if (!claim.certificate.empty())
-    text += fmt::format(" (certificate {}…)", claim.certificate.substr(0, shownDigits));
-  if (!isProof)
-    text += fmt::format(" in {}, which is not a proof", claim.by == ir::ComparisonMeans::Check
-                                                            ? "the scope of a check"
-                                                            : "runs of both models");
-  return text;
-}
 
 SafeText checkSummary(const FileCheck& result, bool isDetailed) {
   const check::CheckReport& report = result.report;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/checker.h"
+#include "driver/claim.h"
 #include "driver/model_source.h"
 #include "driver/toolkit.h"
 #include "support/safe_text.h"
@@ -48,10 +49,6 @@ struct CheckRequest {
   unsigned seed = 0;
 };
 
-/// SHA-256 of the file or the bytes that a model was read from, in hexadecimal; empty for a model
-/// that was not read. It does not cover external data.
-std::string digestOf(const ir::Model& model);
-
 /// Digest of what a certificate says about the models: its report and the digest of the first file.
 /// Neither paths nor the second file change it, so that this file can name it.
 std::string certificateDigest(const check::CheckReport& report, const std::string& before);
@@ -79,9 +76,6 @@ llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
 
 /// Sentences about a check: what was shown, under which assumptions, and what was not looked at.
 std::vector<std::string> checkSentences(const check::CheckReport& report);
-
-/// The comparison that a manifest claims, as a sentence without a subject.
-std::string claimSentence(const ir::ManifestComparison& claim);
 
 /// Lines of the result: the verdict, then regions that are not proved, differences, and
 /// assumptions. With `isDetailed`, all regions.

@@ -1,6 +1,7 @@
 // The report of a verification as JSON and as text.
 #include "driver/verify/report.h"
 
+#include "ir/manifest/field_table.h"
 #include "support/format.h"
 
 #include <fmt/ranges.h>
@@ -254,6 +255,10 @@ OrderedJson verificationJson(const VerificationReport& report) {
     json["refused"] = {{"steps", report.comparison.refusedSteps},
                        {"message", report.comparison.refusal}};
   json["tokens_equal"] = report.comparison.tokensEqual;
+  if (report.claimed) {
+    json["claimed"] = ir::valueJson(report.claimed->comparison);
+    json["claimed"]["about_first"] = report.claimed->isAboutFirst();
+  }
   if (report.quantization)
     json["quantization"] = quantizationJson(*report.quantization);
   if (report.rounding)
@@ -431,6 +436,9 @@ std::vector<std::string> verificationVerdict(const VerificationReport& report) {
 
 std::string verificationSummary(const VerificationReport& report, bool isDetailed) {
   std::string text = fmt::format("{}", fmt::join(verificationVerdict(report), "\n  "));
+  if (report.claimed)
+    text += fmt::format("\n  claimed: {}{}", claimSentence(report.claimed->comparison),
+                        claimedRemark(report.claimed->comparison, report.claimed->first));
   if (report.likelihood)
     text += "\n  " + likelihoodSummary(*report.likelihood);
   return isDetailed ? text + "\n  " + detailText(report) : text;

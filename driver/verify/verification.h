@@ -1,6 +1,7 @@
 // Verification of models by execution.
 #pragma once
 
+#include "driver/claim.h"
 #include "driver/recover.h"
 #include "driver/verify/landmarks.h"
 #include "driver/verify/likelihood.h"
@@ -78,6 +79,9 @@ struct VerificationReport {
   /// Differences of codes, if the caches of both models hold codes that differ. `comparison` is
   /// then that of the models without rounding to codes.
   std::optional<CodesReport> codes;
+  /// The comparison that the second model claims; nullopt if it claims none. It does not affect the
+  /// verdict.
+  std::optional<ReportedClaim> claimed;
   /// Predictions of both models for a text, if one was given. They do not affect the verdict.
   std::optional<LikelihoodReport> likelihood;
 

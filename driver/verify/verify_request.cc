@@ -91,6 +91,8 @@ llvm::Expected<VerificationReport> verify(const PreparedModel& first, const Prep
   if (!tokens)
     return tokens.takeError();
   auto report = verifyPrepared(first, *second, *plan, words.threads, toolkit);
+  if (report && second->manifest.comparison)
+    report->claimed = {*second->manifest.comparison, digestOf(*first.model)};
   if (report && !tokens->empty())
     if (llvm::Error error =
             measureText(std::move(*tokens), first, *second, words, toolkit, *report))

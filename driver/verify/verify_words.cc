@@ -32,7 +32,8 @@ Tolerance VerifyWords::tolerance(const PreparedModel& first, const PreparedModel
 llvm::Error VerifyWords::checkModels(size_t models) const {
   if (models + (reference.empty() ? 0 : 1) != 2)
     return usageError("verify takes two models, a model and --reference PATH, or models and "
-                      "--references");
+                      "--references")
+        .hint("kvopt inspect MODEL prints what a rewrite claims of a model");
   if (!text.text.empty() && !text.numbers.empty())
     return usageError("--text-file excludes --token-file");
   if (reference.empty())

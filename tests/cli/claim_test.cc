@@ -103,6 +103,27 @@ TEST_F(ClaimTest, IsNotCarriedToAnotherRewrite) {
   EXPECT_EQ(runJson({"inspect", third})["comparison"], claim);
 }
 
+TEST_F(ClaimTest, VerifyRepeatsIt) {
+  nlohmann::json claim = rewritten(second, {"--to", "ort"})["comparison"];
+  const std::vector<std::string> run = {"--prompt", "2", "--chunks", "1", "--steps", "1"};
+  const auto verify = [&](const std::string& model) {
+    std::vector<std::string> arguments = {"verify", model, second};
+    arguments.insert(arguments.end(), run.begin(), run.end());
+    return arguments;
+  };
+  const ProgramResult result = runProgram(verify(first));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("claimed: proved equal to the model with SHA-256"));
+  EXPECT_THAT(result.out, Not(HasSubstr("another one")));
+  EXPECT_THAT(runProgram(verify(second)).out, HasSubstr("the first model here is another one"));
+  claim["about_first"] = true;
+  EXPECT_EQ(runJson(verify(first))["claimed"], claim);
+  // A model without a claim, and a request for one model.
+  ASSERT_EQ(runProgram({"verify", second, first, "--steps", "1"}).code, 0);
+  EXPECT_FALSE(runJson({"verify", second, first, "--steps", "1"}).contains("claimed"));
+  EXPECT_THAT(runProgram({"verify", second}).err, HasSubstr("kvopt inspect MODEL"));
+}
+
 /// The claim that a model's metadata has; null without one.
 nlohmann::json claimIn(const std::string& model) {
   const nlohmann::json json = runJson({"inspect", model});
