@@ -118,11 +118,11 @@ struct PreparedModel {
 /// graph.
 llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit);
 
-/// Tolerance for results of the model: 1e-4 for 32-bit models, 2e-2 if inputs, outputs or weights
-/// are float16, 1e-1 if they are bfloat16. These types round 2^13 and 2^16 times as coarsely.
-/// `roundings` is the number of sides of a comparison that round to 16 bits: both of two models, or
-/// one model against recorded outputs. Between two models, the tolerance is the limit of a measured
-/// budget (`compareSessions`).
+/// Tolerance for results of the model (docs/tolerances.md): 1e-4 for 32-bit models, 2e-2 if inputs,
+/// outputs or weights are float16, 1e-1 if they are bfloat16. These types round 2^13 and 2^16 times
+/// as coarsely. `roundings` is the number of sides of a comparison that round to 16 bits: both of
+/// two models, or one model against recorded outputs. Between two models, the tolerance is the
+/// limit of a measured budget (`compareSessions`).
 runtime::Tolerance toleranceFor(const ir::Graph& graph, int roundings);
 
 /// Whether attention passes its state between tiles in float16 (ManifestTiles::state).

@@ -3,6 +3,7 @@
 
 #include "support/half.h"
 #include "tests/runtime/linear/guarded_pages.h"
+#include "tests/runtime/simd/rounding_bound.h"
 #include "tests/runtime/simd/targets.h"
 
 #include <cmath>
@@ -20,12 +21,6 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 enum class Layout { Columns, Rows };
-
-/// Relative error of a sum of n products of f32, in any order, each of them rounded or not.
-double gamma(int64_t n) {
-  const double rounding = static_cast<double>(n + 1) * 0x1p-24;
-  return rounding / (1 - rounding);
-}
 
 /// The numbers of a problem; those between rows, `gap` of them in the weights, are NaN.
 class Problem {
@@ -102,7 +97,8 @@ public:
   void check(const std::vector<float>& out,
              const std::vector<std::pair<double, double>>& expected) const {
     for (size_t i = 0; i < out.size(); ++i)
-      ASSERT_NEAR(out[i], expected[i].first, gamma(k) * expected[i].second)
+      ASSERT_NEAR(out[i], expected[i].first,
+                  roundings(static_cast<double>(k) + 1) * expected[i].second)
           << name() << " element " << i;
   }
 

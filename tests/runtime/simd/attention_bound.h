@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/simd/attention/attention.h"
+#include "tests/runtime/simd/rounding_bound.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +11,6 @@
 #include <vector>
 
 namespace kvopt {
-
-/// gamma(n) = n u / (1 - n u) with u = 2^-24 bounds the relative error of n roundings (Higham,
-/// Accuracy and Stability of Numerical Algorithms, lemma 3.1).
-inline double roundings(double count) { return count * 0x1p-24 / (1 - count * 0x1p-24); }
 
 /// A key that a row sees, exactly; a sink is one without values.
 struct BoundedKey {
@@ -38,7 +35,7 @@ struct BoundedKey {
 /// Keys whose weight is below e^-200 count for nothing on either side.
 inline double attentionBound(const std::vector<BoundedKey>& keys, int64_t length,
                              simd::FloatStorage storage) {
-  constexpr double unit = 0x1p-24;
+  constexpr double unit = floatUnit;
   double top = -std::numeric_limits<double>::infinity(), largestError = 0, largest = 0;
   size_t width = 0;
   for (const BoundedKey& key : keys)

@@ -2,6 +2,7 @@
 #include "runtime/simd/elementwise.h"
 
 #include "support/half.h"
+#include "tests/runtime/simd/rounding_bound.h"
 #include "tests/runtime/simd/targets.h"
 
 #include <cmath>
@@ -14,13 +15,7 @@ using namespace simd;
 
 namespace {
 
-constexpr double kUnit = 0x1p-24; // half an ulp of 1 in f32
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// Relative error of a sum of n rounded terms in any order.
-double gamma(size_t n) {
-  return static_cast<double>(n) * kUnit / (1 - static_cast<double>(n) * kUnit);
-}
 
 std::vector<float> randomFloats(size_t count, float magnitude, uint32_t seed) {
   std::mt19937 random(seed);
@@ -40,7 +35,8 @@ TEST(Elementwise, DotMatchesTheDoubleLoop) {
         exact += double{a[i + 1]} * double{b[i + 3]};
         magnitude += std::abs(double{a[i + 1]} * double{b[i + 3]});
       }
-      EXPECT_NEAR(dot(a.data() + 1, b.data() + 3, count), exact, gamma(count + 1) * magnitude)
+      EXPECT_NEAR(dot(a.data() + 1, b.data() + 3, count), exact,
+                  roundings(static_cast<double>(count) + 1) * magnitude)
           << count;
     }
   });
@@ -63,7 +59,8 @@ TEST(Elementwise, SoftmaxMatchesTheDoubleLoop) {
           maximum = std::max(maximum, double{in[i]});
         for (size_t i = 1; i <= count; ++i)
           sum += std::exp(in[i] - maximum);
-        const double relative = 2 * (4 * kUnit + 88 * kUnit) + gamma(count + 2);
+        const double relative =
+            2 * (4 * floatUnit + 88 * floatUnit) + roundings(static_cast<double>(count) + 2);
         for (size_t i = 1; i <= count; ++i) {
           const double exact = std::exp(in[i] - maximum) / sum;
           EXPECT_NEAR(out[i], exact, relative * exact + 0x1p-126) << count << ' ' << i;
@@ -96,7 +93,7 @@ TEST(Elementwise, ExponentialIsWithinTwoUlp) {
       softmaxRow(in, out.data(), 2);
       // out[1] / out[0] is e^x; each quotient and the sum they share add half an ulp apiece.
       const double ratio = double{out[1]} / double{out[0]};
-      EXPECT_NEAR(ratio / std::exp(double{x}), 1.0, (4 + 2) * kUnit) << x;
+      EXPECT_NEAR(ratio / std::exp(double{x}), 1.0, (4 + 2) * floatUnit) << x;
     }
   });
 }
