@@ -82,31 +82,15 @@ public:
     std::optional<ContextRotations> rotations;
     if (!context.whole)
       rotations = contextRotations(model, context);
-    llvm::SmallVector<AttentionSite*, 32> chosen;
-    unsigned refused = 0;
-    const AttentionSite* firstRefused = nullptr;
     for (unsigned layer : options.layers)
       if (layer >= context.sites.size())
         return noSuchLayer(layer, context.sites.size());
-    std::vector<std::optional<MatchFailure>> failures =
-        refusals(*target, context.sites, model, context.reorder,
-                 context.whole ? RowCarriers::AreAttention : RowCarriers::Unknown);
-    keepApplicableHints(*target, failures, context.sites, model, context.targets, context.reorder);
-    for (AttentionSite& site : context.sites) {
-      if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
-        continue;
-      if (std::optional<MatchFailure>& failure = failures[site.layer]) {
-        site.failure = std::move(failure);
-        if (refused++ == 0)
-          firstRefused = &site;
-        continue;
-      }
-      chosen.push_back(&site);
-    }
+    const Choice choice = choose(model, context);
+    const llvm::SmallVectorImpl<AttentionSite*>& chosen = choice.sites;
     context.count("lower", "sites", static_cast<int64_t>(chosen.size()));
-    context.count("lower", "refused", refused);
-    if (refused != 0 && requireAll)
-      return refusal(*firstRefused, refused, refused + chosen.size());
+    context.count("lower", "refused", choice.refused);
+    if (choice.refused != 0 && requireAll)
+      return refusal(*choice.firstRefused, choice.refused, choice.refused + chosen.size());
     if (chosen.empty())
       return llvm::Error::success();
     for (const AttentionSite* site : chosen)
@@ -166,6 +150,46 @@ public:
   }
 
 private:
+  /// Layers to lower, and how many of the user's layers are refused.
+  struct Choice {
+    llvm::SmallVector<AttentionSite*, 32> sites;
+    unsigned refused = 0;
+    const AttentionSite* firstRefused = nullptr;
+
+    void refuse(AttentionSite& site, MatchFailure failure) {
+      site.failure = std::move(failure);
+      if (refused++ == 0)
+        firstRefused = &site;
+    }
+  };
+
+  Choice choose(const Model& model, PassContext& context) const {
+    std::vector<std::optional<MatchFailure>> failures =
+        refusals(*target, context.sites, model, context.reorder,
+                 context.whole ? RowCarriers::AreAttention : RowCarriers::Unknown);
+    keepApplicableHints(*target, failures, context.sites, model, context.targets, context.reorder);
+    Choice choice;
+    for (AttentionSite& site : context.sites) {
+      if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
+        continue;
+      if (failures[site.layer])
+        choice.refuse(site, std::move(*failures[site.layer]));
+      else
+        choice.sites.push_back(&site);
+    }
+    // Attention that reads the cache of another layer is refused by the target, with a reason.
+    const auto hasWork = [&](const AttentionSite* site) {
+      return target->serves(*site) || site->sharesCaches();
+    };
+    if (!target->isForCaches() || llvm::any_of(choice.sites, hasWork))
+      return choice;
+    // Other layers may have work for the target, but they are not chosen.
+    for (AttentionSite* site : choice.sites)
+      choice.refuse(*site, target->nothingToDo(*site));
+    choice.sites.clear();
+    return choice;
+  }
+
   /// The manifest of a model whose caches are already shared buffers does not follow from the graph
   /// alone: restore-caches must run first.
   static llvm::Error checkNotInPlace(const Model& model) {

@@ -74,7 +74,24 @@ TEST_P(LayersTest, OthersAreDrivenAsBefore) {
   for (const nlohmann::json& cache : partial["caches"])
     grown += cache["layer"] != 0 && cache["kind"] == "self" && cache["one_buffer"] == false;
   EXPECT_GT(grown, 0u);
-  EXPECT_EQ(runJson({"verify", model, folder.path("written.onnx")})["equal"], true);
+  // A few steps suffice: longer runs do not drive the caches otherwise.
+  EXPECT_EQ(runJson({"verify", model, folder.path("written.onnx"), "--prompt", "3", "--chunks", "2",
+                     "--steps", "2"})["equal"],
+            true);
+}
+
+TEST(LayersRefusalTest, ChosenLayersNeedWork) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("model.onnx");
+  ASSERT_EQ(
+      runProgram({"gen", "encoder-decoder", "--layers", "1", "--vocab", "64", "-o", model}).code,
+      0);
+  // Layer 1 reads an encoder's keys only. The other layer is not the reason.
+  const ProgramResult result = runProgram(
+      {"rewrite", model, "-o", folder.path("written.onnx"), "--to", "kvopt", "--layers", "1"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, testing::HasSubstr("L1 no-cache"));
+  EXPECT_THAT(result.err, testing::Not(testing::HasSubstr("pattern-mismatch")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, LayersTest,
