@@ -699,8 +699,8 @@ class Condition:
         return self.node("Reshape", [value, self.constant("scalar", [], [0])], "batch_scalar")
 
 
-def add_where(rng, copy, choose, value, owner, before, element, rank):
-    """Nodes that give `value` plus a number where a condition holds; the new value and the words, or None."""
+def add_where(rng, copy, choose, value, owner, before, element, rank, scales=False):
+    """Nodes that give `value` plus a number, or twice the value, where a condition holds; its name and the words, or None."""
     name = next(name for name in copy.model_files() if copy.message(name) is choose[0])
     message = copy.message(name)
     condition = Condition(rng, copy, message, rank)
@@ -712,7 +712,9 @@ def add_where(rng, copy, choose, value, owner, before, element, rank):
     if where:
         cast = condition.node("Cast", [where], "cast", [("to", element)])
         delta = condition.node("Mul", [cast, delta], "change")
-    condition.nodes.append(new_node("Add", [value, delta], ["mutant_value"]))
+    if scales:
+        delta = condition.node("Add", [delta, "mutant_delta"], "factor")
+    condition.nodes.append(new_node("Mul" if scales else "Add", [value, delta], ["mutant_value"]))
     insert_before(owner, before, condition.nodes)
     return "mutant_value", condition.words
 
@@ -765,6 +767,15 @@ def shift_cache(rng, copy):
     return shift_output(rng, copy, name, output, element, len(extents), rng.choice(["always", "at_length", "from_length"]))
 
 
+def element_of(copy, message, name):
+    """The element type of a value that attention reads: what it is cast to, or that of the model's logits."""
+    for _, one in owned_nodes(message):
+        if operator(one) == "Cast" and texts(one, 2) == [name]:
+            return next(each.values(3)[0] for each in one.values(5) if name_of(each) == "to")
+    logits = logits_of(copy.message())
+    return type_of(logits[1])[0] if logits else FLOAT
+
+
 def shift_query(rng, copy, kind):
     """The first operand of one attention changes where a condition holds."""
     message = copy.message(rng.choice(copy.model_files()))
@@ -773,8 +784,13 @@ def shift_query(rng, copy, kind):
     if not attending:
         return None
     owner, one = rng.choice(attending)
-    element = FLOAT16 if copy.family.source == "half" else FLOAT
-    made = add_where(rng, copy, (message, kind), texts(one, 1)[0], owner, one, element, 4)
+    if operator(one) == "PagedAttention" and kind == "batch_row":
+        return None  # the rows of a batch are one after the other
+    element = element_of(copy, message, texts(one, 1)[0])
+    # Heads are an axis of the query, or an attribute has their number.
+    rank = 3 if {"num_heads", "q_num_heads"} & {name_of(each) for each in one.values(5)} else 4
+    # A number that is added to all scores of a row does not change their softmax.
+    made = add_where(rng, copy, (message, kind), texts(one, 1)[0], owner, one, element, rank, operator(one) == "Softmax")
     if not made:
         return None
     one.entries(1)[0][1] = b"mutant_value"
