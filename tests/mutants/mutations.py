@@ -311,7 +311,8 @@ def change_attribute(rng, copy):
         number = struct.unpack("<f", entry[1][1])[0]
         entry[1] = (5, struct.pack("<f", rng.choice([0.5, 1.5, -1.0]) * number if number else 0.75))
     for entry in attribute.entries(3):
-        entry[1] = max(0, entry[1] + rng.choice([-1, 1])) if entry[1] < 1 << 62 else entry[1] + 1
+        change = rng.choice([-1, 1]) if entry[1] < 1 << 62 else 1
+        entry[1] += change if entry[1] + change >= 0 else 1
     return site.said("%s of %s changed" % (name_of(attribute), label(found[1])))
 
 
