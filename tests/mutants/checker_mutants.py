@@ -114,7 +114,7 @@ MUTANTS = [
     ("rules/comparison.cc", 'name == "Greater" || name == "LessOrEqual"', 'name == "LessOrEqual"', "Greater of reals is Less"),
     ("rules/comparison.cc", "return int64_t(x <= y); }", "return int64_t(x < y); }", "LessOrEqual of integers is Less"),
     ("rules/comparison.cc", "? at : count + at;", "? count + at : at;", "Where takes the other part"),
-    ("rules/index.cc", "(first[static_cast<size_t>(place[0])] % capacity + index)", "(first[0] % capacity + index)",
+    ("rules/index.cc", "first[static_cast<size_t>(place[0])] % capacity + index", "first[0] % capacity + index",
      "rows of a batch are written at one place"),
     ("rules/movement.cc", "if (isUpper ? diagonal < 0 : diagonal > 0) {", "if (isUpper ? diagonal < 0 : diagonal >= 0) {",
      "Trilu is off by one"),
