@@ -11,6 +11,7 @@ it without running it; compare_lengths.cc compares it with the unchanged model a
     refused    the mutant is no valid model, or contradicts its manifest
     undecided  check skips an output, and finds no difference
     equal      both say that nothing has changed
+    not run    check finds no difference, and compare_lengths cannot run the mutant or its model
     missed     check says equal, compare_lengths finds a difference
 
 Exits with 1 after a missed mutant or a crash.
@@ -24,25 +25,32 @@ import tempfile
 from families import PRESETS, Families
 from structural_mutants import changed_copy, end_of
 
-OUTCOMES = ["found", "tested", "refused", "undecided", "equal", "missed", "crash"]
+OUTCOMES = ["found", "tested", "refused", "undecided", "equal", "not run", "missed", "crash"]
+# Exit codes of compare_lengths, and the outcome of those without a difference.
+DIFFERENT = 1
+OUTCOMES_OF_LENGTHS = {0: "equal", 2: "not run", 3: "not run"}
 
 
-def judged(options, family, path):
-    """The outcome of one mutant, and what check says."""
+def checked(options, family, path):
+    """The outcome as the check alone has it, `equal` and `tested` included, and what it says."""
     code, text = end_of([options.kvopt, "check", family.source_path, path, "--format", "json", "-q"])
     if code in (3, 4):
         return "refused", text
     if code not in (0, 1):
         return "crash", text
-    verdict = json.loads(text)["verdict"]
-    if verdict == "different":
-        return "found", text
-    if verdict == "skipped":
-        return "undecided", text
+    outcomes = {"different": "found", "skipped": "undecided", "tested": "tested"}
+    return outcomes.get(json.loads(text)["verdict"], "equal"), text
+
+
+def judged(options, family, path):
+    """The outcome of one mutant, and what check says."""
+    outcome, text = checked(options, family, path)
+    if outcome not in ("equal", "tested"):
+        return outcome, text
     lengths, message = end_of([options.compare_lengths, path, family.reference_path()])
-    if lengths != 1:
-        return "equal", text
-    return ("tested", text) if verdict == "tested" else ("missed", message)
+    if lengths == DIFFERENT:
+        return ("tested", text) if outcome == "tested" else ("missed", message)
+    return OUTCOMES_OF_LENGTHS.get(lengths, "crash"), text
 
 
 def table(rows, name):
