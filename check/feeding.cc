@@ -1,4 +1,4 @@
-// Contents of inputs and places of cached rows.
+// Contents of inputs.
 #include "check/feeding.h"
 
 #include "check/call.h"
@@ -12,11 +12,6 @@
 
 namespace kvopt::check {
 using ir::InputFeed;
-
-int64_t otherExtent(const Step& step) {
-  constexpr int64_t smallest = 2, extents = 3;
-  return smallest + step.total() % extents;
-}
 
 namespace {
 
@@ -59,25 +54,6 @@ Ref typed(Extents shape, std::vector<int64_t> values, ir::ElementType type, bool
 
 } // namespace
 
-bool Step::isHidden(int64_t row, int64_t token) const {
-  const int64_t hidden = padding - (batch - 1 - row);
-  if (hidden <= 0)
-    return false;
-  if (!padsRight)
-    return token < hidden;
-  return past == 0 ? token >= tokens - hidden : token >= 1 && token < 1 + hidden;
-}
-
-std::string Step::text() const {
-  std::string result = "batch " + std::to_string(batch) + ", past " + std::to_string(past) + ", " +
-                       std::to_string(tokens) + " new";
-  if (padding)
-    result += ", " + std::to_string(padding) + " hidden on the " + (padsRight ? "right" : "left");
-  if (spare)
-    result += ", " + std::to_string(spare) + " free";
-  return result;
-}
-
 Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape) {
   auto result = std::make_shared<Tensor>();
   result->shape = shape;
@@ -87,11 +63,6 @@ Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape) {
   for (uint64_t i = 0; i < count; ++i)
     result->reals.push_back(field.arbitrary(start + i));
   return result;
-}
-
-void enter(Thresholds& thresholds, const Step& step) {
-  thresholds.enter({step.batch, step.past, step.tokens, step.spare, otherExtent(step)},
-                   step.padding > 0);
 }
 
 Feeding::Feeding(DrivenModel before, DrivenModel after)
@@ -338,104 +309,6 @@ std::optional<Extents> Feeding::historyShape(const ir::ManifestCache& cache, con
   return shape;
 }
 
-Ref Feeding::placed(const CacheInput& input, const Ref& rows, const Step& step) {
-  const ir::Manifest& manifest = (input.isAfter ? second : original).manifest;
-  const ir::ManifestCache& cache = *input.cache;
-  const auto axis = static_cast<unsigned>(cache.sequenceAxis);
-  Extents shape = rows->shape;
-  if (axis >= shape.size())
-    return rows;
-  int64_t extent = 0, first = 0, last = step.past;
-  bool isRing = false;
-  switch (cache.update()) {
-  case ir::CacheUpdate::Grows:
-    if (!std::holds_alternative<ir::BufferCache>(cache.storage))
-      return rows;
-    extent = cache.fixedRows().value_or(step.total() + step.spare);
-    break;
-  case ir::CacheUpdate::Ring:
-    if (!cache.fixedRows()) {
-      reason = "the number of rows that the cache '" + cache.past + "' keeps is unknown";
-      return nullptr;
-    }
-    extent = *cache.fixedRows();
-    isRing = !caches.isSliding(cache);
-    first = isRing ? std::max<int64_t>(0, step.past - extent) : step.past - extent;
-    break;
-  case ir::CacheUpdate::Blocks: {
-    const auto block = static_cast<int64_t>(input.block);
-    first = block * manifest.blockSize;
-    last = std::min(step.past, first + manifest.blockSize);
-    if (first > last)
-      first = last;
-    if (manifest.variants.empty())
-      return rowsOf(rows, axis, first, last);
-    extent = manifest.blockSize;
-    if (manifest.capacityValue)
-      extent = std::min(extent, *manifest.capacityValue - block * manifest.blockSize);
-    if (step.past > block * manifest.blockSize)
-      first = block * manifest.blockSize;
-    break;
-  }
-  default:
-    return rows;
-  }
-  if (last - first > extent) {
-    reason = "the cache '" + cache.past + "' has no room for its rows";
-    return nullptr;
-  }
-  shape[axis] = extent;
-  if (elementCount(shape) < 0) {
-    reason = "the cache '" + cache.past + "' is too large";
-    return nullptr;
-  }
-  const Extents rowStrides = stridesOf(rows->shape);
-  std::vector<int64_t> places;
-  forEachPlace(shape, [&](llvm::ArrayRef<int64_t> place) {
-    int64_t row = first + place[axis];
-    if (isRing) // the last row in this place
-      row = first + ((place[axis] - first) % extent + extent) % extent;
-    if (row < 0 || row >= last) {
-      places.push_back(-1 - static_cast<int64_t>(places.size()));
-      return;
-    }
-    int64_t at = 0;
-    for (size_t i = 0; i < place.size(); ++i)
-      at += (i == axis ? row : place[i]) * rowStrides[i];
-    places.push_back(rows->integers[static_cast<size_t>(at)]);
-  });
-  return integerTensor(shape, std::move(places));
-}
-
-Ref Feeding::asSecond(const ir::ManifestCache& cache, const Ref& tensor) const {
-  Ref result = tensor;
-  if (cache.part) {
-    const ir::ManifestPart& part = *cache.part;
-    Extents shape, offsets;
-    size_t own = 0;
-    for (size_t i = 0; i < result->shape.size(); ++i) {
-      const bool isDropped = llvm::is_contained(part.dropped, static_cast<int64_t>(i));
-      const int64_t first = i < part.first.size() ? part.first[i] : 0;
-      int64_t extent = result->shape[i] - first;
-      if (!isDropped) {
-        const size_t mine =
-            cache.permutation.empty()
-                ? own
-                : static_cast<size_t>(llvm::find(cache.permutation, static_cast<int64_t>(own)) -
-                                      cache.permutation.begin());
-        if (mine < cache.shape.size() && std::holds_alternative<int64_t>(cache.shape[mine]) &&
-            static_cast<int64_t>(mine) != cache.sequenceAxis)
-          extent = std::get<int64_t>(cache.shape[mine]);
-        ++own;
-        shape.push_back(extent);
-      }
-      result = rowsOf(result, unsigned(i), first, isDropped ? first + 1 : first + extent);
-    }
-    result = reshaped(result, shape);
-  }
-  return cache.permutation.empty() ? result : transposed(result, cache.permutation);
-}
-
 Ref Feeding::cachePlaces(const CacheInput& input, const Step& step) {
   if (!input.history) {
     reason = "the cache '" + input.cache->past + "': " + input.obstacle;
@@ -447,7 +320,8 @@ Ref Feeding::cachePlaces(const CacheInput& input, const Step& step) {
   std::vector<int64_t> elements(static_cast<size_t>(elementCount(*shape)));
   std::iota(elements.begin(), elements.end(), 0);
   const Ref rows = integerTensor(*shape, std::move(elements));
-  return placed(input, input.isAfter ? asSecond(*input.cache, rows) : rows, step);
+  return placesOf(input.isAfter, *input.cache)
+      .ofInput(input.isAfter ? asPartOf(*input.cache, rows) : rows, input.block, step, reason);
 }
 
 Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Arithmetic& math) {
@@ -467,56 +341,17 @@ Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Ar
   return result;
 }
 
-std::optional<CachedRows> Feeding::rowsIn(const ir::ManifestCache& cache, const Ref& present,
-                                          const Step& step) const {
-  const auto axis = static_cast<unsigned>(cache.sequenceAxis);
-  if (axis >= present->shape.size())
-    return std::nullopt;
-  const int64_t extent = present->shape[axis];
-  switch (cache.update()) {
-  case ir::CacheUpdate::Grows:
-    if (cache.givesNewRows())
-      return CachedRows{present, step.past};
-    if (extent < step.total())
-      return std::nullopt;
-    return CachedRows{rowsOf(present, axis, 0, step.total()), 0};
-  case ir::CacheUpdate::Blocks:
-    return CachedRows{present, step.past};
-  case ir::CacheUpdate::Ring: {
-    if (extent == 0)
-      return std::nullopt;
-    const int64_t first = std::max<int64_t>(0, step.total() - extent);
-    if (caches.isSliding(cache))
-      return CachedRows{rowsOf(present, axis, extent - (step.total() - first), extent), first};
-    Extents shape = present->shape;
-    shape[axis] = step.total() - first;
-    const Extents strides = stridesOf(present->shape);
-    return CachedRows{rearranged(present, shape,
-                                 [&](llvm::ArrayRef<int64_t> place) {
-                                   int64_t at = 0;
-                                   for (size_t i = 0; i < place.size(); ++i)
-                                     at += (i == axis ? (first + place[i]) % extent : place[i]) *
-                                           strides[i];
-                                   return at;
-                                 }),
-                      first};
-  }
-  default:
-    return CachedRows{present, -1};
-  }
-}
-
 std::optional<CachedRows> Feeding::beforeRows(const Pair& pair, const Ref& present,
                                               const Step& step) const {
-  auto rows = rowsIn(*pair.before, present, step);
+  auto rows = placesOf(false, *pair.before).ofResult(present, step);
   if (rows)
-    rows->rows = asSecond(*pair.after, rows->rows);
+    rows->rows = asPartOf(*pair.after, rows->rows);
   return rows;
 }
 
 std::optional<CachedRows> Feeding::afterRows(const Pair& pair, const Ref& present,
                                              const Step& step) const {
-  return rowsIn(*pair.after, present, step);
+  return placesOf(true, *pair.after).ofResult(present, step);
 }
 
 } // namespace kvopt::check

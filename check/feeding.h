@@ -3,48 +3,17 @@
 
 #include "check/cache_pairs.h"
 #include "check/constants.h"
+#include "check/row_places.h"
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <map>
 #include <optional>
 #include <string>
 
 namespace kvopt::check {
-
-/// Sizes of one step: `tokens` new tokens in each of `batch` rows, after `past` earlier ones.
-struct Step {
-  int64_t batch = 1;
-  int64_t past = 0;
-  int64_t tokens = 1;
-  /// Number of hidden tokens in the last batch row; each row before it has one less, down to none.
-  int64_t padding = 0;
-  /// Whether the hidden tokens follow the row's own ones, rather than precede them. After a past,
-  /// they follow the first token.
-  bool padsRight = false;
-  /// Rows of buffers that the step leaves free.
-  int64_t spare = 0;
-  /// Limit of the second model's manifest that excludes the step; empty if none does.
-  std::string excludedBy;
-
-  int64_t total() const { return past + tokens; }
-  bool isHidden(int64_t row, int64_t token) const;
-  /// Text such as `batch 2, past 3, 1 new, 1 hidden on the left`.
-  std::string text() const;
-  bool operator==(const Step&) const = default;
-};
-
-/// Extent of axes about which nothing is known, such as an encoded sequence or an image: 2 to 4.
-int64_t otherExtent(const Step& step);
-
-/// Rows of a cache after a step.
-struct CachedRows {
-  Ref rows;
-  int64_t first = 0; ///< number of the first one
-};
 
 /// Inputs of the original model and of a second one, whose caches hold the same earlier rows.
 class Feeding {
@@ -88,10 +57,9 @@ private:
   Ref plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
                  Arithmetic& math);
   std::optional<Extents> historyShape(const ir::ManifestCache& cache, const Step& step);
-  Ref placed(const CacheInput& input, const Ref& rows, const Step& step);
-  std::optional<CachedRows> rowsIn(const ir::ManifestCache& cache, const Ref& present,
-                                   const Step& step) const;
-  Ref asSecond(const ir::ManifestCache& cache, const Ref& tensor) const;
+  RowPlaces placesOf(bool isAfter, const ir::ManifestCache& cache) const {
+    return {(isAfter ? second : original).manifest, cache, caches.isSliding(cache)};
+  }
   void bindSymbols();
   DrivenModel original;
   DrivenModel second;
@@ -100,9 +68,6 @@ private:
   llvm::StringMap<Size> symbols;
   std::string reason;
 };
-
-/// Starts a step in notes of thresholds.
-void enter(Thresholds& thresholds, const Step& step);
 
 /// An arbitrary tensor of numbers that `name` determines.
 Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape);
