@@ -39,13 +39,16 @@ namespace {
 
 /// Whether a manifest gives a cache another shape than the model's input declares. A program that
 /// allocates the cache by the manifest then fails. The number of rows may be fixed by the manifest
-/// alone.
-bool contradicts(const ir::Graph& graph, const ir::ManifestCache& cache) {
-  const ir::Value* input = graph.findValue(cache.past);
+/// alone. The first two axes of a pool are its blocks and their rows.
+bool contradicts(const DrivenModel& model, const ir::ManifestCache& cache) {
+  const ir::Value* input = model.model.graph().findValue(cache.past);
   if (!input || !input->isGraphInput() || !input->type().hasRank() ||
       input->type().rank() != cache.shape.size())
     return false;
-  for (unsigned i = 0; i < cache.shape.size(); ++i) {
+  if (cache.isPool() &&
+      input->type().dim(1).value().value_or(model.manifest.blockSize) != model.manifest.blockSize)
+    return true;
+  for (unsigned i = cache.isPool() ? 2 : 0; i < cache.shape.size(); ++i) {
     const std::optional<int64_t> declared = input->type().dim(i).value();
     const auto* written = std::get_if<int64_t>(&cache.shape[i]);
     if (declared ? !written || *written != *declared
@@ -75,13 +78,13 @@ void CachePairs::pairCaches() {
       pair.obstacle = "its rows are codes";
     else if (!cache.replaces.empty() || cache.holdsAttendedRows)
       pair.obstacle = "its rows have another form than those of the first model's cache";
-    else if (cache.isPool())
-      pair.obstacle = "it is a pool of blocks";
     else if (!pair.before)
       pair.obstacle = "the first model has no such cache";
-    else if (pair.before->isPool())
+    else if (pair.before->isPool() &&
+             (pair.before->storage != cache.storage || pair.before->shape != cache.shape ||
+              pair.before->permutation != cache.permutation))
       pair.obstacle = "the first model's cache is a pool of blocks";
-    else if (contradicts(second.model.graph(), cache))
+    else if (contradicts(second, cache))
       pair.obstacle = "the manifest gives it another shape than the model declares";
     else if (mayMoveRows(*pair.before) && mayMoveRows(cache) &&
              isSliding(*pair.before) != isSliding(cache))

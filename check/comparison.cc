@@ -108,11 +108,11 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
   return Answer::Equal;
 }
 
-Answer compareRows(const Feeding& feeding, const Feeding::Pair& pair, const Step& step,
-                   const Ref& before, const Ref& after, bool allowsHidden, Arithmetic& math,
-                   Evidence& evidence) {
-  auto a = feeding.beforeRows(pair, before, step);
-  auto b = feeding.afterRows(pair, after, step);
+Answer compareRows(Feeding& feeding, const Feeding::Pair& pair, const Step& step, const Ref& before,
+                   const Ref& after, bool allowsHidden, Arithmetic& math, Evidence& evidence) {
+  CacheContents& caches = feeding.cacheContents();
+  auto a = caches.beforeRows(pair, before, step);
+  auto b = caches.afterRows(pair, after, step);
   if (!a) {
     evidence.reason = "the first model returns too few rows: " + shapeText(before);
     return Answer::Undecided;
@@ -134,7 +134,15 @@ Answer compareRows(const Feeding& feeding, const Feeding::Pair& pair, const Step
     a->rows = rowsOf(a->rows, axis, first - a->first, lastA - a->first);
     b->rows = rowsOf(b->rows, axis, first - b->first, lastB - b->first);
   }
-  return compareElements(a->rows, b->rows, allowsHidden, math, evidence, unused);
+  const Answer answer = compareElements(a->rows, b->rows, allowsHidden, math, evidence, unused);
+  const auto foreign = caches.foreignRows(pair, after, step, math);
+  if (answer != Answer::Equal || !foreign.before || !foreign.after)
+    return answer;
+  const Answer kept =
+      compareElements(foreign.before, foreign.after, allowsHidden, math, evidence, unused);
+  if (kept == Answer::Different)
+    evidence.reason = "a block of another sequence changes";
+  return kept;
 }
 
 } // namespace kvopt::check

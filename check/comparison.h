@@ -15,8 +15,7 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
                        Evidence& evidence, Ref& pattern);
 
 /// Compares the rows that both results of a pair of caches hold.
-Answer compareRows(const Feeding& feeding, const Feeding::Pair& pair, const Step& step,
-                   const Ref& before, const Ref& after, bool allowsHidden, Arithmetic& math,
-                   Evidence& evidence);
+Answer compareRows(Feeding& feeding, const Feeding::Pair& pair, const Step& step, const Ref& before,
+                   const Ref& after, bool allowsHidden, Arithmetic& math, Evidence& evidence);
 
 } // namespace kvopt::check

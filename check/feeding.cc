@@ -1,6 +1,7 @@
 // Contents of inputs.
 #include "check/feeding.h"
 
+#include "check/block_table.h"
 #include "check/call.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/fed_length.h"
@@ -66,85 +67,20 @@ Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape) {
 }
 
 Feeding::Feeding(DrivenModel before, DrivenModel after)
-    : original(before), second(after), caches(before, after) {
-  bindSymbols();
-}
+    : original(before), second(after), caches(before, after) {}
 
-namespace {
-
-/// Whether a documented mask is of rows that are not the decoder's own, such as an encoder's.
-bool isOfOtherRows(const ir::Value& input) {
-  const ir::DocumentedInput* known = ir::documentedInput(input);
-  return known && known->feed == InputFeed::VisibleKeys &&
-         known->axes[known->rank - 1] == ir::DocumentedExtent::Other;
-}
-
-} // namespace
-
-void Feeding::bindSymbols() {
-  auto sizeOf = [](ir::DocumentedExtent extent) -> std::optional<Size> {
-    switch (extent) {
-    case ir::DocumentedExtent::Batch:
-      return Size::Batch;
-    case ir::DocumentedExtent::NewTokens:
-      return Size::Tokens;
-    case ir::DocumentedExtent::AllTokens:
-      return Size::Total;
-    case ir::DocumentedExtent::Other:
-      break;
-    }
-    return std::nullopt;
-  };
-  auto bind = [&](const ir::Value& input, size_t axis, Size size) {
-    if (!input.type().hasRank() || axis >= input.type().rank())
-      return;
-    const auto names = input.type().shape()[axis].symbols();
-    if (names.size() == 1 && ir::Dim::symbol(names[0]) == input.type().shape()[axis])
-      symbols.try_emplace(names[0], size);
-  };
-  for (const DrivenModel* side : {&original, &second})
-    for (const auto& input : side->model.graph().inputs()) {
-      if (const ir::DocumentedInput* known = ir::documentedInput(*input))
-        for (unsigned axis = 0; axis < known->rank; ++axis)
-          if (const auto size = sizeOf(known->axes[axis]))
-            bind(*input, axis, *size);
-      const CacheInput* known = cacheInput(side == &second, *input);
-      const ir::ManifestCache* cache = known ? known->cache : nullptr;
-      if (cache && cache->update() == ir::CacheUpdate::Grows && !cache->isOneBuffer() &&
-          side == &original)
-        bind(*input, static_cast<size_t>(cache->sequenceAxis), Size::Past);
-      if (auto layout = cache ? cache->layout() : std::nullopt; layout && !layout->hasFoldedHeads())
-        if (auto axis = layout->axisOf('B'))
-          bind(*input, *axis, Size::Batch);
-    }
-}
-
-std::optional<int64_t> Feeding::extentOf(const ir::Dim& dim, const Step& step) const {
-  if (dim.isUnknown())
-    return std::nullopt;
-  return dim.evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
-    auto known = symbols.find(name);
-    if (known == symbols.end())
-      return std::nullopt;
-    switch (known->second) {
-    case Size::Batch:
-      return step.batch;
-    case Size::Tokens:
-      return step.tokens;
-    case Size::Past:
-      return step.past;
-    case Size::Total:
-      break;
-    }
-    return step.total();
-  });
-}
-
-Ref Feeding::lengthInput(const ir::ManifestLength& length, ir::ElementType type, const Step& step) {
-  auto value = ir::fedLength(length.feed, step.past, step.tokens);
+Ref Feeding::lengthInput(const ir::Manifest& manifest, const ir::ManifestLength& length,
+                         ir::ElementType type, const Step& step) {
+  const auto value = ir::fedLength(length.feed, step.past, step.tokens);
   if (!value) {
-    reason = "the input '" + length.input + "' is a table of blocks";
-    return nullptr;
+    const auto table = BlockTable::of(manifest, step, reason);
+    if (!table)
+      return nullptr;
+    std::vector<int64_t> blocks;
+    for (int64_t row = 0; row < table->batch(); ++row)
+      for (int64_t index = 0; index < table->columns(); ++index)
+        blocks.push_back(table->block(row, index));
+    return typed({table->batch(), table->columns()}, std::move(blocks), type);
   }
   Extents shape;
   for (const ir::ManifestExtent& written : length.shape)
@@ -173,7 +109,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
   };
   for (const ir::ManifestLength& length : side.manifest.lengths)
     if (length.input == input.name())
-      return lengthInput(length, type, step);
+      return lengthInput(side.manifest, length, type, step);
   Extents shape;
   InputFeed feed = InputFeed::Any;
   bool isDescribed = false;
@@ -231,7 +167,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
     }
     return repeated(positions(step));
   case InputFeed::VisibleKeys:
-    if (isOfOtherRows(input))
+    if (isMaskOfOtherRows(input))
       return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), 1), type);
     return repeated(visibleKeys(step));
   case InputFeed::HiddenKeys: {
@@ -280,78 +216,19 @@ std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
            "' is unknown, so that not all of its values are compared";
   if (feed == InputFeed::BatchRows)
     return "the input '" + input.name().str() + "' keeps the order of the rows of a batch";
-  if (feed == InputFeed::VisibleKeys && isOfOtherRows(input))
+  if (feed == InputFeed::VisibleKeys && isMaskOfOtherRows(input))
     return "the input '" + input.name().str() + "' hides no position";
   return "";
-}
-
-std::optional<Extents> Feeding::historyShape(const ir::ManifestCache& cache, const Step& step) {
-  Extents shape;
-  const ir::Value* input = original.model.graph().findValue(cache.past);
-  for (size_t i = 0; i < cache.shape.size(); ++i) {
-    const ir::ManifestExtent& written = cache.shape[i];
-    int64_t extent = otherExtent(step);
-    if (const auto* fixed = std::get_if<int64_t>(&written))
-      extent = *fixed;
-    else if (input && input->type().hasRank() && i < input->type().rank())
-      extent = extentOf(input->type().shape()[i], step).value_or(otherExtent(step));
-    shape.push_back(extent);
-  }
-  const ir::CacheUpdate update = cache.update();
-  const bool hasRows = update != ir::CacheUpdate::State && update != ir::CacheUpdate::Static &&
-                       update != ir::CacheUpdate::ReadOnly;
-  if (hasRows && cache.sequenceAxis >= 0 && cache.sequenceAxis < static_cast<int64_t>(shape.size()))
-    shape[static_cast<size_t>(cache.sequenceAxis)] = step.past;
-  if (elementCount(shape) < 0) {
-    reason = "the cache '" + cache.past + "' is too large";
-    return std::nullopt;
-  }
-  return shape;
-}
-
-Ref Feeding::cachePlaces(const CacheInput& input, const Step& step) {
-  if (!input.history) {
-    reason = "the cache '" + input.cache->past + "': " + input.obstacle;
-    return nullptr;
-  }
-  const auto shape = historyShape(*input.history, step);
-  if (!shape)
-    return nullptr;
-  std::vector<int64_t> elements(static_cast<size_t>(elementCount(*shape)));
-  std::iota(elements.begin(), elements.end(), 0);
-  const Ref rows = integerTensor(*shape, std::move(elements));
-  return placesOf(input.isAfter, *input.cache)
-      .ofInput(input.isAfter ? asPartOf(*input.cache, rows) : rows, input.block, step, reason);
 }
 
 Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Arithmetic& math) {
   const CacheInput* known = cacheInput(isAfter, input);
   if (!known)
     return plainInput(isAfter ? second : original, input, step, math);
-  const Ref places = cachePlaces(*known, step);
-  if (!places)
-    return nullptr;
-  const uint64_t rows = mixBits(nameHash(known->history->past) + static_cast<uint64_t>(step.past));
-  const uint64_t unwritten = mixBits(nameHash(known->name + " poison"));
-  auto result = std::make_shared<Tensor>();
-  result->shape = places->shape;
-  for (int64_t place : places->integers)
-    result->reals.push_back(math.field.arbitrary(place >= 0 ? rows + static_cast<uint64_t>(place)
-                                                            : unwritten + uint64_t(-1 - place)));
-  return result;
-}
-
-std::optional<CachedRows> Feeding::beforeRows(const Pair& pair, const Ref& present,
-                                              const Step& step) const {
-  auto rows = placesOf(false, *pair.before).ofResult(present, step);
-  if (rows)
-    rows->rows = asPartOf(*pair.after, rows->rows);
-  return rows;
-}
-
-std::optional<CachedRows> Feeding::afterRows(const Pair& pair, const Ref& present,
-                                             const Step& step) const {
-  return placesOf(true, *pair.after).ofResult(present, step);
+  const Ref held = caches.of(*known, step, math);
+  if (!held)
+    reason = caches.failure();
+  return held;
 }
 
 } // namespace kvopt::check

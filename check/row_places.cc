@@ -1,11 +1,42 @@
 // Placement of rows by the storage of their cache.
 #include "check/row_places.h"
 
+#include "check/block_table.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 
 namespace kvopt::check {
+
+/// Rows [batch,rows,heads,width] as a pool [blocks,block_size,heads,width].
+Ref RowPlaces::inPool(const Ref& rows, const Step& step, std::string& failure) const {
+  const auto table = BlockTable::of(manifest, step, failure);
+  if (!table)
+    return nullptr;
+  if (rows->rank() != 4 || cache.sequenceAxis != 1) {
+    failure = "the axes of the pool '" + cache.past + "' are unknown";
+    return nullptr;
+  }
+  const Extents shape{table->blocks(), table->blockSize(), rows->shape[2], rows->shape[3]};
+  if (elementCount(shape) < 0) {
+    failure = "the pool '" + cache.past + "' is too large";
+    return nullptr;
+  }
+  const int64_t count = elementCount(shape);
+  std::vector<int64_t> places;
+  for (int64_t at = 0; at < count; ++at)
+    places.push_back(-1 - at);
+  const auto rowElements = static_cast<size_t>(shape[2] * shape[3]);
+  for (int64_t row = 0; row < step.batch; ++row)
+    for (int64_t token = 0; token < step.past; ++token) {
+      const auto from = static_cast<size_t>(row * step.past + token) * rowElements;
+      const auto to = static_cast<size_t>(table->slot(row, token)) * rowElements;
+      std::copy_n(rows->integers.begin() + static_cast<ptrdiff_t>(from), rowElements,
+                  places.begin() + static_cast<ptrdiff_t>(to));
+    }
+  return integerTensor(shape, std::move(places));
+}
 
 Ref RowPlaces::ofInput(const Ref& rows, size_t block, const Step& step,
                        std::string& failure) const {
@@ -13,6 +44,8 @@ Ref RowPlaces::ofInput(const Ref& rows, size_t block, const Step& step,
   Extents shape = rows->shape;
   if (axis >= shape.size())
     return rows;
+  if (cache.isPool())
+    return inPool(rows, step, failure);
   int64_t extent = 0, first = 0, last = step.past;
   bool isRing = false;
   switch (cache.update()) {
@@ -75,10 +108,48 @@ Ref RowPlaces::ofInput(const Ref& rows, size_t block, const Step& step,
   return integerTensor(shape, std::move(places));
 }
 
+std::optional<CachedRows> RowPlaces::ofPool(const Ref& present, const Step& step) const {
+  std::string unused;
+  const auto table = BlockTable::of(manifest, step, unused);
+  if (!table || present->rank() != 4 || present->shape[0] != table->blocks() ||
+      present->shape[1] != table->blockSize())
+    return std::nullopt;
+  const Extents shape{step.batch, step.total(), present->shape[2], present->shape[3]};
+  const int64_t rowElements = shape[2] * shape[3];
+  return CachedRows{rearranged(present, shape,
+                               [&](llvm::ArrayRef<int64_t> place) {
+                                 return table->slot(place[0], place[1]) * rowElements +
+                                        place[2] * shape[3] + place[3];
+                               }),
+                    0};
+}
+
+Ref RowPlaces::foreignRows(const Ref& held, const Step& step) const {
+  std::string unused;
+  const auto table = cache.isPool() ? BlockTable::of(manifest, step, unused) : std::nullopt;
+  if (!table || held->rank() == 0 || held->shape[0] != table->blocks())
+    return nullptr;
+  Extents shape = held->shape;
+  std::vector<int64_t> foreign;
+  for (int64_t block = 0; block < table->blocks(); ++block)
+    if (table->isForeign(block))
+      foreign.push_back(block);
+  shape[0] = static_cast<int64_t>(foreign.size());
+  const Extents strides = stridesOf(held->shape);
+  return rearranged(held, shape, [&](llvm::ArrayRef<int64_t> place) {
+    int64_t at = foreign[static_cast<size_t>(place[0])] * strides[0];
+    for (size_t i = 1; i < place.size(); ++i)
+      at += place[i] * strides[i];
+    return at;
+  });
+}
+
 std::optional<CachedRows> RowPlaces::ofResult(const Ref& present, const Step& step) const {
   const auto axis = static_cast<unsigned>(cache.sequenceAxis);
   if (axis >= present->shape.size())
     return std::nullopt;
+  if (cache.isPool())
+    return ofPool(present, step);
   const int64_t extent = present->shape[axis];
   switch (cache.update()) {
   case ir::CacheUpdate::Grows:
@@ -113,33 +184,37 @@ std::optional<CachedRows> RowPlaces::ofResult(const Ref& present, const Step& st
   }
 }
 
-Ref asPartOf(const ir::ManifestCache& cache, const Ref& exported) {
-  Ref result = exported;
-  if (cache.part) {
-    const ir::ManifestPart& part = *cache.part;
+Ref asSecond(const ir::ManifestCache& first, const ir::ManifestCache& second, const Ref& rows) {
+  // Both manifests describe the same form of an export's second.
+  if (first.storage == second.storage && first.shape == second.shape && first.part == second.part &&
+      first.permutation == second.permutation)
+    return rows;
+  Ref result = rows;
+  if (second.part) {
+    const ir::ManifestPart& part = *second.part;
     Extents shape, offsets;
     size_t own = 0;
     for (size_t i = 0; i < result->shape.size(); ++i) {
       const bool isDropped = llvm::is_contained(part.dropped, static_cast<int64_t>(i));
-      const int64_t first = i < part.first.size() ? part.first[i] : 0;
-      int64_t extent = result->shape[i] - first;
+      const int64_t from = i < part.first.size() ? part.first[i] : 0;
+      int64_t extent = result->shape[i] - from;
       if (!isDropped) {
         const size_t mine =
-            cache.permutation.empty()
+            second.permutation.empty()
                 ? own
-                : static_cast<size_t>(llvm::find(cache.permutation, static_cast<int64_t>(own)) -
-                                      cache.permutation.begin());
-        if (mine < cache.shape.size() && std::holds_alternative<int64_t>(cache.shape[mine]) &&
-            static_cast<int64_t>(mine) != cache.sequenceAxis)
-          extent = std::get<int64_t>(cache.shape[mine]);
+                : static_cast<size_t>(llvm::find(second.permutation, static_cast<int64_t>(own)) -
+                                      second.permutation.begin());
+        if (mine < second.shape.size() && std::holds_alternative<int64_t>(second.shape[mine]) &&
+            static_cast<int64_t>(mine) != second.sequenceAxis)
+          extent = std::get<int64_t>(second.shape[mine]);
         ++own;
         shape.push_back(extent);
       }
-      result = rowsOf(result, unsigned(i), first, isDropped ? first + 1 : first + extent);
+      result = rowsOf(result, unsigned(i), from, isDropped ? from + 1 : from + extent);
     }
     result = reshaped(result, shape);
   }
-  return cache.permutation.empty() ? result : transposed(result, cache.permutation);
+  return second.permutation.empty() ? result : transposed(result, second.permutation);
 }
 
 } // namespace kvopt::check

@@ -29,15 +29,21 @@ public:
   Ref ofInput(const Ref& rows, size_t block, const Step& step, std::string& failure) const;
   /// The rows that the result has; nullopt if there are too few.
   std::optional<CachedRows> ofResult(const Ref& present, const Step& step) const;
+  /// The rows of an input or a result that no step of these sequences may change; null if there are
+  /// none.
+  Ref foreignRows(const Ref& held, const Step& step) const;
 
 private:
+  Ref inPool(const Ref& rows, const Step& step, std::string& failure) const;
+  std::optional<CachedRows> ofPool(const Ref& present, const Step& step) const;
+
   const ir::Manifest& manifest;
   const ir::ManifestCache& cache;
   bool movesRows;
 };
 
-/// A cache of the exported model, or rows of it, as the part and in the order of axes that `cache`
-/// has.
-Ref asPartOf(const ir::ManifestCache& cache, const Ref& exported);
+/// Rows of a cache of the first model, as the part and in the order of axes that the second model's
+/// cache has.
+Ref asSecond(const ir::ManifestCache& first, const ir::ManifestCache& second, const Ref& rows);
 
 } // namespace kvopt::check

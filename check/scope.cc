@@ -116,6 +116,17 @@ template <class Add> void addRounds(const ir::Manifest& manifest, const Add& add
   }
 }
 
+/// Adds steps around the edges of blocks in which several batch rows have blocks of one pool.
+template <class Add> void addSharedPools(const ir::Manifest& manifest, const Add& add) {
+  if (!manifest.hasPools() || manifest.blockSize <= 0)
+    return;
+  const int64_t size = manifest.blockSize;
+  add(2, 0, size + 1);
+  add(2, size - 1, 2);
+  add(2, 2 * size, 1);
+  add(3, size, 2);
+}
+
 /// Adds all numbers of earlier tokens up to the limit of both models, and the largest steps.
 template <class Add>
 void addLimit(const DrivenModel& before, const DrivenModel& after, const Add& add) {
@@ -152,7 +163,7 @@ bool hasRoom(const ir::Manifest& manifest, const Step& step) {
     const auto rows = cache.fixedRows();
     switch (cache.update()) {
     case ir::CacheUpdate::Grows:
-      return !std::holds_alternative<ir::BufferCache>(cache.storage) || !rows ||
+      return !(std::holds_alternative<ir::BufferCache>(cache.storage) || cache.isPool()) || !rows ||
              step.total() <= *rows;
     case ir::CacheUpdate::Blocks:
       return manifest.blockSize <= 0 ||
@@ -211,6 +222,8 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   for (int64_t past : edges)
     for (int64_t tokens : {1, 2, 3})
       add(1, past, tokens);
+  for (const DrivenModel* side : {&before, &after})
+    addSharedPools(side->manifest, add);
   addComparedSizes(before, after, add, covered);
   addLimit(before, after, add);
   for (const DrivenModel* side : {&before, &after})

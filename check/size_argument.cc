@@ -101,6 +101,7 @@ bool isUniform(llvm::StringRef name) {
                                           "com.microsoft::RotaryEmbedding",
                                           "com.microsoft::GroupQueryAttention",
                                           "com.microsoft::MultiHeadAttention",
+                                          "com.microsoft::PagedAttention",
                                           "com.microsoft::FusedMatMul",
                                           "com.microsoft::SimplifiedLayerNormalization",
                                           "com.microsoft::SkipSimplifiedLayerNormalization",

@@ -1,127 +1,12 @@
 // Rules of operators that attend or rotate, by their meaning in products and a softmax.
-#include "check/call.h"
+#include "check/rules/attended.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 
 namespace kvopt::check {
 namespace {
-
-/// Rows [B,S,H*D] as heads [B,H,S,D]; null if the width is not a multiple.
-Ref asHeads(const Ref& rows, int64_t heads) {
-  if (rows->rank() != 3 || heads <= 0 || rows->shape[2] % heads != 0)
-    return nullptr;
-  const Extents split{rows->shape[0], rows->shape[1], heads, rows->shape[2] / heads};
-  return transposed(reshaped(rows, split), {0, 2, 1, 3});
-}
-
-Ref asRows(const Ref& heads) {
-  const Ref moved = transposed(heads, {0, 2, 1, 3});
-  return reshaped(moved, {moved->shape[0], moved->shape[1], moved->shape[2] * moved->shape[3]});
-}
-
-/// Each head of keys or values, repeated for the heads of the query that read it.
-Ref repeatedHeads(const Ref& heads, int64_t times) {
-  if (times == 1)
-    return heads;
-  Extents shape = heads->shape;
-  shape[1] *= times;
-  const Extents strides = stridesOf(heads->shape);
-  return rearranged(heads, shape, [&](llvm::ArrayRef<int64_t> place) {
-    return place[0] * strides[0] + place[1] / times * strides[1] + place[2] * strides[2] + place[3];
-  });
-}
-
-/// Attention over heads.
-struct Attended {
-  Ref query, key, value; ///< [B,H,S,D], [B,G,T,D], [B,G,T,E]
-  Ref mask;         ///< broadcasts to [B,H,S,T]; true where a key is visible, or added; or null
-  double scale = 0; ///< 0 is 1 / sqrt(D)
-  double softcap = 0;
-  /// Whether the operator itself shows a key to a query; empty if it shows all.
-  std::function<bool(int64_t batch, int64_t query, int64_t key)> shows;
-};
-
-/// The mask with `keys` columns: further keys are hidden, further columns go.
-Ref maskColumns(Call& call, const Ref& mask, int64_t keys) {
-  if (mask->rank() == 0)
-    return nullptr;
-  const auto axis = static_cast<unsigned>(mask->rank() - 1);
-  const int64_t columns = mask->shape[axis];
-  if (columns == keys || columns == 1)
-    return mask;
-  if (columns > keys)
-    return rowsOf(mask, axis, 0, keys);
-  auto hidden = std::make_shared<Tensor>();
-  hidden->kind = mask->isBool() ? Kind::Integer : Kind::Known;
-  hidden->type = mask->type;
-  hidden->integers = {0};
-  hidden->known = {-INFINITY};
-  Extents shape = mask->shape;
-  shape[axis] = keys - columns;
-  return concatenated(call, {mask, broadcastTo(hidden, shape)}, axis);
-}
-
-Ref attendedRows(Call& call, const Attended& job) {
-  const Field& field = call.field();
-  const int64_t batch = job.query->shape[0], heads = job.query->shape[1];
-  const int64_t rows = job.query->shape[2], width = job.query->shape[3];
-  const int64_t keys = job.key->shape[2];
-  const int64_t groups = job.key->shape[1];
-  if (groups == 0 || heads % groups != 0 || job.value->shape[1] == 0 || job.value->shape[2] != keys)
-    return nullptr;
-  const Ref key = repeatedHeads(job.key, heads / job.key->shape[1]);
-  const Ref value = repeatedHeads(job.value, heads / job.value->shape[1]);
-  Ref scores = matrixProduct(call, job.query, transposed(key, {0, 1, 3, 2}));
-  if (!scores)
-    return nullptr;
-  const double scale = job.scale == 0 ? 1 / std::sqrt(double(width)) : job.scale;
-  scores = multiplyReals(call, scores, realScalar(call, scale));
-  if (job.softcap != 0) {
-    const Ref cap = realScalar(call, job.softcap);
-    auto divided = mapReals(call, {scores, cap}, scores->shape,
-                            [&](llvm::ArrayRef<Exact> x) { return field.divide(x[0], x[1]); });
-    scores = multiplyReals(call, unknownOf(call, "Tanh", divided), cap);
-  }
-  if (job.mask) {
-    Ref mask = maskColumns(call, job.mask, keys);
-    if (!mask)
-      return nullptr;
-    if (mask->isInteger()) {
-      auto added = std::make_shared<Tensor>();
-      added->kind = Kind::Known;
-      added->shape = mask->shape;
-      for (int64_t isVisible : mask->integers)
-        added->known.push_back(isVisible ? 0 : -INFINITY);
-      mask = added;
-    }
-    scores = addReals(call, scores, mask);
-  }
-  if (!scores || scores->shape != Extents({batch, heads, rows, keys}))
-    return nullptr;
-  Extents shape{batch, heads, rows, value->shape[3]};
-  if (scores->isHollow || value->isHollow)
-    return hollowTensor(shape, true);
-  auto seen = std::make_shared<Tensor>(*scores);
-  std::vector<bool> seesNone(static_cast<size_t>(batch * heads * rows), true);
-  size_t at = 0;
-  forEachPlace(seen->shape, [&](llvm::ArrayRef<int64_t> place) {
-    Exact& score = seen->reals[at];
-    if (job.shows && !job.shows(place[0], place[2], place[3]))
-      score = {0, 0, Status::MinusInfinity};
-    if (score.status != Status::MinusInfinity)
-      seesNone[at / static_cast<size_t>(keys)] = false;
-    ++at;
-  });
-  auto weights = std::make_shared<Tensor>(*softmaxOf(call, seen, 3));
-  for (size_t i = 0; i < weights->reals.size(); ++i)
-    if (seesNone[i / static_cast<size_t>(keys)])
-      weights->reals[i] = {};
-  return matrixProduct(call, weights, value);
-}
 
 /// The results of an attention operator: the attended rows [B,S,H*D] or [B,H,S,D], and its caches.
 Results attendedResults(Call& call, const Attended& job, bool hasRows) {
@@ -131,65 +16,6 @@ Results attendedResults(Call& call, const Attended& job, bool hasRows) {
   if (!result)
     return call.fail("its operands do not fit");
   return {hasRows ? asRows(result) : result, job.key, job.value};
-}
-
-/// x [B,H,S,D] with its first `width` columns rotated in pairs; cosines and sines are
-/// [B,S,width/2].
-Ref rotated(Call& call, const Ref& x, const Ref& cosine, const Ref& sine, bool isInterleaved,
-            int64_t width) {
-  const Ref c = call.real(cosine), s = call.real(sine);
-  if (x->isHollow || c->isHollow || s->isHollow)
-    return hollowTensor(x->shape, x->isSpecial);
-  const int64_t half = width / 2, columns = x->shape[3];
-  if (c->rank() != 3 || c->shape != s->shape || c->shape[2] < half || c->shape[1] != x->shape[2] ||
-      (c->shape[0] != 1 && c->shape[0] != x->shape[0]) || width % 2 != 0 || width > columns)
-    return nullptr;
-  const Field& field = call.field();
-  const Extents strides = stridesOf(x->shape);
-  auto result = std::make_shared<Tensor>();
-  result->type = x->type;
-  result->shape = x->shape;
-  size_t next = 0;
-  forEachPlace(x->shape, [&](llvm::ArrayRef<int64_t> place) {
-    const auto at = next++;
-    const int64_t column = place[3];
-    if (column >= width) {
-      result->reals.push_back(x->reals[at]);
-      return;
-    }
-    const int64_t pair = isInterleaved ? column / 2 : column % half;
-    const bool isFirst = isInterleaved ? column % 2 == 0 : column < half;
-    const auto row = at - static_cast<size_t>(column);
-    const Exact& a = x->reals[row + size_t(isInterleaved ? 2 * pair : pair)];
-    const Exact& b = x->reals[row + size_t(isInterleaved ? 2 * pair + 1 : pair + half)];
-    const int64_t batch = c->shape[0] == 1 ? 0 : place[0];
-    const auto angle = static_cast<size_t>((batch * c->shape[1] + place[2]) * c->shape[2] + pair);
-    const Exact& cos = c->reals[angle];
-    const Exact& sin = s->reals[angle];
-    result->reals.push_back(
-        isFirst ? field.add(field.multiply(a, cos), field.negate(field.multiply(b, sin)))
-                : field.add(field.multiply(b, cos), field.multiply(a, sin)));
-  });
-  return result;
-}
-
-/// Rows of a table [positions, width] at positions [B,S], as [B,S,width]; null if one is outside.
-Ref tableRows(const Ref& table, const Ref& positions) {
-  if (table->rank() != 2)
-    return nullptr;
-  const int64_t width = table->shape[1];
-  for (int64_t position : positions->integers)
-    if (position < 0 || position >= table->shape[0])
-      return nullptr;
-  Extents shape = positions->shape;
-  shape.push_back(width);
-  int64_t next = 0;
-  auto rows = std::make_shared<Tensor>(*rearranged(table, shape, [&](llvm::ArrayRef<int64_t>) {
-    const int64_t at = next++;
-    return positions->integers[static_cast<size_t>(at / width)] * width + at % width;
-  }));
-  rows->isWeight = false; // entries of a table, which may also be computed
-  return rows;
 }
 
 Results rotaryEmbedding(Call& call) {
@@ -407,6 +233,7 @@ void addAttentionRules(RuleTable& rules) {
   rules["com.microsoft::RotaryEmbedding"] = rotaryEmbedding;
   rules["com.microsoft::GroupQueryAttention"] = groupQueryAttention;
   rules["com.microsoft::MultiHeadAttention"] = multiHeadAttention;
+  rules["com.microsoft::PagedAttention"] = pagedAttention;
 }
 
 } // namespace kvopt::check
