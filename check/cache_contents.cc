@@ -2,6 +2,7 @@
 #include "check/cache_contents.h"
 
 #include "check/call.h"
+#include "check/coded_rows.h"
 
 #include <numeric>
 
@@ -37,20 +38,31 @@ std::optional<Extents> CacheContents::historyShape(const ir::ManifestCache& cach
   return shape;
 }
 
+/// The earlier rows of a cache of the first model: each element is its number.
+Ref CacheContents::history(const ir::ManifestCache& cache, const Step& step) {
+  const auto shape = historyShape(cache, step);
+  if (!shape)
+    return nullptr;
+  std::vector<int64_t> elements(static_cast<size_t>(elementCount(*shape)));
+  std::iota(elements.begin(), elements.end(), 0);
+  return integerTensor(*shape, std::move(elements));
+}
+
 Ref CacheContents::places(const CacheInput& input, const Step& step) {
   if (!input.history) {
     reason = "the cache '" + input.cache->past + "': " + input.obstacle;
     return nullptr;
   }
-  const auto shape = historyShape(*input.history, step);
-  if (!shape)
+  Ref rows = history(*input.history, step);
+  if (rows && input.isAfter) {
+    const bool areScales = input.pair->content == RowContent::Scales;
+    rows = asSecond(*input.history, areScales ? *input.pair->codes : *input.cache, rows);
+    if (areScales)
+      rows = firstOfRows(rows, input.pair->scaleAxis);
+  }
+  if (!rows)
     return nullptr;
-  std::vector<int64_t> elements(static_cast<size_t>(elementCount(*shape)));
-  std::iota(elements.begin(), elements.end(), 0);
-  const Ref rows = integerTensor(*shape, std::move(elements));
-  return placesOf(input.isAfter, *input.cache)
-      .ofInput(input.isAfter ? asSecond(*input.history, *input.cache, rows) : rows, input.block,
-               step, reason);
+  return placesOf(input.isAfter, *input.cache).ofInput(rows, input.block, step, reason);
 }
 
 Ref CacheContents::of(const CacheInput& input, const Step& step, Arithmetic& math) {
@@ -64,14 +76,53 @@ Ref CacheContents::of(const CacheInput& input, const Step& step, Arithmetic& mat
   for (int64_t place : held->integers)
     result->reals.push_back(math.field.arbitrary(place >= 0 ? rows + static_cast<uint64_t>(place)
                                                             : unwritten + uint64_t(-1 - place)));
-  return result;
+  if (!input.pair || input.pair->content == RowContent::Numbers)
+    return result;
+  const bool areScales = input.pair->content == RowContent::Scales;
+  const Ref first = areScales ? held : firstOfRows(held, input.pair->scaleAxis);
+  if (!first)
+    return result;
+  auto numbers = std::make_shared<Tensor>(*first);
+  for (int64_t& place : numbers->integers)
+    place = place >= 0 ? place : place - 1; // -1 would be a new row
+  return codedRows(*input.pair, result, numbers, step, math);
+}
+
+/// For each of the rows that the second model's cache must have, the number of its first element
+/// in the history, or -1 for a new row.
+Ref CacheContents::numbersOfRows(const CachePair& pair, const CachedRows& rows, const Step& step) {
+  const Ref all = history(*pair.before, step);
+  const Ref earlier =
+      all ? firstOfRows(asSecond(*pair.before, *pair.codes, all), pair.scaleAxis) : nullptr;
+  if (!earlier || rows.first < 0)
+    return nullptr;
+  const auto sequence = static_cast<unsigned>(pair.codes->sequenceAxis);
+  const Extents strides = stridesOf(earlier->shape);
+  Extents shape = rows.rows->shape;
+  shape[pair.scaleAxis] = 1;
+  std::vector<int64_t> numbers;
+  forEachPlace(shape, [&](llvm::ArrayRef<int64_t> place) {
+    const int64_t row = rows.first + place[sequence];
+    int64_t at = 0;
+    for (size_t i = 0; i < place.size(); ++i)
+      at += (i == sequence ? row : place[i]) * strides[i];
+    numbers.push_back(row < step.past ? earlier->integers[static_cast<size_t>(at)] : -1);
+  });
+  return integerTensor(shape, std::move(numbers));
 }
 
 std::optional<CachedRows> CacheContents::beforeRows(const CachePair& pair, const Ref& present,
-                                                    const Step& step) const {
+                                                    const Step& step, Arithmetic& math) {
   auto rows = placesOf(false, *pair.before).ofResult(present, step);
-  if (rows)
-    rows->rows = asSecond(*pair.before, *pair.after, rows->rows);
+  if (!rows)
+    return rows;
+  rows->rows = asSecond(*pair.before, pair.codes ? *pair.codes : *pair.after, rows->rows);
+  if (pair.content == RowContent::Numbers)
+    return rows;
+  const Ref numbers = numbersOfRows(pair, *rows, step);
+  if (!numbers)
+    return std::nullopt;
+  rows->rows = codedRows(pair, math.constants.real(rows->rows), numbers, step, math);
   return rows;
 }
 

@@ -28,9 +28,9 @@ public:
   Ref of(const CacheInput& input, const Step& step, Arithmetic& math);
   const std::string& failure() const { return reason; }
 
-  /// Rows that a present of the original holds, in the order of axes of the second model's cache.
-  std::optional<CachedRows> beforeRows(const CachePair& pair, const Ref& present,
-                                       const Step& step) const;
+  /// What the second model's cache must hold for the rows of a present of the original.
+  std::optional<CachedRows> beforeRows(const CachePair& pair, const Ref& present, const Step& step,
+                                       Arithmetic& math);
   std::optional<CachedRows> afterRows(const CachePair& pair, const Ref& present,
                                       const Step& step) const;
   /// Rows of a pool that belong to other sequences, before and after a step of the second model.
@@ -42,6 +42,8 @@ public:
 
 private:
   std::optional<Extents> historyShape(const ir::ManifestCache& cache, const Step& step);
+  Ref history(const ir::ManifestCache& cache, const Step& step);
+  Ref numbersOfRows(const CachePair& pair, const CachedRows& rows, const Step& step);
   RowPlaces placesOf(bool isAfter, const ir::ManifestCache& cache) const {
     return {(isAfter ? second : original).manifest, cache, caches.isSliding(cache)};
   }

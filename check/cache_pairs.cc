@@ -2,15 +2,21 @@
 #include "check/cache_pairs.h"
 
 #include "check/sliding_cache.h"
+#include "ir/rows/row_code.h"
+#include "support/four_bit_row.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::check {
 
-CachePairs::CachePairs(DrivenModel before, DrivenModel after) : original(before), second(after) {
+CachePairs::CachePairs(DrivenModel before, DrivenModel after)
+    : original(before), second(after), rounding(after.model) {
   for (const DrivenModel* side : {&original, &second})
     for (const ir::ManifestCache& cache : side->manifest.caches)
       if (check::isSliding(side->model.graph(), cache))
         sliding.insert(&cache);
   pairCaches();
+  collectRoundings();
   indexCaches(false);
   indexCaches(true);
   // What a model only reads is the same in both, also if only the first manifest calls it a cache.
@@ -65,6 +71,115 @@ bool mayMoveRows(const ir::ManifestCache& cache) {
 
 } // namespace
 
+std::string CachePairs::obstacleOf(const CachePair& pair) const {
+  const ir::ManifestCache& cache = *pair.after;
+  if (!cache.replaces.empty() || cache.holdsAttendedRows)
+    return "its rows have another form than those of the first model's cache";
+  if (!pair.before)
+    return "the first model has no such cache";
+  if (pair.before->isPool() &&
+      (pair.before->storage != cache.storage || pair.before->shape != cache.shape ||
+       pair.before->permutation != cache.permutation))
+    return "the first model's cache is a pool of blocks";
+  if (contradicts(second, cache))
+    return "the manifest gives it another shape than the model declares";
+  if (mayMoveRows(*pair.before) && mayMoveRows(cache) &&
+      isSliding(*pair.before) != isSliding(cache))
+    return "one model moves its rows, and whether the other one does is not known";
+  return "";
+}
+
+namespace {
+
+/// The cache of the layer with a role that is kept as `like` is; null if there is none.
+const ir::ManifestCache* cacheOf(const ir::Manifest& manifest, const ir::ManifestCache& like,
+                                 ir::CacheRole role) {
+  const auto found = llvm::find_if(manifest.caches, [&](const ir::ManifestCache& cache) {
+    return cache.layer == like.layer && cache.role == role &&
+           cache.storage.index() == like.storage.index();
+  });
+  return found == manifest.caches.end() ? nullptr : &*found;
+}
+
+/// The axis along which codes have one scale for a whole row; nullopt if it is not known.
+std::optional<unsigned> axisOfScales(const ir::ManifestCache& codes,
+                                     const ir::ManifestCache& scales) {
+  if (codes.shape.size() != scales.shape.size() || codes.sequenceAxis != scales.sequenceAxis ||
+      codes.permutation != scales.permutation)
+    return std::nullopt;
+  std::optional<unsigned> axis, ofOneNumber;
+  for (unsigned i = 0; i < codes.shape.size(); ++i) {
+    const bool isOne = scales.shape[i] == ir::ManifestExtent(int64_t(1));
+    if (codes.shape[i] != scales.shape[i]) {
+      if (!isOne || axis)
+        return std::nullopt;
+      axis = i;
+    } else if (isOne && i != codes.sequenceAxis) {
+      ofOneNumber = i;
+    }
+  }
+  return axis ? axis : ofOneNumber;
+}
+
+/// Whether a cache has rows of packed codes along its last axis, and is a whole cache.
+bool isFourBitRow(const ir::ManifestCache& codes, unsigned axis) {
+  return codes.codeColumns > 0 && axis + 1 == codes.shape.size() && !codes.part &&
+         codes.shape.back() == ir::ManifestExtent(FourBitRow{codes.codeColumns}.bytes());
+}
+
+} // namespace
+
+void CachePairs::pairCodes(CachePair& pair,
+                           const llvm::StringMap<const ir::ManifestCache*>& earlier) const {
+  const ir::ManifestCache& cache = *pair.after;
+  const bool areScales = ir::isScale(cache.role);
+  if (!areScales && ir::isFloatingPoint(cache.dtype))
+    return;
+  // Codes of both models are numbers, which may be rounded alike.
+  if (pair.before && pair.before->role == cache.role && pair.before->dtype == cache.dtype &&
+      pair.before->codeColumns == cache.codeColumns)
+    return;
+  const ir::CacheRole roles[] = {ir::CacheRole::Key, ir::CacheRole::Value, ir::CacheRole::Latent};
+  const auto role = llvm::find_if(roles, [&](ir::CacheRole each) {
+    return each == cache.role || ir::scaleRole(each) == cache.role;
+  });
+  pair.obstacle = "its rows are codes";
+  if (role == std::end(roles))
+    return;
+  pair.codes = cacheOf(second.manifest, cache, *role);
+  const ir::ManifestCache* scales = cacheOf(second.manifest, cache, ir::scaleRole(*role));
+  const ir::RowCode* code = pair.codes ? ir::rowCodeOf(pair.codes->dtype) : nullptr;
+  const auto axis = code && scales ? axisOfScales(*pair.codes, *scales) : std::nullopt;
+  if (!axis || (code->isPacked() && !isFourBitRow(*pair.codes, *axis)))
+    return;
+  pair.before = earlier.lookup(pair.codes->part ? pair.codes->part->past : pair.codes->past);
+  if (!pair.before || !ir::isFloatingPoint(pair.before->dtype) ||
+      pair.before->update() == ir::CacheUpdate::Static)
+    return;
+  pair.obstacle.clear();
+  pair.content = areScales ? RowContent::Scales : RowContent::Codes;
+  pair.scaleAxis = *axis;
+  pair.isPacked = code->isPacked();
+  pair.largestCode = code->largest;
+}
+
+void CachePairs::collectRoundings() {
+  const ir::Graph& graph = second.model.graph();
+  bool isOdd = false;
+  for (CachePair& pair : cachePairs)
+    if (pair.obstacle.empty() && pair.content == RowContent::Codes &&
+        pair.after->update() != ir::CacheUpdate::ReadOnly) {
+      const ir::Value* present = graph.findValue(pair.after->present);
+      isOdd |= !present || !rounding.add(*present);
+    }
+  if (!isOdd && rounding.coverAllCalls())
+    return;
+  rounding = Roundings(second.model);
+  for (CachePair& pair : cachePairs)
+    if (pair.obstacle.empty() && pair.content != RowContent::Numbers)
+      pair.obstacle = "its rows are codes, and which nodes only round them is not known";
+}
+
 void CachePairs::pairCaches() {
   llvm::StringMap<const ir::ManifestCache*> earlier;
   for (const ir::ManifestCache& cache : original.manifest.caches)
@@ -73,23 +188,11 @@ void CachePairs::pairCaches() {
     CachePair pair;
     pair.after = &cache;
     pair.before = earlier.lookup(cache.part ? cache.part->past : cache.past);
-    if (ir::isScale(cache.role) || cache.codeColumns != 0 ||
-        (!ir::isFloatingPoint(cache.dtype) && pair.before && pair.before->dtype != cache.dtype))
-      pair.obstacle = "its rows are codes";
-    else if (!cache.replaces.empty() || cache.holdsAttendedRows)
-      pair.obstacle = "its rows have another form than those of the first model's cache";
-    else if (!pair.before)
-      pair.obstacle = "the first model has no such cache";
-    else if (pair.before->isPool() &&
-             (pair.before->storage != cache.storage || pair.before->shape != cache.shape ||
-              pair.before->permutation != cache.permutation))
-      pair.obstacle = "the first model's cache is a pool of blocks";
-    else if (contradicts(second, cache))
-      pair.obstacle = "the manifest gives it another shape than the model declares";
-    else if (mayMoveRows(*pair.before) && mayMoveRows(cache) &&
-             isSliding(*pair.before) != isSliding(cache))
-      pair.obstacle = "one model moves its rows, and whether the other one does is not known";
+    pairCodes(pair, earlier);
+    if (pair.obstacle.empty())
+      pair.obstacle = obstacleOf(pair);
     pair.form = numberOf("pair" + formOf(cache, true) +
+                         (pair.codes ? formOf(*pair.codes, true) : std::string()) +
                          (pair.before ? formOf(*pair.before, false) : std::string()));
     cachePairs.push_back(std::move(pair));
   }
@@ -111,6 +214,11 @@ void CachePairs::indexCaches(bool isAfter) {
       input.obstacle = cachePairs[i].obstacle;
       input.history = nullptr;
       form += input.obstacle;
+    }
+    if (isAfter) {
+      input.pair = &cachePairs[i];
+      if (input.pair->codes)
+        form += formOf(*input.pair->codes, true);
     }
     const auto names =
         cache.blocks().empty() ? llvm::ArrayRef<std::string>(cache.past) : cache.blocks();

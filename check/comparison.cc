@@ -111,7 +111,7 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
 Answer compareRows(Feeding& feeding, const Feeding::Pair& pair, const Step& step, const Ref& before,
                    const Ref& after, bool allowsHidden, Arithmetic& math, Evidence& evidence) {
   CacheContents& caches = feeding.cacheContents();
-  auto a = caches.beforeRows(pair, before, step);
+  auto a = caches.beforeRows(pair, before, step, math);
   auto b = caches.afterRows(pair, after, step);
   if (!a) {
     evidence.reason = "the first model returns too few rows: " + shapeText(before);

@@ -1,6 +1,8 @@
 // Constants: elements of the fields for floating-point numbers.
 #pragma once
 
+#include "check/code_steps.h"
+#include "check/packed_codes.h"
 #include "check/tensor.h"
 #include "check/thresholds.h"
 
@@ -61,6 +63,10 @@ struct Arithmetic {
   static constexpr uint64_t orders = 30;
   /// Whether the order of real numbers was used.
   bool usesOrder = false;
+  /// Nodes that turn rows into codes (Roundings); null if there are none.
+  const CodeSteps* codeSteps = nullptr;
+  /// Numbers that hold two codes.
+  PackedFloors floors;
   /// Why an integer is open (openInteger); empty if none is.
   std::string openInteger;
 };

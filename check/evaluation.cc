@@ -4,6 +4,7 @@
 #include "check/integer_range.h"
 #include "check/operand_types.h"
 #include "check/operator_contract.h"
+#include "check/roundings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -143,7 +144,9 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
     }
     if (!math.openInteger.empty() && call.dependsOnOpenIntegers())
       math.thresholds.noteOpen(math.openInteger);
-    results = rule->second(call);
+    const auto step = math.codeSteps ? math.codeSteps->find(&node) : CodeSteps::const_iterator();
+    const bool makesCodes = math.codeSteps && step != math.codeSteps->end();
+    results = makesCodes ? evaluateCodes(call, step->second, rule->second) : rule->second(call);
     if (results.empty()) {
       invalid |= call.isInvalid && reason.empty();
       return fail(call.failure.empty() ? node.describe() + ": it has no value" : call.failure);

@@ -29,6 +29,9 @@ public:
   const std::string& failure() const { return reason; }
   /// Why only some of an input's possible contents are fed; empty if its role is known.
   std::string gapOfInput(bool isAfter, const ir::Value& input) const;
+  /// Whether one of the second model's nodes reads codes, or scales, that represent the first
+  /// model's rows. Their shapes do not count.
+  bool readsCodes(llvm::ArrayRef<const ir::Node*> nodes) const;
   /// Value of a symbolic extent of the original model; nullopt if it is unknown.
   std::optional<int64_t> extentOf(const ir::Dim& dim, const Step& step) const {
     return caches.extentOf(dim, step);

@@ -30,6 +30,7 @@ bool RegionWalk::stopsAt(const ir::Value& value) {
 void RegionWalk::addInput(const ir::Value& input) {
   if (const CacheInput* cache = sources.feeding.cacheInput(isAfter, input)) {
     add(uint64_t(Part::Cache));
+    add(uint64_t(cache->pair ? cache->pair->content : RowContent::Numbers));
     add(addressOf(sources.shapes.placesOf(*cache)));
     add(cache->history ? placeOf(cache->history->past, histories) : ~uint64_t(0));
     add(placeOf(cache->name, inputs)); // rows that no token wrote have numbers by this name

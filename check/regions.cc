@@ -24,6 +24,7 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
       leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms),
       stops(classesBefore, classesAfter, shapes, leaves) {
   math.mostWork = mostWork;
+  math.codeSteps = &feeding.cacheContents().pairs().codeSteps();
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
     math.thresholds.limitLengths();
     math.assumptions.insert("sequences have at most " + std::to_string(*limit) +
@@ -96,6 +97,7 @@ bool Regions::isSameInput(const ir::Value& before, const ir::Value& after) {
   const CacheInput* second = feeding.cacheInput(true, after);
   if (first || second) // both have one name, so that rows that no token wrote are the same numbers
     return first && second && second->history && first->history->past == second->history->past &&
+           (!second->pair || second->pair->content == RowContent::Numbers) &&
            shapes.placesOf(*first) == shapes.placesOf(*second) &&
            !llvm::is_contained(*shapes.placesOf(*first), nullptr);
   return llvm::all_of(steps, [&](const Step& step) {
@@ -306,6 +308,7 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
                                           Evidence& evidence, Ref& pattern) {
   const Step& step = steps[at];
   enter(math.thresholds, step);
+  math.floors.clear();
   std::string notFed; // the reason that an input has no contents
   auto hooksOf = [&](bool isAfter) {
     Evaluation::Hooks hooks;
@@ -345,6 +348,8 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
     return StepAnswer::Failed;
   }
   const Ref b = after.evaluate(*question.after);
+  if (feeding.readsCodes(after.evaluatedNodes()))
+    doubt(roundingGap);
   for (const bool isAfter : {false, true}) {
     const std::vector<const ir::Node*>& nodes = (isAfter ? after : before).evaluatedNodes();
     if (outcome.nodes[isAfter].size() < nodes.size())

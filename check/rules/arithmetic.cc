@@ -258,6 +258,13 @@ Results unary(Call& call) {
         value = stored(function(value), a->type);
       return {result};
     }
+  if (name == "Floor" && !call.math.floors.isEmpty()) {
+    const uint64_t floor = nameHash(name);
+    return {mapReals(call, {a}, a->shape, [&](llvm::ArrayRef<Exact> x) {
+      const Exact* upper = call.math.floors.floorOf(x[0]);
+      return upper ? *upper : call.field().unknown(floor, {x[0]});
+    })};
+  }
   std::string identity = name.str();
   for (const char* parameter : {"alpha", "beta", "gamma", "approximate"})
     if (const ir::Attribute* value = call.attribute(parameter)) {
