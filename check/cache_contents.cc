@@ -22,6 +22,9 @@ std::optional<Extents> CacheContents::historyShape(const ir::ManifestCache& cach
       extent = *fixed;
     else if (input && input->type().hasRank() && i < input->type().rank())
       extent = sizes.of(input->type().shape()[i], step).value_or(otherExtent(step));
+    else if (!input) // a latent cache of the second model
+      extent = sizes.of(ir::Dim::symbol(std::get<std::string>(written)), step)
+                   .value_or(otherExtent(step));
     shape.push_back(extent);
   }
   if (cache.isPool() && !shape.empty())
@@ -65,6 +68,18 @@ Ref CacheContents::places(const CacheInput& input, const Step& step) {
   return placesOf(input.isAfter, *input.cache).ofInput(rows, input.block, step, reason);
 }
 
+Ref CacheContents::numbersOf(const ir::ManifestCache& cache, const Step& step, const Field& field) {
+  const Ref elements = history(cache, step);
+  if (!elements)
+    return nullptr;
+  const uint64_t rows = mixBits(nameHash(cache.past) + static_cast<uint64_t>(step.past));
+  auto result = std::make_shared<Tensor>();
+  result->shape = elements->shape;
+  for (int64_t place : elements->integers)
+    result->reals.push_back(field.arbitrary(rows + static_cast<uint64_t>(place)));
+  return result;
+}
+
 Ref CacheContents::of(const CacheInput& input, const Step& step, Arithmetic& math) {
   const Ref held = places(input, step);
   if (!held)
@@ -76,7 +91,7 @@ Ref CacheContents::of(const CacheInput& input, const Step& step, Arithmetic& mat
   for (int64_t place : held->integers)
     result->reals.push_back(math.field.arbitrary(place >= 0 ? rows + static_cast<uint64_t>(place)
                                                             : unwritten + uint64_t(-1 - place)));
-  if (!input.pair || input.pair->content == RowContent::Numbers)
+  if (!input.pair || !input.pair->codes)
     return result;
   const bool areScales = input.pair->content == RowContent::Scales;
   const Ref first = areScales ? held : firstOfRows(held, input.pair->scaleAxis);
@@ -116,8 +131,10 @@ std::optional<CachedRows> CacheContents::beforeRows(const CachePair& pair, const
   auto rows = placesOf(false, *pair.before).ofResult(present, step);
   if (!rows)
     return rows;
+  if (pair.content == RowContent::Latent)
+    return rows;
   rows->rows = asSecond(*pair.before, pair.codes ? *pair.codes : *pair.after, rows->rows);
-  if (pair.content == RowContent::Numbers)
+  if (!pair.codes)
     return rows;
   const Ref numbers = numbersOfRows(pair, *rows, step);
   if (!numbers)

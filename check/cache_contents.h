@@ -26,6 +26,8 @@ public:
   Ref places(const CacheInput& input, const Step& step);
   /// The elements of an input; null, with `failure`, if the rows cannot be placed.
   Ref of(const CacheInput& input, const Step& step, Arithmetic& math);
+  /// The earlier rows of a cache as numbers, in the order of its axes.
+  Ref numbersOf(const ir::ManifestCache& cache, const Step& step, const Field& field);
   const std::string& failure() const { return reason; }
 
   /// What the second model's cache must hold for the rows of a present of the original.

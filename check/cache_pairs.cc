@@ -73,7 +73,7 @@ bool mayMoveRows(const ir::ManifestCache& cache) {
 
 std::string CachePairs::obstacleOf(const CachePair& pair) const {
   const ir::ManifestCache& cache = *pair.after;
-  if (!cache.replaces.empty() || cache.holdsAttendedRows)
+  if (cache.holdsAttendedRows || (!cache.replaces.empty() && pair.content != RowContent::Latent))
     return "its rows have another form than those of the first model's cache";
   if (!pair.before)
     return "the first model has no such cache";
@@ -189,6 +189,11 @@ void CachePairs::pairCaches() {
     pair.after = &cache;
     pair.before = earlier.lookup(cache.part ? cache.part->past : cache.past);
     pairCodes(pair, earlier);
+    if (!cache.replaces.empty() && pair.obstacle.empty() && !cache.part &&
+        cache.permutation.empty()) {
+      pair.content = RowContent::Latent;
+      pair.before = earlier.lookup(cache.replaces.front().past);
+    }
     if (pair.obstacle.empty())
       pair.obstacle = obstacleOf(pair);
     pair.form = numberOf("pair" + formOf(cache, true) +
@@ -196,6 +201,36 @@ void CachePairs::pairCaches() {
                          (pair.before ? formOf(*pair.before, false) : std::string()));
     cachePairs.push_back(std::move(pair));
   }
+  pairReplaced(earlier);
+}
+
+/// A latent cache is paired with the first cache that it replaces. Adds pairs with the others.
+void CachePairs::pairReplaced(const llvm::StringMap<const ir::ManifestCache*>& earlier) {
+  for (size_t i = 0; i < second.manifest.caches.size(); ++i) {
+    if (cachePairs[i].content != RowContent::Latent)
+      continue;
+    for (const ir::ManifestReplacement& other :
+         llvm::ArrayRef(cachePairs[i].after->replaces).drop_front()) {
+      CachePair pair = cachePairs[i];
+      pair.before = earlier.lookup(other.past);
+      pair.obstacle = obstacleOf(pair);
+      cachePairs.push_back(std::move(pair));
+    }
+  }
+  // Attention reads all of a layer's caches.
+  for (CachePair& pair : cachePairs)
+    if (pair.content == RowContent::Latent && pair.obstacle.empty())
+      for (const CachePair& other : cachePairs)
+        if (other.after == pair.after && !other.obstacle.empty())
+          pair.obstacle = other.obstacle;
+}
+
+const CachePair* CachePairs::replacing(llvm::StringRef past) const {
+  const auto found = llvm::find_if(cachePairs, [&](const CachePair& pair) {
+    return pair.content == RowContent::Latent && pair.obstacle.empty() && pair.before &&
+           pair.before->past == past;
+  });
+  return found == cachePairs.end() ? nullptr : &*found;
 }
 
 void CachePairs::indexCaches(bool isAfter) {
@@ -206,7 +241,8 @@ void CachePairs::indexCaches(bool isAfter) {
     CacheInput input;
     input.cache = &cache;
     input.isAfter = isAfter;
-    input.history = isAfter ? cachePairs[i].before : &cache;
+    const bool isLatent = isAfter && cachePairs[i].content == RowContent::Latent;
+    input.history = isAfter && !isLatent ? cachePairs[i].before : &cache;
     std::string form = isAfter ? "second" + formOf(cache, true) : "first";
     if (input.history)
       form += formOf(*input.history, false);

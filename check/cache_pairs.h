@@ -26,6 +26,7 @@ enum class RowContent {
   Numbers, ///< the same numbers
   Codes,   ///< the numbers of a row, divided by its scale
   Scales,  ///< the scales of the rows
+  Latent,  ///< rows that the first model's can be computed from
 };
 
 struct CachePair;
@@ -66,8 +67,10 @@ class CachePairs {
 public:
   CachePairs(DrivenModel before, DrivenModel after);
 
-  /// One for each cache of the second model.
+  /// One for each cache of the second model, and further ones of those that replace several.
   const std::vector<CachePair>& pairs() const { return cachePairs; }
+  /// The pair of a latent cache that replaces a cache of the first model; null if none does.
+  const CachePair* replacing(llvm::StringRef past) const;
   /// The cache that an input of the original (or of the second model) is; null for other inputs.
   const CacheInput* input(bool isAfter, llvm::StringRef name) const;
   /// Whether caches of codes represent the first model's caches of numbers.
@@ -84,6 +87,7 @@ private:
   /// Pairs a cache of codes, or of their scales, with the first model's cache of numbers.
   void pairCodes(CachePair& pair, const llvm::StringMap<const ir::ManifestCache*>& earlier) const;
   std::string obstacleOf(const CachePair& pair) const;
+  void pairReplaced(const llvm::StringMap<const ir::ManifestCache*>& earlier);
   void collectRoundings();
   void indexCaches(bool isAfter);
   /// The number of a text among all texts that it was called with.

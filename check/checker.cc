@@ -69,33 +69,45 @@ private:
     return found;
   }
 
+  /// Pairs an output of the second model, of a cache with `pair`. The first model's one, or null.
+  const ir::Value* pairOutput(const ir::Value& output, const Feeding::Pair* pair,
+                              const llvm::StringMap<const ir::Value*>& named) {
+    Output found;
+    found.after = &output;
+    found.pair = pair;
+    if (!pair)
+      found.before = named.lookup(output.name());
+    else if (pair->before)
+      found.before = named.lookup(pair->before->present);
+    if (pair)
+      found.obstacle = pair->obstacle;
+    if (pair && found.obstacle.empty() && !found.before)
+      found.obstacle = "the first model does not return this cache";
+    if (!pair && !found.before) {
+      report.notChecked.push_back("the output '" + output.name().str() +
+                                  "', which the first model does not have");
+      return nullptr;
+    }
+    outputsAt[&output].push_back(outputs.size());
+    outputs.push_back(found);
+    return found.before;
+  }
+
   /// Pairs outputs by name, and caches as the manifest says.
   void pairOutputs() {
     const auto named = outputsOf(before());
-    llvm::StringMap<const Feeding::Pair*> pairs;
+    llvm::StringMap<llvm::SmallVector<const Feeding::Pair*, 2>> pairs;
     for (const Feeding::Pair& pair : feeding.pairs())
-      pairs[pair.after->present] = &pair;
+      pairs[pair.after->present].push_back(&pair);
     llvm::DenseSet<const ir::Value*> paired;
     for (const ir::Value* output : after().outputs()) {
-      Output found;
-      found.after = output;
-      found.pair = pairs.lookup(output->name());
-      if (!found.pair)
-        found.before = named.lookup(output->name());
-      else if (found.pair->before)
-        found.before = named.lookup(found.pair->before->present);
-      if (found.pair)
-        found.obstacle = found.pair->obstacle;
-      if (found.pair && found.obstacle.empty() && !found.before)
-        found.obstacle = "the first model does not return this cache";
-      if (!found.pair && !found.before) {
-        report.notChecked.push_back("the output '" + output->name().str() +
-                                    "', which the first model does not have");
+      const auto known = pairs.find(output->name());
+      if (known == pairs.end()) {
+        paired.insert(pairOutput(*output, nullptr, named));
         continue;
       }
-      paired.insert(found.before);
-      outputsAt[output].push_back(outputs.size());
-      outputs.push_back(found);
+      for (const Feeding::Pair* pair : known->second)
+        paired.insert(pairOutput(*output, pair, named));
     }
     llvm::StringSet<> replaced; // outputs that other caches of the second model continue
     for (const ir::ManifestCache& cache : feeding.after().manifest.caches) {
@@ -306,7 +318,8 @@ private:
   }
 
   static bool isSameForm(const Feeding::Pair& pair) {
-    return pair.before && pair.before->storage == pair.after->storage && !pair.after->part &&
+    return pair.before && pair.content == RowContent::Numbers &&
+           pair.before->storage == pair.after->storage && !pair.after->part &&
            pair.after->permutation.empty();
   }
 

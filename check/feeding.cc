@@ -234,7 +234,7 @@ Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Ar
 bool Feeding::readsCodes(llvm::ArrayRef<const ir::Node*> nodes) const {
   auto isOfCodes = [&](const ir::Use& use) {
     const CacheInput* held = use.value() ? cacheInput(true, *use.value()) : nullptr;
-    return held && held->pair && held->pair->content != RowContent::Numbers;
+    return held && held->pair && held->pair->codes;
   };
   return caches.pairs().haveCodes() && llvm::any_of(nodes, [&](const ir::Node* node) {
            return !(node->op().isOnnx() && (node->is("Shape") || node->is("Size"))) &&

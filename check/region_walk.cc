@@ -29,6 +29,7 @@ bool RegionWalk::stopsAt(const ir::Value& value) {
 
 void RegionWalk::addInput(const ir::Value& input) {
   if (const CacheInput* cache = sources.feeding.cacheInput(isAfter, input)) {
+    isShared &= isAfter || !sources.feeding.cacheContents().pairs().replacing(input.name());
     add(uint64_t(Part::Cache));
     add(uint64_t(cache->pair ? cache->pair->content : RowContent::Numbers));
     add(addressOf(sources.shapes.placesOf(*cache)));
@@ -95,7 +96,7 @@ bool RegionWalk::demand(const ir::Value& root) {
   }
   add(uint64_t(Part::Root));
   add(numbers.lookup(&root));
-  return true;
+  return isShared;
 }
 
 std::optional<Region> RegionWalk::walk(const ir::Value& before, const ir::Value& after,

@@ -41,7 +41,8 @@ public:
   RegionWalk(Sources from, StopOf stops) : sources(from), stopOf(stops) {}
 
   /// The region of two values; `question` is what else the answer depends on. nullopt if the region
-  /// has an operator with subgraphs, or a value without a meaning.
+  /// has an operator with subgraphs, a value without a meaning, or a cache that a latent one
+  /// replaces.
   std::optional<Region> walk(const ir::Value& before, const ir::Value& after, const Key& question);
   /// The same for one value of the first model.
   std::optional<Region> walk(const ir::Value& value, const Key& question);
@@ -70,6 +71,8 @@ private:
   StopOf stopOf;
   Region region;
   bool isAfter = false;
+  /// Whether equal keys are equal regions. Rows that are computed from latent ones are not in keys.
+  bool isShared = true;
   /// Numbers of the values of the model that is walked through.
   llvm::DenseMap<const ir::Value*, uint64_t> numbers;
   uint64_t nextNumber = 0;

@@ -22,7 +22,8 @@ Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scop
       classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
       shapes(inputs, table, classesBefore, digests, steps, math, forms),
       leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms),
-      stops(classesBefore, classesAfter, shapes, leaves) {
+      stops(classesBefore, classesAfter, shapes, leaves),
+      latents(inputs, table, classesBefore, classesAfter, math) {
   math.mostWork = mostWork;
   math.codeSteps = &feeding.cacheContents().pairs().codeSteps();
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
@@ -193,7 +194,8 @@ void Regions::addGapOfStops(Frontier frontier) {
 
 Answer Regions::compareAt(const Question& question, Frontier frontier, Obligation& obligation) {
   std::optional<Region> region;
-  if (frontier != Frontier::Inputs) {
+  const bool isLatent = question.pair && question.pair->content == RowContent::Latent;
+  if (frontier != Frontier::Inputs && !isLatent) {
     auto stopsAt = [&](bool isAfter, const ir::Value& value) {
       return stops.at(isAfter, value, frontier);
     };
@@ -304,6 +306,47 @@ Regions::StepAnswer Regions::evaluateOrders(size_t at, const Question& question,
   return answer;
 }
 
+Ref Regions::latentRows(size_t at, const CachePair& pair, const Ref& latent, Frontier frontier) {
+  return latents.rowsOf(
+      pair, latent, steps[at],
+      [&](const ir::Value& constant) { return given(at, false, constant, frontier); },
+      [&](const ValueClass& value) { return isOfBefore(value); });
+}
+
+Ref Regions::inputOf(size_t at, bool isAfter, const ir::Value& input, Frontier frontier,
+                     std::string& failure) {
+  const Step& step = steps[at];
+  CacheContents& caches = feeding.cacheContents();
+  const CachePair* latent = isAfter ? nullptr : caches.pairs().replacing(input.name());
+  const bool isComputed = latent && step.past > 0;
+  const Ref rows = isComputed ? caches.numbersOf(*latent->after, step, math.field) : nullptr;
+  const Ref contents = rows      ? latentRows(at, *latent, rows, frontier)
+                       : isAfter ? feeding.afterInput(input, step, math)
+                                 : feeding.beforeInput(input, step, math);
+  if (!contents)
+    failure = rows ? latents.failure() : feeding.failure();
+  return contents;
+}
+
+Answer Regions::compareCaches(size_t at, const Question& question, Frontier frontier,
+                              const Ref& before, const Ref& after, bool allowsHidden,
+                              Evidence& evidence) {
+  const CachePair& pair = *question.pair;
+  if (pair.content != RowContent::Latent)
+    return compareRows(feeding, pair, steps[at], before, after, allowsHidden, math, evidence);
+  CacheContents& caches = feeding.cacheContents();
+  const auto first = caches.beforeRows(pair, before, steps[at], math);
+  const auto second = caches.afterRows(pair, after, steps[at]);
+  const Ref rows =
+      first && second ? latentRows(at, pair, math.constants.real(second->rows), frontier) : nullptr;
+  if (!rows) {
+    evidence.reason = first && second ? latents.failure() : "a cache has too few rows";
+    return first && !second ? Answer::Different : Answer::Undecided;
+  }
+  Ref unused;
+  return compareElements(first->rows, rows, allowsHidden, math, evidence, unused);
+}
+
 Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, Frontier frontier,
                                           Evidence& evidence, Ref& pattern) {
   const Step& step = steps[at];
@@ -312,14 +355,10 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
   std::string notFed; // the reason that an input has no contents
   auto hooksOf = [&](bool isAfter) {
     Evaluation::Hooks hooks;
-    hooks.input = [this, &step, &notFed, isAfter](const ir::Value& input) {
+    hooks.input = [this, at, &notFed, isAfter, frontier](const ir::Value& input) {
       if (std::string why = feeding.gapOfInput(isAfter, input); !why.empty())
         doubt(why);
-      const Ref contents =
-          isAfter ? feeding.afterInput(input, step, math) : feeding.beforeInput(input, step, math);
-      if (!contents)
-        notFed = feeding.failure();
-      return contents;
+      return inputOf(at, isAfter, input, frontier, notFed);
     };
     hooks.isRead = [this, isAfter](const ir::Value& value) {
       return classes(isAfter).isRead(value);
@@ -371,9 +410,9 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
   }
   const bool allowsHidden = feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
   const Evidence earlier = evidence;
-  const Answer answer =
-      question.pair ? compareRows(feeding, *question.pair, step, a, b, allowsHidden, math, evidence)
-                    : compareElements(a, b, allowsHidden, math, evidence, pattern);
+  const Answer answer = question.pair
+                            ? compareCaches(at, question, frontier, a, b, allowsHidden, evidence)
+                            : compareElements(a, b, allowsHidden, math, evidence, pattern);
   if (answer != Answer::Equal && isExcluded(", where it differs")) {
     evidence = earlier;
     return StepAnswer::LeftOut;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/comparison.h"
+#include "check/latent_caches.h"
 #include "check/region_walk.h"
 #include "check/stops.h"
 
@@ -73,6 +74,13 @@ private:
     std::array<std::vector<size_t>, 2> stops;
   };
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
+  /// Rows of pair.before for rows of its latent cache (LatentCaches).
+  Ref latentRows(size_t step, const CachePair& pair, const Ref& latent, Frontier frontier);
+  /// Contents of an input; null, with the reason in `failure`.
+  Ref inputOf(size_t step, bool isAfter, const ir::Value& input, Frontier frontier,
+              std::string& failure);
+  Answer compareCaches(size_t step, const Question& question, Frontier frontier, const Ref& before,
+                       const Ref& after, bool allowsHidden, Evidence& evidence);
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
   /// Adds why the forms of the values at which both models stopped may change beyond the scope.
   void addGapOfStops(Frontier frontier);
@@ -114,6 +122,7 @@ private:
   Shapes shapes;
   Leaves leaves;
   Stops stops;
+  LatentCaches latents;
   Outcome outcome;
   std::string firstDoubt, rejected;
   /// Number of the step that showed the last difference; others show there, too, more often than in
