@@ -170,13 +170,14 @@ void CachePairs::collectRoundings() {
     if (pair.obstacle.empty() && pair.content == RowContent::Codes &&
         pair.after->update() != ir::CacheUpdate::ReadOnly) {
       const ir::Value* present = graph.findValue(pair.after->present);
-      isOdd |= !present || !rounding.add(*present);
+      isOdd |= !present ||
+               !rounding.add(*present, pair.isPacked ? FourBitRow::largestCode : pair.largestCode);
     }
   if (!isOdd && rounding.coverAllCalls())
     return;
   rounding = Roundings(second.model);
   for (CachePair& pair : cachePairs)
-    if (pair.obstacle.empty() && pair.content != RowContent::Numbers)
+    if (pair.obstacle.empty() && pair.codes)
       pair.obstacle = "its rows are codes, and which nodes only round them is not known";
 }
 

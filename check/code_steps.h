@@ -9,10 +9,15 @@ class Node;
 
 namespace kvopt::check {
 
-enum class CodeStep {
-  Rounds,      ///< only rounds: the result represents the operand
-  PacksFirst,  ///< adds codes to others times a constant, which are the first operand
-  PacksSecond, ///< the same with the second operand
+struct CodeStep {
+  enum Kind {
+    Rounds,      ///< only rounds: the operand is the result
+    PacksFirst,  ///< adds codes to others times a constant, which are the first operand
+    PacksSecond, ///< the same with the second operand
+  };
+  Kind kind = Rounds;
+  /// The largest magnitude of a code. A clamp to less changes numbers.
+  double largest = 0;
 };
 
 using CodeSteps = llvm::DenseMap<const ir::Node*, CodeStep>;

@@ -1,6 +1,7 @@
 // From a cache of codes to the quotients that are rounded.
 #include "check/roundings.h"
 
+#include "check/integer_range.h"
 #include "ir/graph.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -75,7 +76,7 @@ bool Roundings::reachesPacked(const ir::Node& sum, const ir::Node* caller) {
     const bool hasUpper = reachesRound({product->operand(*factor), caller});
     const bool hasLower = reachesRound({sum.operand(1 - i), caller});
     if (hasUpper && hasLower)
-      found[&sum] = i == 0 ? CodeStep::PacksFirst : CodeStep::PacksSecond;
+      found[&sum] = {i == 0 ? CodeStep::PacksFirst : CodeStep::PacksSecond, largestCode};
     return hasUpper && hasLower;
   }
   return false;
@@ -85,7 +86,7 @@ bool Roundings::reachesRound(const ir::Node& node, const ir::Node* caller) {
   if (isOnnx(&node, "Round")) {
     if (!node.operand(0) || !isOnnx(node.operand(0)->producer(), "Div"))
       return false;
-    found[&node] = CodeStep::Rounds;
+    found[&node] = {CodeStep::Rounds, largestCode};
     return true;
   }
   if (isOnnx(&node, "Add"))
@@ -93,7 +94,7 @@ bool Roundings::reachesRound(const ir::Node& node, const ir::Node* caller) {
   if (const auto limited = limitedOperand(node)) {
     const bool reaches = reachesRound({node.operand(*limited), caller});
     if (reaches)
-      found[&node] = CodeStep::Rounds;
+      found[&node] = {CodeStep::Rounds, largestCode};
     return reaches;
   }
   bool reaches = false;
@@ -128,7 +129,10 @@ bool Roundings::reachesRound(Place at) {
   return reaches;
 }
 
-bool Roundings::add(const ir::Value& present) { return reachesRound({&present, nullptr}); }
+bool Roundings::add(const ir::Value& present, double largest) {
+  largestCode = largest;
+  return reachesRound({&present, nullptr});
+}
 
 bool Roundings::coverAllCalls() const {
   size_t covered = 0, all = 0;
@@ -145,14 +149,43 @@ bool Roundings::coverAllCalls() const {
   return covered == all;
 }
 
-Results evaluateCodes(Call& call, CodeStep step, Rule rule) {
+namespace {
+
+/// Whether all codes are within the bounds to which a node clamps, or within its type.
+bool keepsAllCodes(const Call& call, double largest) {
+  auto is = [&](unsigned operand, auto holds) {
+    const Ref bound = call.in(operand);
+    return !bound || bound->isReal() ||
+           (bound->kind == Kind::Known && llvm::all_of(bound->known, holds));
+  };
+  auto isAbove = [&](double bound) { return bound >= largest; };
+  auto isBelow = [&](double bound) { return bound <= -largest; };
+  const llvm::StringRef name = call.node.op().type();
+  if (name == "Min")
+    return is(0, isAbove) && is(1, isAbove) && call.operands.size() <= 2;
+  if (name == "Max")
+    return is(0, isBelow) && is(1, isBelow) && call.operands.size() <= 2;
+  if (name == "Clip")
+    return !call.attribute("min") && !call.attribute("max") && is(1, isBelow) && is(2, isAbove);
+  const auto type = static_cast<ir::ElementType>(call.integer("to", 1));
+  const bool isPacked = largest == FourBitRow::largestCode;
+  constexpr double largestByte = 255;
+  return name != "Cast" || ir::isFloatingPoint(type) ||
+         (isPacked ? holds(type, largestByte) && holds(type, 0)
+                   : holds(type, largest) && holds(type, -largest));
+}
+
+} // namespace
+
+Results evaluateCodes(Call& call, const CodeStep& step, Rule rule) {
   const auto* real =
       llvm::find_if(call.operands, [](const Ref& operand) { return operand && operand->isReal(); });
-  if (real == call.operands.end())
+  if (real == call.operands.end() || !keepsAllCodes(call, step.largest))
     return rule(call);
-  if (step != CodeStep::Rounds) {
+  if (step.kind != CodeStep::Rounds) {
     const Results packed = rule(call);
-    const Ref upper = packed.empty() ? nullptr : call.real(step == CodeStep::PacksFirst ? 0 : 1);
+    const Ref upper =
+        packed.empty() ? nullptr : call.real(step.kind == CodeStep::PacksFirst ? 0 : 1);
     if (upper && upper->shape == packed[0]->shape)
       call.math.floors.add(*packed[0], *upper, call.field());
     return packed;

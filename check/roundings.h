@@ -14,9 +14,9 @@ class Roundings {
 public:
   explicit Roundings(const ir::Model& searched) : model(&searched) {}
 
-  /// Adds the nodes that round the rows of a cache, which is a result of the model. False if it is
-  /// not computed in this way.
-  bool add(const ir::Value& present);
+  /// Adds the nodes that round the rows of a cache, which is a result of the model, to codes of at
+  /// most `largest`. False if it is not computed in this way.
+  bool add(const ir::Value& present, double largest);
   /// Whether all calls of the functions in question give caches that were added. Otherwise, other
   /// values are rounded by the same nodes.
   bool coverAllCalls() const;
@@ -30,6 +30,7 @@ private:
   bool reachesPacked(const ir::Node& sum, const ir::Node* caller);
 
   const ir::Model* model;
+  double largestCode = 0;
   CodeSteps found;
   llvm::DenseMap<Place, bool> known;
   llvm::DenseMap<const ir::Function*, llvm::DenseSet<const ir::Node*>> calls;
@@ -38,7 +39,7 @@ private:
 /// Evaluates a node on the way to codes. A node that only rounds real numbers has them as its
 /// result, and it is noted that the rounding is not looked at. Of packed codes, it is remembered
 /// which ones are above the others.
-Results evaluateCodes(Call& call, CodeStep step, Rule rule);
+Results evaluateCodes(Call& call, const CodeStep& step, Rule rule);
 
 /// Why an equality of models with cached codes is not a proof.
 inline constexpr const char* roundingGap = "the rounding of cached rows is not looked at";

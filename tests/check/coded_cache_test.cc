@@ -104,6 +104,12 @@ TEST(CodedCache, FaultsAreFound) {
             "Concat <axis = 2> (key_new, key_head, key_tail)"},
            {"Concat <axis = 2> (value_scale_head, value_scale, value_scale_tail)",
             "Concat <axis = 2> (value_scale_head, value_scale_tail, value_scale)"},
+           // clamps to fewer codes, and a type that does not hold them
+           {"key_low = Min (key_rounded, most)",
+            "less = Constant <value_float = 63.0> ()\n  key_low = Min (key_rounded, less)"},
+           {"float least = {-127}", "float least = {-100}"},
+           {"value_new = Cast <to = 3> (value_codes)",
+            "value_bytes = Cast <to = 2> (value_codes)\n  value_new = Cast <to = 3> (value_bytes)"},
            // another range of codes, a scale of all rows, and codes of twice the numbers
            {"key_scale = Div (largest, most)",
             "sum = Add (most, scale)\n  key_scale = Div (largest, sum)"},
