@@ -310,7 +310,7 @@ Ref Regions::latentRows(size_t at, const CachePair& pair, const Ref& latent, Fro
   return latents.rowsOf(
       pair, latent, steps[at],
       [&](const ir::Value& constant) { return given(at, false, constant, frontier); },
-      [&](const ValueClass& value) { return isOfBefore(value); });
+      [&](const ValueClass& value) { return stops.isOfBefore(value); });
 }
 
 Ref Regions::inputOf(size_t at, bool isAfter, const ir::Value& input, Frontier frontier,

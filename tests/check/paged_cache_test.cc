@@ -148,6 +148,60 @@ TEST(PagedCache, TheOperatorIsProved) {
       << pagedVerdict(causalGrown(), paged);
 }
 
+/// The verdict about two models over pools.
+std::string ofPools(const std::string& before, const std::string& after) {
+  auto first = read(before), second = read(after);
+  const ir::Manifest manifest = inPools(), other = inPools();
+  return first && second ? weakest(checkModels({*first, manifest}, {*second, other})) : "";
+}
+
+TEST(PagedCache, OneOperandHoldsQueriesKeysAndValues) {
+  const std::string joined =
+      edited(edited(paged, "packed = Reshape (inputs_embeds, packed_shape)",
+                    "row = Reshape (inputs_embeds, packed_shape)\n  doubled = Add (row, row)\n  "
+                    "packed = Concat <axis = 1> (row, doubled, row)"),
+             "(packed, packed, packed, past_key", "(packed, \"\", \"\", past_key");
+  const std::string apart = edited(
+      edited(paged, "packed = Reshape (inputs_embeds, packed_shape)",
+             "packed = Reshape (inputs_embeds, packed_shape)\n  doubled = Add (packed, packed)"),
+      "(packed, packed, packed, past_key", "(packed, doubled, packed, past_key");
+  EXPECT_EQ(ofPools(apart, joined), "proved-reduced: ");
+  EXPECT_EQ(verdictWordOf(ofPools(paged, joined)), "different");
+}
+
+TEST(PagedCache, TheOperatorRotatesByPositions) {
+  std::string tables = "float[64, 4] cosines = {#}, float[64, 4] sines = {#}, int64[2] column = "
+                       "{-1, 1}, int64[2] packed_shape";
+  for (const int first : {1, 50}) {
+    std::string numbers;
+    for (int i = 0; i < 64 * 4; ++i)
+      numbers += (i ? ", " : "") + std::to_string(first + i) + ".25";
+    tables = edited(tables, "#", numbers);
+  }
+  const std::string withTables = edited(paged, "int64[2] packed_shape", tables);
+  const std::string inside =
+      edited(edited(withTables, "kv_num_heads = 1", "kv_num_heads = 1, do_rotary = 1"),
+             "past_seqlens, block_table)\n  rows_of",
+             "past_seqlens, block_table, cosines, sines)\n"
+             "  rows_of");
+  auto outside = [&](const char* position) {
+    return edited(
+        edited(withTables, "packed = Reshape (inputs_embeds, packed_shape)",
+               std::string("packed = Reshape (inputs_embeds, packed_shape)\n  shape_of_tokens = "
+                           "Shape (inputs_embeds)\n  count = Gather (shape_of_tokens, next)\n  "
+                           "added = Range (first, count, next)\n  pasts = Cast <to = 7> "
+                           "(past_seqlens)\n  past = Reshape (pasts, column)\n  ahead = Add (past, "
+                           "next)\n  places = Add (") +
+                   position +
+                   ", added)\n  turned_rows = com.microsoft.RotaryEmbedding <num_heads = 1> "
+                   "(inputs_embeds, places, cosines, sines)\n  turned = Reshape (turned_rows, "
+                   "packed_shape)"),
+        "(packed, packed, packed, past_key", "(turned, turned, packed, past_key");
+  };
+  EXPECT_EQ(ofPools(outside("past"), inside), "proved-reduced: ");
+  EXPECT_EQ(verdictWordOf(ofPools(outside("ahead"), inside)), "different");
+}
+
 TEST(PagedCache, RowsByTheirPlacesAreProved) {
   const std::string found = pagedVerdict(withPlainRows(grown), gathered);
   EXPECT_EQ(verdictWordOf(found), "proved-reduced") << found;
