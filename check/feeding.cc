@@ -232,14 +232,19 @@ Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Ar
 }
 
 bool Feeding::readsCodes(llvm::ArrayRef<const ir::Node*> nodes) const {
-  auto isOfCodes = [&](const ir::Use& use) {
-    const CacheInput* held = use.value() ? cacheInput(true, *use.value()) : nullptr;
-    return held && held->pair && held->pair->codes;
-  };
-  return caches.pairs().haveCodes() && llvm::any_of(nodes, [&](const ir::Node* node) {
-           return !(node->op().isOnnx() && (node->is("Shape") || node->is("Size"))) &&
-                  llvm::any_of(node->operands(), isOfCodes);
+  return caches.pairs().haveCodes() && readContents(nodes, [&](const ir::Value& value) {
+           const CacheInput* held = cacheInput(true, value);
+           return held && held->pair && held->pair->codes;
          });
+}
+
+bool readContents(llvm::ArrayRef<const ir::Node*> nodes,
+                  llvm::function_ref<bool(const ir::Value&)> isMeant) {
+  return llvm::any_of(nodes, [&](const ir::Node* node) {
+    return !(node->op().isOnnx() && (node->is("Shape") || node->is("Size"))) &&
+           llvm::any_of(node->operands(),
+                        [&](const ir::Use& use) { return use.value() && isMeant(*use.value()); });
+  });
 }
 
 } // namespace kvopt::check

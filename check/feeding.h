@@ -57,6 +57,10 @@ private:
   std::string reason;
 };
 
+/// Whether a node reads more than the shape of one of the values that are meant.
+bool readContents(llvm::ArrayRef<const ir::Node*> nodes,
+                  llvm::function_ref<bool(const ir::Value&)> isMeant);
+
 /// An arbitrary tensor of numbers that `name` determines.
 Ref arbitraryTensor(const Field& field, uint64_t name, const Extents& shape);
 

@@ -316,15 +316,20 @@ Ref Regions::latentRows(size_t at, const CachePair& pair, const Ref& latent, Fro
 Ref Regions::inputOf(size_t at, bool isAfter, const ir::Value& input, Frontier frontier,
                      std::string& failure) {
   const Step& step = steps[at];
+  const Ref contents =
+      isAfter ? feeding.afterInput(input, step, math) : feeding.beforeInput(input, step, math);
+  if (!contents)
+    failure = feeding.failure();
   CacheContents& caches = feeding.cacheContents();
   const CachePair* latent = isAfter ? nullptr : caches.pairs().replacing(input.name());
-  const bool isComputed = latent && step.past > 0;
-  const Ref rows = isComputed ? caches.numbersOf(*latent->after, step, math.field) : nullptr;
-  const Ref contents = rows      ? latentRows(at, *latent, rows, frontier)
-                       : isAfter ? feeding.afterInput(input, step, math)
-                                 : feeding.beforeInput(input, step, math);
-  if (!contents)
-    failure = rows ? latents.failure() : feeding.failure();
+  if (!contents || !latent || step.past == 0)
+    return contents;
+  const Ref rows = caches.numbersOf(*latent->after, step, math.field);
+  const Ref computed = rows ? latentRows(at, *latent, rows, frontier) : nullptr;
+  if (computed && computed->shape == contents->shape)
+    return computed;
+  failure = computed ? "the first model computes rows of another shape" : latents.failure();
+  unknownRows.insert(&input);
   return contents;
 }
 
@@ -352,6 +357,7 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
   const Step& step = steps[at];
   enter(math.thresholds, step);
   math.floors.clear();
+  unknownRows.clear();
   std::string notFed; // the reason that an input has no contents
   auto hooksOf = [&](bool isAfter) {
     Evaluation::Hooks hooks;
@@ -384,6 +390,13 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
       return StepAnswer::LeftOut;
     }
     evidence.reason = notFed.empty() ? before.failure() : notFed;
+    return StepAnswer::Failed;
+  }
+  // Rows of a replaced cache that could not be computed; its shape is known.
+  auto isUnknown = [&](const ir::Value& value) { return unknownRows.count(&value) != 0; };
+  if (isUnknown(*question.before) ||
+      (!unknownRows.empty() && readContents(before.evaluatedNodes(), isUnknown))) {
+    evidence.reason = notFed;
     return StepAnswer::Failed;
   }
   const Ref b = after.evaluate(*question.after);

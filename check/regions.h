@@ -76,7 +76,8 @@ private:
   Ref given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier);
   /// Rows of pair.before for rows of its latent cache (LatentCaches).
   Ref latentRows(size_t step, const CachePair& pair, const Ref& latent, Frontier frontier);
-  /// Contents of an input; null, with the reason in `failure`.
+  /// Contents of an input; null, with the reason in `failure`. Rows of a replaced cache that cannot
+  /// be computed are arbitrary, and noted in `unknownRows`.
   Ref inputOf(size_t step, bool isAfter, const ir::Value& input, Frontier frontier,
               std::string& failure);
   Answer compareCaches(size_t step, const Question& question, Frontier frontier, const Ref& before,
@@ -123,6 +124,8 @@ private:
   Leaves leaves;
   Stops stops;
   LatentCaches latents;
+  /// Inputs that a latent cache replaces and whose rows are not computed in the step.
+  llvm::DenseSet<const ir::Value*> unknownRows;
   Outcome outcome;
   std::string firstDoubt, rejected;
   /// Number of the step that showed the last difference; others show there, too, more often than in
