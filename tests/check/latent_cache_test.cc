@@ -125,5 +125,27 @@ TEST(LatentCache, RowsOfOtherValuesAreNotDecided) {
       "its rows");
 }
 
+TEST(LatentCache, ShapesNeedNoRows) {
+  auto withLength = [](const std::string& model, const std::string& past) {
+    return edited(edited(model, "=> (float[B, 1, S, 8] attended,",
+                         "=> (int64[1] length, float[B, 1, S, 8] attended,"),
+                  "{\n  rows =",
+                  "{\n  extents = Shape (" + past +
+                      ")\n  length = Slice (extents, two, three, zero)\n  rows =");
+  };
+  auto first = read(withLength(ofFullWidth(), "past_key"));
+  auto second = read(withLength(
+      edited(ofLatentRows(), "latent = Identity (low)", "latent = Add (low, low)"), "past_latent"));
+  ASSERT_TRUE(first && second);
+  const ir::Manifest grows = growing(), latent = ofLatent();
+  const CheckReport report = checkModels({*first, grows}, {*second, latent});
+  for (const Obligation& obligation : report.obligations) {
+    if (!obligation.isOutput)
+      continue;
+    EXPECT_EQ(obligation.verdict == Verdict::ProvedReduced, obligation.after == "length")
+        << obligation.after << ": " << obligation.reason;
+  }
+}
+
 } // namespace
 } // namespace kvopt::check
