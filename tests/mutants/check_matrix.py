@@ -218,14 +218,17 @@ def page(records, known, possible):
                 cells[row, column][record["outcome"]] += 1
     total = cells["all", "all"]
     found = [record for record in mutants if record["outcome"] == "found"]
+    models = collections.Counter(record["model"] for record in mutants)
     lines = ["# Faults that a check finds", "", "This page is written by:", "", "```",
              "python3 tests/mutants/check_matrix.py build/release/bin/kvopt build/release/tests/compare_lengths "
              "--out DIR --write", "```", "",
              "%d kinds of change in %d forms and %d models: %d mutants of about %d, %s." % (
-                 len(kinds), len(presets), len({record["model"] for record in mutants}), len(mutants), possible,
+                 len(kinds), len(presets), len(models), len(mutants), possible,
                  ", ".join("%d %s" % (total[each], each) for each in OUTCOMES)),
              "Of those found, %d name the node at which the difference begins, and %d the smallest step that shows it." % (
-                 sum(bool(record["node"]) for record in found), sum(record["step"] for record in found)), "", LEGEND]
+                 sum(bool(record["node"]) for record in found), sum(record["step"] for record in found)), "",
+             "The models, and the number of their mutants: %s." % ", ".join("`%s` %d" % each for each in sorted(models.items())),
+             "", LEGEND]
     columns = ["all"] + presets
     lines += ["| change | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     lines += ["| %s | %s |" % (row, " | ".join(cell_of(cells[row, column]) for column in columns)) for row in kinds + ["all"]]
