@@ -46,16 +46,18 @@ bool keepsOpen(const ir::Node& node, unsigned operand) {
   static constexpr const char* moved[] = {"Identity", "Reshape", "Flatten",   "Transpose",
                                           "Squeeze",  "Expand",  "Unsqueeze", "Slice",
                                           "Split",    "Gather",  "Tile"};
-  static constexpr const char* combined[] = {"Add", "Sub", "Mul", "Concat", "Shape",
-                                             "Not", "And", "Or",  "Xor"};
   if (!node.op().isOnnx())
     return false;
   const llvm::StringRef name = node.op().type();
   if (operand == 0 && llvm::is_contained(moved, name))
     return true;
+  using ir::ElementFunction;
+  static constexpr ElementFunction combining[] = {ElementFunction::Sum, ElementFunction::Product,
+                                                  ElementFunction::Bound, ElementFunction::Logic,
+                                                  ElementFunction::Choice};
   const auto function = ir::elementFunction(node);
-  return function == ir::ElementFunction::Choice || function == ir::ElementFunction::Bound ||
-         llvm::is_contained(combined, name);
+  return (function && llvm::is_contained(combining, *function)) || name == "Concat" ||
+         name == "Shape";
 }
 
 } // namespace

@@ -124,8 +124,10 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
   auto rule = rules.find(node.op().str());
   if (function) {
     const Call call(node, frame.enclosing(), operands, math, isNeeded);
-    if (const std::string why = undocumentedAttribute(call); !why.empty())
+    if (const std::string why = undocumentedAttribute(call); !why.empty()) {
+      invalid |= reason.empty();
       return fail(node.describe() + ": " + why);
+    }
     if (const std::string why = operandViolation(call); !why.empty()) {
       invalid |= reason.empty();
       return fail(node.describe() + ": " + why);

@@ -41,6 +41,8 @@ const Form* Leaves::formOf(const ValueClass& value, const ir::Value& representat
   if (auto found = known.find(value); found != known.end())
     return found->second;
   auto remember = [&](const Form* form) { return known[value] = form; };
+  if (steps.empty())
+    return remember(nullptr);
   Form own(steps.size());
   if (const auto data = representative.constantRef()) {
     own.assign(steps.size(), ofConstant(*data));

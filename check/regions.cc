@@ -273,7 +273,8 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
     ++evidence.steps;
   }
   if (answer == Answer::Equal && evidence.elements == 0) {
-    evidence.reason = "no step compares an element";
+    evidence.reason =
+        steps.empty() ? "no step fits the sizes in both manifests" : "no step compares an element";
     return Answer::Undecided;
   }
   for (Ref& pattern : patterns)

@@ -27,7 +27,7 @@ Results add(Call& call) {
 Ref negative(Call& call, const Ref& a) {
   auto result = std::make_shared<Tensor>(*a);
   for (int64_t& value : result->integers)
-    value = wrapped(0 - uint64_t(value));
+    value = value == openInteger ? value : wrapped(0 - uint64_t(value));
   for (double& value : result->known)
     value = -value;
   for (Exact& value : result->reals)

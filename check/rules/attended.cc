@@ -71,9 +71,8 @@ Ref attendedRows(Call& call, const Attended& job) {
   scores = multiplyReals(call, scores, realScalar(call, scale));
   if (job.softcap != 0) {
     const Ref cap = realScalar(call, job.softcap);
-    auto divided = mapReals(call, {scores, cap}, scores->shape, [&](llvm::ArrayRef<Exact> x) {
-      return field.divide(x[0], x[1]);
-    });
+    auto divided = mapReals(call, {scores, cap}, scores->shape,
+                            [&](llvm::ArrayRef<Exact> x) { return field.divide(x[0], x[1]); });
     scores = multiplyReals(call, unknownOf(call, "Tanh", divided), cap);
   }
   if (job.mask) {

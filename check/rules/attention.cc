@@ -30,11 +30,13 @@ Results rotaryEmbedding(Call& call) {
   const bool hasRows = x->rank() == 3;
   if (hasRows) {
     int64_t heads = call.integer("num_heads", 0);
-    if (heads == 0)
+    if (heads == 0 && isContrib)
       heads = width ? x->shape[2] / width : 0;
     x = asHeads(x, heads);
   }
-  if (!x || x->rank() != 4)
+  if (!x)
+    return call.fail("its number of heads does not fit");
+  if (x->rank() != 4)
     return call.unsupported("its heads are unknown");
   if (positions) {
     if (!positions->isInteger())

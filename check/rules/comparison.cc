@@ -275,7 +275,9 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
 }
 
 Results cast(Call& call) {
-  return converted(call, call.in(0), static_cast<ir::ElementType>(call.integer("to", 1)));
+  const auto type = static_cast<ir::ElementType>(call.integer("to", 0));
+  return type == ir::ElementType::Undefined ? call.fail("it casts to no element type")
+                                            : converted(call, call.in(0), type);
 }
 
 Results castLike(Call& call) { return converted(call, call.in(0), call.in(1)->type); }

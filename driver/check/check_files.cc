@@ -3,6 +3,7 @@
 
 #include "driver/check/check_json.h"
 #include "driver/recover.h"
+#include "driver/verify/claims.h"
 #include "ir/onnx/import.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
@@ -106,6 +107,13 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
   // Recognition has worked on copies: these models have no types but those of their files.
   inferTypes(**before);
   inferTypes(**after);
+  // Another manifest than that of the model is only driven.
+  if (request.manifest.empty()) {
+    auto claims = checkClaims({**after, *manifestAfter}, {**before, *manifestBefore}, toolkit);
+    if (!claims)
+      return withFile(claims.takeError(), request.after.path);
+    result.unproved = std::move(claims->unproved);
+  }
   // A check reads biases and tables of a file, but not what is between them.
   ir::expectFewReads(**before);
   ir::expectFewReads(**after);
@@ -293,6 +301,8 @@ SafeText checkSummary(const FileCheck& result, bool isDetailed) {
     text += formatText("  assumes  {}\n", assumption);
   for (const std::string& gap : report.notChecked)
     text += formatText("  not checked: {}\n", gap);
+  for (const std::string& claim : result.unproved)
+    text += formatText("  not proved: {}\n", claim);
   text += formatText("  Equality is over the real numbers: rounding is not looked at.\n");
   if (result.claimed)
     text += formatText("  claimed  {}{}\n", claimSentence(*result.claimed), claimRemark(result));

@@ -31,6 +31,8 @@ struct FileCheck {
   check::CheckReport report;
   /// Digest of the certificate (certificateDigest).
   std::string digest;
+  /// One sentence for each claim of the second model's manifest that its graph does not show.
+  std::vector<std::string> unproved;
   /// The comparison that the second model's manifest claims; nullopt if it claims none.
   std::optional<ir::ManifestComparison> claimed;
 

@@ -94,6 +94,8 @@ OrderedJson checkReportJson(const check::CheckReport& report) {
 
 OrderedJson checkJson(const FileCheck& result, const std::optional<Counterexample>& example) {
   OrderedJson json = resultJson(result, "kvopt/check/1");
+  if (!result.unproved.empty())
+    json["unproved"] = result.unproved;
   if (result.claimed) {
     const std::optional<bool> isConfirmed = result.confirmsClaim();
     json["claimed"] = ir::valueJson(*result.claimed);

@@ -423,6 +423,17 @@ TEST(Checker, RowsThatNoTokenWroteAreArbitrary) {
   EXPECT_EQ(checkModels({*first, before}, {*second, after}).verdict(), Verdict::Different);
 }
 
+TEST(Checker, ManifestsThatNoStepFitsDecideNothing) {
+  // The growing cache has all its rows before the step, and the buffer has room for no more.
+  auto first = read(grown), second = read(buffered);
+  ASSERT_TRUE(first && second);
+  ir::Manifest after = inBuffers(ir::LengthFeed::PastLength);
+  after.caches[0].storage = growing().caches[0].storage;
+  for (ir::ManifestCache& cache : after.caches)
+    cache.shape[2] = int64_t(5);
+  EXPECT_EQ(checkModels({*first, growing()}, {*second, after}).verdict(), Verdict::Skipped);
+}
+
 TEST(Checker, ABufferHoldsTheRowsOfAGrowingCache) {
   auto first = read(grown);
   const ir::Manifest before = growing();

@@ -164,6 +164,11 @@ TEST(CheckNoValue, AnInverseOfZeroIsNotDecided) {
             Verdict::Skipped);
 }
 
+TEST(CheckNoValue, AttributesThatNoEngineTakes) {
+  expectNoValue("y = Cast <to = 0> (x) ");
+  expectNoValue("c = Slice (x, l1, l3, last) y = RotaryEmbedding <num_heads = 0> (x, c, c) ");
+}
+
 TEST(CheckNoValue, LimitsOfClipHaveOneElement) {
   expectNoValue("y = Clip (half, x, two) ");
   expectNoValue("y = Clip (x, x) ");
