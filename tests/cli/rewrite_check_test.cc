@@ -34,8 +34,10 @@ TEST(RewriteCheckTest, TheReportHasTheVerdict) {
 TEST(RewriteCheckTest, NothingIsWrittenThatIsNotDecided) {
   TemporaryFolder folder;
   const std::string output = folder.path("out.onnx");
-  const ProgramResult result = runProgram({"rewrite", shippedModel("qwen2-dynamo23-sdpa"), "-o",
-                                           output, "--to", "int8", "--verify", "check"});
+  const std::string text = std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt";
+  const ProgramResult result =
+      runProgram({"rewrite", shippedModel("kjv"), "-o", output, "--to", "ort", "--rows", "int8",
+                  "--calibration-text", text, "--verify", "check"});
   EXPECT_EQ(result.code, 1);
   EXPECT_NE(result.out.find("its rows are codes"), std::string::npos) << result.out;
   EXPECT_NE(result.err.find("could not be compared; nothing was written"), std::string::npos)
