@@ -230,8 +230,9 @@ Ref softmaxOf(Call& call, const Ref& scores, unsigned axis) {
     else
       element = {0, 0, hasFill[row] ? Status::Unspecified : Status::NotANumber, false};
     if (hasFill[row] && sees[row])
-      call.math.assumptions.insert("a score with a mask's finite fill has no weight in a row that "
-                                   "sees a key");
+      call.math.assumptions.insert(
+          "a large negative number in a mask gives its key no weight where "
+          "another key is visible");
   }
   return result;
 }
