@@ -121,6 +121,25 @@ TEST(EqualRegions, AreEvaluatedOnce) {
   }
 }
 
+TEST(EqualRegions, StopAtAnArrangementOfWhatOnlyOneModelHas) {
+  // The first model's attention is computed in columns. A fault after the last layer is seen only
+  // if no region reaches through the attention of two layers.
+  const std::string turned =
+      edited(spelledLayer, "attended_# = MatMul (weights_#, present_value_#)",
+             "values_# = Transpose <perm = [0, 1, 3, 2]> (present_value_#)\n"
+             "  keys_# = Transpose <perm = [0, 1, 3, 2]> (weights_#)\n"
+             "  columns_of_# = MatMul (values_#, keys_#)\n"
+             "  attended_# = Transpose <perm = [0, 1, 3, 2]> (columns_of_#)");
+  const std::string before = layersOf(turned.c_str(), 2), after = layersOf(respelledLayer, 2);
+  EXPECT_EQ(checkLayers(before, after, manifestOf(2)).verdict(), Verdict::ProvedReduced);
+  const CheckReport report = checkLayers(
+      before,
+      edited(after, "x2 = Add (x1, moved_1)", "y = Add (x1, moved_1)\n  x2 = Add (y, shift)"),
+      manifestOf(2));
+  EXPECT_EQ(report.verdict(), Verdict::Different) << weakest(report);
+  EXPECT_EQ(report.count(Verdict::Skipped), 0u);
+}
+
 struct Fault {
   const char* from;
   const char* to;

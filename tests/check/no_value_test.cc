@@ -131,14 +131,42 @@ TEST(CheckNoValue, WhatAnOrderHidesIsHiddenInThatOrderOnly) {
   const std::string doubled = "e = Shape (p) single = Equal (e, l11) some = Cast <to = 1> (single) "
                               "all = ReduceMin <keepdims = 0> (some) more = Add (all, half) "
                               "times = Add (more, half) t = Mul (s, times) ";
-  for (const char* bound : {"half", "two", "zero"}) {
-    const std::string scores = std::string("c = Slice (x, l1, l3, last) near = LessOrEqual (c, ") +
-                               bound + ") s = Where (near, c, hidden) ";
-    const std::string weights = "w = Softmax <axis = 2> (t) result = Tanh (w)";
-    EXPECT_EQ(verdictOfNodes(scores + "t = Identity (s) " + weights, scores + doubled + weights),
-              Verdict::Different)
-        << bound;
-  }
+  // Both models compute the scores alike, or in two ways that are proved equal first.
+  const std::string hides = "s = Where (near, c, hidden) ";
+  const std::string shows = "far = Not (near) s = Where (far, hidden, c) ";
+  const std::string weights = "w = Softmax <axis = 2> (t) result = Tanh (w)";
+  for (const std::string& way : {hides, shows})
+    for (const char* bound : {"half", "two", "zero"}) {
+      const std::string near =
+          std::string("c = Slice (x, l1, l3, last) near = LessOrEqual (c, ") + bound + ") ";
+      EXPECT_EQ(verdictOfNodes(near + hides + "t = Identity (s) " + weights,
+                               near + way + doubled + weights),
+                Verdict::Different)
+          << way << bound;
+    }
+}
+
+TEST(CheckNoValue, ADifferenceHasTheSmallestStep) {
+  auto modelOf = [](const std::string& nodes) {
+    return read("<ir_version: 8, opset_import: [\"\" : 18]>\n"
+                "g (float[B, S, 4] inputs_embeds) => (first, second)\n"
+                "<int64 i1 = {1}, int64 i2 = {2}, float one = {1}, float two = {2}>\n{\n" +
+                nodes + "}\n");
+  };
+  // The first output differs from three tokens on, the second one always.
+  const auto before = modelOf("first = Tanh (inputs_embeds) second = Exp (inputs_embeds)");
+  const auto after =
+      modelOf("e = Shape (inputs_embeds) count = Gather (e, i1) few = LessOrEqual (count, i2) "
+              "times = Where (few, one, two) many = Mul (inputs_embeds, times) "
+              "first = Tanh (many) twice = Mul (inputs_embeds, two) second = Exp (twice)");
+  ASSERT_TRUE(before && after);
+  const ir::Manifest none;
+  const CheckReport report = checkModels({*before, none}, {*after, none});
+  ASSERT_EQ(report.count(Verdict::Different), 2u);
+  for (const Obligation& part : report.obligations)
+    if (part.isOutput) {
+      EXPECT_EQ(part.counterexample.tokens, part.after == "first" ? 3 : 1) << part.after;
+    }
 }
 
 TEST(CheckNoValue, ARowThatSeesNoKeyIsSomeFiniteNumber) {
@@ -154,6 +182,11 @@ TEST(CheckNoValue, ARowThatSeesNoKeyIsSomeFiniteNumber) {
             Verdict::ProvedReduced);
   EXPECT_GE(verdictOfNodes(scores + "result = Softmax (s)",
                            scores + guarded + "result = Where (none, w, zero)"),
+            Verdict::Different);
+  // What an unknown truth chooses is not a known number.
+  const std::string sum = "u = Mul (x, zero) result = Add (u, v)";
+  EXPECT_GE(verdictOfNodes(scores + "z = Equal (row, i0) v = Where (z, zero, two) " + sum,
+                           scores + guarded + "v = Where (none, half, two) " + sum),
             Verdict::Different);
 }
 
