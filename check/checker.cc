@@ -1,9 +1,9 @@
 // Pairs outputs and candidates, and walks through the second model once.
 #include "check/checker.h"
 
-#include "check/regions.h"
-#include "check/scope.h"
-#include "check/size_argument.h"
+#include "check/regions/regions.h"
+#include "check/regions/scope.h"
+#include "check/regions/size_argument.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

@@ -7,7 +7,7 @@
 // arithmetic (field.h) over a small scope (scope.h) and compared.
 #pragma once
 
-#include "check/report.h"
+#include "check/regions/report.h"
 
 namespace kvopt::check {
 

@@ -1,5 +1,5 @@
 // Rules of arithmetic and functions of elements.
-#include "check/elementwise.h"
+#include "check/rules/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"

@@ -1,7 +1,7 @@
 // Attention and rotation of heads, as rules of several operators use them.
 #pragma once
 
-#include "check/call.h"
+#include "check/arithmetic/call.h"
 
 #include <functional>
 

@@ -1,6 +1,6 @@
 // Rules of comparisons, logic, choices, and casts of elements.
-#include "check/elementwise.h"
-#include "check/integer_range.h"
+#include "check/arithmetic/integer_range.h"
+#include "check/rules/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,6 +1,6 @@
 // Rules of ONNX Runtime's quantized products: the weights that their codes represent are unknown
 // numbers.
-#include "check/call.h"
+#include "check/arithmetic/call.h"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // Rules of operators that read or write elements at indices, and of those that make integers.
-#include "check/call.h"
+#include "check/arithmetic/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,5 +1,5 @@
 // Rules of operators that move elements.
-#include "check/call.h"
+#include "check/arithmetic/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 

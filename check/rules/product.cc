@@ -1,5 +1,5 @@
 // Rules of matrix products and convolution.
-#include "check/call.h"
+#include "check/arithmetic/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,5 +1,5 @@
 // Rules of reductions, softmax and normalizations.
-#include "check/call.h"
+#include "check/arithmetic/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 

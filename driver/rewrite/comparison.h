@@ -1,7 +1,7 @@
 // Comparison of a rewritten model with the model as it was read.
 #pragma once
 
-#include "check/report.h"
+#include "check/regions/report.h"
 #include "driver/rewrite/request.h"
 #include "driver/toolkit.h"
 #include "driver/verify/verification.h"

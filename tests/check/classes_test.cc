@@ -1,5 +1,5 @@
 // What makes two values equal by construction.
-#include "check/classes.h"
+#include "check/alignment/classes.h"
 
 #include "tests/check/checked_models.h"
 

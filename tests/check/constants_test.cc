@@ -1,5 +1,5 @@
 // Which floating-point numbers are one number.
-#include "check/constants.h"
+#include "check/arithmetic/constants.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The laws of the arithmetic, and what each status does.
-#include "check/field.h"
+#include "check/arithmetic/field.h"
 
 #include <gtest/gtest.h>
 

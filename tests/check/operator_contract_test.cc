@@ -1,5 +1,5 @@
 // What operators require beyond the function bodies and rules by which they are evaluated.
-#include "check/operator_contract.h"
+#include "check/evaluation/operator_contract.h"
 #include "tests/check/checker_fixture.h"
 
 namespace kvopt::check {

@@ -1,5 +1,5 @@
 // Pools of blocks: rows behind a table.
-#include "check/block_table.h"
+#include "check/caches/block_table.h"
 #include "tests/check/checker_fixture.h"
 
 namespace kvopt::check {

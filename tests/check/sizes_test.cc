@@ -1,5 +1,5 @@
 // Which equalities in the scope are equalities at all sizes.
-#include "check/scope.h"
+#include "check/regions/scope.h"
 #include "tests/check/checker_fixture.h"
 
 namespace kvopt::check {

@@ -1,5 +1,5 @@
 // Where sliding caches and rings have their rows.
-#include "check/sliding_cache.h"
+#include "check/caches/sliding_cache.h"
 #include "tests/check/checker_fixture.h"
 
 namespace kvopt::check {

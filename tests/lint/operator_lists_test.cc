@@ -16,10 +16,10 @@ struct ListException {
 };
 
 constexpr ListException listExceptions[] = {
-    {"check/classes.cc", 1, "names operators whose operands are in any order"},
+    {"check/alignment/classes.cc", 1, "names operators whose operands are in any order"},
     {"check/rules/arithmetic.cc", 1, "has the rule of each operator"},
     {"check/rules/comparison.cc", 2, "has the rule of each operator"},
-    {"check/size_argument.cc", 2, "names operators that treat all places alike"},
+    {"check/regions/size_argument.cc", 2, "names operators that treat all places alike"},
     {"passes/analysis/evaluation/affine_numbers.cc", 1, "computes each operator's bounds"},
     {"passes/analysis/evaluation/traced_operators.cc", 1, "computes each operator's terms"},
     {"passes/analysis/interface/input_readers.cc", 1, "reads the order that is compared"},

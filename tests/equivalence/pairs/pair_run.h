@@ -1,7 +1,7 @@
 // Runs of a random pair of models in the steps of a checker's scope.
 #pragma once
 
-#include "check/feeding.h"
+#include "check/caches/feeding.h"
 #include "tests/equivalence/rules/compared_run.h"
 
 #include <cmath>

@@ -1,0 +1,191 @@
+// Operators and constants of a region that the argument covers.
+#include "check/regions/size_argument.h"
+
+#include "check/arithmetic/thresholds.h"
+#include "ir/model.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt::check {
+namespace {
+
+/// The scope has all numbers of rows, earlier and new tokens up to this.
+constexpr int64_t alwaysCovered = 3;
+
+/// Operators that treat all places of an axis alike.
+bool isUniform(llvm::StringRef name) {
+  static constexpr const char* names[] = {"Identity",
+                                          "Dropout",
+                                          "Reshape",
+                                          "Flatten",
+                                          "Transpose",
+                                          "Unsqueeze",
+                                          "Squeeze",
+                                          "Expand",
+                                          "Tile",
+                                          "Concat",
+                                          "Slice",
+                                          "Split",
+                                          "Trilu",
+                                          "Shape",
+                                          "Size",
+                                          "Constant",
+                                          "ConstantOfShape",
+                                          "Range",
+                                          "Gather",
+                                          "GatherElements",
+                                          "GatherND",
+                                          "ScatterND",
+                                          "ScatterElements",
+                                          "TensorScatter",
+                                          "CumSum",
+                                          "Add",
+                                          "Sub",
+                                          "Mul",
+                                          "Div",
+                                          "Mod",
+                                          "Neg",
+                                          "Reciprocal",
+                                          "Sum",
+                                          "Max",
+                                          "Min",
+                                          "Clip",
+                                          "Exp",
+                                          "Pow",
+                                          "Where",
+                                          "IsNaN",
+                                          "IsInf",
+                                          "Equal",
+                                          "Not",
+                                          "Cast",
+                                          "CastLike",
+                                          "Less",
+                                          "LessOrEqual",
+                                          "Greater",
+                                          "GreaterOrEqual",
+                                          "And",
+                                          "Or",
+                                          "Xor",
+                                          "Sqrt",
+                                          "Sin",
+                                          "Cos",
+                                          "Tanh",
+                                          "Erf",
+                                          "Abs",
+                                          "Log",
+                                          "Floor",
+                                          "Ceil",
+                                          "Round",
+                                          "Sign",
+                                          "Relu",
+                                          "Sigmoid",
+                                          "Gelu",
+                                          "Softplus",
+                                          "MatMul",
+                                          "Gemm",
+                                          "Einsum",
+                                          "ReduceSum",
+                                          "ReduceMean",
+                                          "ReduceMax",
+                                          "ReduceMin",
+                                          "ReduceSumSquare",
+                                          "ReduceL2",
+                                          "Softmax",
+                                          "LayerNormalization",
+                                          "RMSNormalization",
+                                          "SimplifiedLayerNormalization",
+                                          "RotaryEmbedding",
+                                          "Attention",
+                                          "If",
+                                          "com.microsoft::RotaryEmbedding",
+                                          "com.microsoft::GroupQueryAttention",
+                                          "com.microsoft::MultiHeadAttention",
+                                          "com.microsoft::PagedAttention",
+                                          "com.microsoft::FusedMatMul",
+                                          "com.microsoft::SimplifiedLayerNormalization",
+                                          "com.microsoft::SkipSimplifiedLayerNormalization",
+                                          "com.microsoft::SkipLayerNormalization",
+                                          "com.microsoft::Gelu",
+                                          "com.microsoft::FastGelu",
+                                          "com.microsoft::QuickGelu",
+                                          "com.microsoft::MatMulNBits"};
+  return llvm::is_contained(names, name);
+}
+
+bool isComparison(const ir::Node& node) {
+  static constexpr const char* names[] = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+                                          "Equal"};
+  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
+}
+
+std::string beyond(const ir::Node& node, int64_t number) {
+  return node.describe() + " has the constant " + std::to_string(number) +
+         ", which is beyond the scope";
+}
+
+bool isFar(int64_t number, const std::set<int64_t>& covered) {
+  const int64_t size = std::abs(number);
+  return size > alwaysCovered && size < unlimited && !covered.count(size);
+}
+
+std::string gapOf(const ir::Node& node, const std::set<int64_t>& covered) {
+  for (const char* name : {"local_window_size", "window"}) {
+    const int64_t window = node.intAttr(name, 0);
+    if (isFar(window, covered))
+      return beyond(node, window);
+  }
+  return "";
+}
+
+/// Adds the constants with which the nodes of a graph compare integers.
+void addCompared(const ir::Graph& graph, std::set<int64_t>& constants) {
+  for (const ir::Node& node : graph.nodes()) {
+    for (const char* name : {"local_window_size", "window"})
+      if (const int64_t window = node.intAttr(name, 0); window > 0)
+        constants.insert(window);
+    if (isComparison(node))
+      for (const ir::Use& use : node.operands())
+        if (const auto data = use.value() ? use.value()->constantRef() : nullptr)
+          if (const auto numbers = ir::integerValues(*data, 64))
+            for (int64_t number : *numbers)
+              if (std::abs(number) > 1 && std::abs(number) < unlimited)
+                constants.insert(std::abs(number));
+    for (const ir::Graph* inner : node.subgraphs())
+      addCompared(*inner, constants);
+  }
+}
+
+} // namespace
+
+std::set<int64_t> comparedConstants(const ir::Model& model) {
+  std::set<int64_t> constants;
+  addCompared(model.graph(), constants);
+  for (const auto& function : model.functions)
+    addCompared(function->body, constants);
+  return constants;
+}
+
+std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Node*> nodes,
+                            const std::set<int64_t>& covered) {
+  for (const ir::Node* node : nodes) {
+    if (std::string gap = gapOf(*node, covered); !gap.empty())
+      return gap;
+    const ir::Function* function = model.findFunction(node->op());
+    if (!function) {
+      if (!isUniform(node->op().str()))
+        return node->describe() + " has no argument for all sizes";
+      continue;
+    }
+    for (const ir::Node& inner : function->body.nodes()) {
+      if (!isUniform(inner.op().str()))
+        return node->describe() + " calls " + inner.op().str() +
+               ", which has no argument for all sizes";
+      if (std::string gap = gapOf(inner, covered); !gap.empty())
+        return gap;
+    }
+  }
+  return "";
+}
+
+} // namespace kvopt::check
