@@ -43,9 +43,16 @@ std::string CachePairs::formOf(const ir::ManifestCache& cache, bool isAfter) con
 
 namespace {
 
+/// Whether a symbol of a manifest is that of another axis of the input only.
+bool isOfOtherAxis(const std::string& symbol, const ir::TensorType& type, unsigned axis) {
+  const ir::Dim named = ir::Dim::symbol(symbol);
+  return type.dim(axis) != named && llvm::is_contained(type.shape(), named);
+}
+
 /// Whether a manifest gives a cache another shape than the model's input declares. A program that
 /// allocates the cache by the manifest then fails. The number of rows may be fixed by the manifest
-/// alone. The first two axes of a pool are its blocks and their rows.
+/// alone, and a static cache has a fixed one. The first two axes of a pool are its blocks and their
+/// rows.
 bool contradicts(const DrivenModel& model, const ir::ManifestCache& cache) {
   const ir::Value* input = model.model.graph().findValue(cache.past);
   if (!input || !input->isGraphInput() || !input->type().hasRank() ||
@@ -57,8 +64,11 @@ bool contradicts(const DrivenModel& model, const ir::ManifestCache& cache) {
   for (unsigned i = cache.isPool() ? 2 : 0; i < cache.shape.size(); ++i) {
     const std::optional<int64_t> declared = input->type().dim(i).value();
     const auto* written = std::get_if<int64_t>(&cache.shape[i]);
-    if (declared ? !written || *written != *declared
-                 : written && static_cast<int64_t>(i) != cache.sequenceAxis)
+    const bool isOfRows = static_cast<int64_t>(i) == cache.sequenceAxis;
+    if (declared  ? !written || *written != *declared
+        : written ? !isOfRows
+                  : isOfOtherAxis(std::get<std::string>(cache.shape[i]), input->type(), i) ||
+                        (isOfRows && cache.update() == ir::CacheUpdate::Static))
       return true;
   }
   return false;

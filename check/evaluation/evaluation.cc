@@ -19,6 +19,11 @@ bool Evaluation::fail(std::string text) {
   return false;
 }
 
+bool Evaluation::refuse(const ir::Node& node, const std::string& why) {
+  invalid |= reason.empty();
+  return fail(node.describe() + ": " + why);
+}
+
 namespace {
 
 /// Integers with the type that a graph input declares.
@@ -124,14 +129,8 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
   auto rule = rules.find(node.op().str());
   if (function) {
     const Call call(node, frame.enclosing(), operands, math, isNeeded);
-    if (const std::string why = undocumentedAttribute(call); !why.empty()) {
-      invalid |= reason.empty();
-      return fail(node.describe() + ": " + why);
-    }
-    if (const std::string why = operandViolation(call); !why.empty()) {
-      invalid |= reason.empty();
-      return fail(node.describe() + ": " + why);
-    }
+    if (const std::string why = contractViolation(call); !why.empty())
+      return refuse(node, why);
     results = runFunction(frame, *function, call);
     if (results.empty())
       return false;
@@ -140,10 +139,10 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
     // A rule may read its first operand.
     if (!node.operands().empty() && !operands[0])
       return fail(node.describe() + ": its first operand is absent");
-    if (const std::string why = mixedTypes(node, operands); !why.empty()) {
-      invalid |= reason.empty();
-      return fail(node.describe() + ": " + why);
-    }
+    if (const std::string why = contractViolation(call); !why.empty())
+      return refuse(node, why);
+    if (const std::string why = mixedTypes(node, operands); !why.empty())
+      return refuse(node, why);
     if (!math.openInteger.empty() && call.dependsOnOpenIntegers())
       math.thresholds.noteOpen(math.openInteger);
     const auto step = math.codeSteps ? math.codeSteps->find(&node) : CodeSteps::const_iterator();

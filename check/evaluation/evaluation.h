@@ -54,6 +54,8 @@ private:
   bool run(Frame& frame, const ir::Node& node, unsigned needed);
   Results runFunction(Frame& frame, const ir::Function& function, const Call& call);
   bool fail(std::string text);
+  /// Fails because every engine refuses the node.
+  bool refuse(const ir::Node& node, const std::string& why);
 
   const ir::Model& model;
   const RuleTable& rules;

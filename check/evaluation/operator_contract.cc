@@ -1,6 +1,7 @@
-// Ranges of attributes, and numbers of rows in blocks.
+// Attributes and their ranges, and numbers of rows in blocks.
 #include "check/evaluation/operator_contract.h"
 
+#include "ir/op.h"
 #include "ir/ops/kvopt/cache_operator.h"
 
 #include <cmath>
@@ -25,9 +26,14 @@ std::optional<int64_t> rowsInBlocks(const Call& call, const ir::CacheOperator& o
   return rows;
 }
 
-} // namespace
-
+/// An attribute that the operator does not have, or that is out of its documented range, for which
+/// nothing says what the operator computes; empty if there is none.
 std::string undocumentedAttribute(const Call& call) {
+  const ir::OpDef* definition = call.node.definition();
+  if (definition && (isOwn(call) || call.node.op().isOnnx()))
+    for (const ir::NamedAttribute& written : call.node.attributes())
+      if (!definition->findAttribute(written.name))
+        return "it has no attribute '" + written.name + "'";
   if (!isOwn(call))
     return "";
   for (const char* name : {"causal", "mask_boolean"})
@@ -40,7 +46,8 @@ std::string undocumentedAttribute(const Call& call) {
   return "";
 }
 
-std::string operandViolation(const Call& call) {
+/// Whether blocks hold other numbers of keys than of values; empty if they do not.
+std::string oddBlocks(const Call& call) {
   const auto op = isOwn(call) ? ir::CacheOperator::of(call.node) : std::nullopt;
   if (!op || !op->isInBlocks() || op->isLatent() || call.operands.size() < op->firstBlock())
     return "";
@@ -52,6 +59,13 @@ std::string operandViolation(const Call& call) {
   if (!keys || !values || *keys != *values)
     return "its blocks hold other numbers of keys than of values";
   return "";
+}
+
+} // namespace
+
+std::string contractViolation(const Call& call) {
+  std::string attribute = undocumentedAttribute(call);
+  return attribute.empty() ? oddBlocks(call) : attribute;
 }
 
 } // namespace kvopt::check

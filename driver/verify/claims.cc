@@ -51,6 +51,25 @@ ClaimResult checkRotationClaim(const ClaimContext& context) {
   return checkRotations(context.claimed, context.original, context.toolkit);
 }
 
+/// A window says that no later token reads an earlier row of a cache. The original has the windows
+/// that its masks show.
+ClaimResult checkWindows(const ClaimContext& context) {
+  for (const ManifestCache& cache : context.manifest().caches) {
+    if (cache.window == 0 || !context.original)
+      continue;
+    const auto& others = context.original->manifest.caches;
+    const auto same =
+        llvm::find_if(others, [&](const ManifestCache& other) { return other.past == cache.past; });
+    if (same != others.end() && (same->window == 0 || same->window > cache.window))
+      return context.contradiction(
+          "caches[].window", cache.past,
+          same->window == 0
+              ? fmt::format("the model attends to all rows, not to the last {}", cache.window)
+              : fmt::format("the model attends to {} rows, not to {}", same->window, cache.window));
+  }
+  return proved();
+}
+
 ClaimResult checkStepLimit(const ClaimContext& context) {
   const int64_t claimed = context.manifest().stepLimit.value_or(0);
   const std::optional<int64_t> limit = stepLimitOf(context.graph(), context.manifest());
@@ -408,6 +427,10 @@ template <class Has> bool hasCacheWith(const Manifest& manifest, Has has) {
 }
 
 constexpr Claim claims[] = {
+    {[](const Manifest& manifest) {
+       return hasCacheWith(manifest, [](const ManifestCache& cache) { return cache.window != 0; });
+     },
+     checkWindows, nullptr, true},
     {[](const Manifest& manifest) { return manifest.stepLimit.has_value(); }, checkStepLimit,
      [](Manifest& manifest) { manifest.stepLimit.reset(); }, false},
     {[](const Manifest& manifest) { return !manifest.unpadded.empty(); }, checkUnpadded,

@@ -434,6 +434,25 @@ TEST(Checker, ManifestsThatNoStepFitsDecideNothing) {
   EXPECT_EQ(checkModels({*first, growing()}, {*second, after}).verdict(), Verdict::Skipped);
 }
 
+TEST(Checker, ShapesThatContradictTheModelAreNotDecided) {
+  auto first = read(grown), second = read(buffered);
+  ASSERT_TRUE(first && second);
+  const ir::Manifest right = inBuffers(ir::LengthFeed::PastLength);
+  auto verdictOf = [&](void (*edit)(ir::ManifestCache&)) {
+    ir::Manifest manifest = right;
+    edit(manifest.caches[0]);
+    return checkModels({*first, growing()}, {*second, manifest}).verdict();
+  };
+  EXPECT_EQ(verdictOf([](ir::ManifestCache&) {}), Verdict::ProvedReduced);
+  // Other names are free, but not those of other axes; a static cache has a fixed number of rows.
+  EXPECT_EQ(verdictOf([](ir::ManifestCache& cache) { cache.shape[0] = std::string("N"); }),
+            Verdict::ProvedReduced);
+  EXPECT_EQ(verdictOf([](ir::ManifestCache& cache) { std::swap(cache.shape[0], cache.shape[2]); }),
+            Verdict::Skipped);
+  EXPECT_EQ(verdictOf([](ir::ManifestCache& cache) { cache.storage = ir::StaticCache(); }),
+            Verdict::Skipped);
+}
+
 TEST(Checker, ABufferHoldsTheRowsOfAGrowingCache) {
   auto first = read(grown);
   const ir::Manifest before = growing();

@@ -199,6 +199,7 @@ TEST(CheckNoValue, AnInverseOfZeroIsNotDecided) {
 
 TEST(CheckNoValue, AttributesThatNoEngineTakes) {
   expectNoValue("y = Cast <to = 0> (x) ");
+  expectNoValue("y = Softmax <axis = -1, causal = 1> (x) ");
   expectNoValue("c = Slice (x, l1, l3, last) y = RotaryEmbedding <num_heads = 0> (x, c, c) ");
 }
 

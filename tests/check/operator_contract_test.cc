@@ -37,17 +37,17 @@ g (float[1, 1, 1, 8] q, float[1, 1, 1, 8] k, float[1, 1, 1, 8] v)" +
 TEST(OperatorContract, AttributesAreInTheirRanges) {
   for (const char* attributes :
        {"", ", causal = 1", ", window = 3", ", softcap = 30.0", ", mask_boolean = 1"})
-    EXPECT_EQ(undocumentedAttribute(BlockCall(attributes, {4, 4}).call()), "") << attributes;
-  for (const char* attributes :
-       {", causal = -1", ", causal = 2", ", window = -1", ", softcap = -1.0", ", mask_boolean = 2"})
-    EXPECT_NE(undocumentedAttribute(BlockCall(attributes, {4, 4}).call()), "") << attributes;
+    EXPECT_EQ(contractViolation(BlockCall(attributes, {4, 4}).call()), "") << attributes;
+  for (const char* attributes : {", causal = -1", ", causal = 2", ", window = -1",
+                                 ", softcap = -1.0", ", mask_boolean = 2", ", do_rotary = 1"})
+    EXPECT_NE(contractViolation(BlockCall(attributes, {4, 4}).call()), "") << attributes;
 }
 
 TEST(OperatorContract, BlocksHaveAsManyKeysAsValues) {
-  EXPECT_EQ(operandViolation(BlockCall("", {4, 2, 4, 2}).call()), "");
-  EXPECT_EQ(operandViolation(BlockCall("", {4, 2, 3, 3}).call()), "");
-  EXPECT_NE(operandViolation(BlockCall("", {4, 4, 4, 2}).call()), "");
-  EXPECT_NE(operandViolation(BlockCall("", {4, 2, 4, 4}).call()), "");
+  EXPECT_EQ(contractViolation(BlockCall("", {4, 2, 4, 2}).call()), "");
+  EXPECT_EQ(contractViolation(BlockCall("", {4, 2, 3, 3}).call()), "");
+  EXPECT_NE(contractViolation(BlockCall("", {4, 4, 4, 2}).call()), "");
+  EXPECT_NE(contractViolation(BlockCall("", {4, 2, 4, 4}).call()), "");
 }
 
 /// GroupQueryAttention over buffers of 24 rows. Its total length has `more` tokens too many.

@@ -157,6 +157,8 @@ void claimNoRotations(Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     cache.rotation.reset();
 }
+void seeFewerRows(Manifest& manifest) { manifest.caches.front().window = 1; }
+void seeMoreRows(Manifest& manifest) { manifest.caches.front().window += 1; }
 void limitToOne(Manifest& manifest) { manifest.stepLimit = 1; }
 void limitToMore(Manifest& manifest) { manifest.stepLimit = 9; }
 void excludePadding(Manifest& manifest) { manifest.unpadded = {"attention_mask"}; }
@@ -180,6 +182,9 @@ void renamePart(Manifest& manifest) {
 }
 
 const ClaimEdit claimEdits[] = {
+    {"caches[].window", Source::Llama, "kvopt", seeFewerRows, "all rows", true},
+    {"caches[].window", Source::Window, "kvopt", seeFewerRows, "6 rows, not to 1", true},
+    {"caches[].window", Source::Window, "kvopt", seeMoreRows, "", false},
     {"rotations", Source::Llama, "kvopt", turnFaster, "theta[0]", true},
     {"rotations", Source::Llama, "kvopt", swapPairs, "the pairs are halves", true},
     {"rotations", Source::Llama, "kvopt", dropPair, "pairs are rotated", true},
