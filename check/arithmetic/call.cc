@@ -183,6 +183,7 @@ Results Call::unsupported(std::string reason) {
 RuleTable allRules() {
   RuleTable rules;
   addMovementRules(rules);
+  addPartRules(rules);
   addIndexRules(rules);
   addArithmeticRules(rules);
   addComparisonRules(rules);

@@ -92,6 +92,7 @@ using RuleTable = llvm::StringMap<Rule>; // by OpName::str()
 
 /// The rules of each family of operators.
 void addMovementRules(RuleTable& rules);
+void addPartRules(RuleTable& rules);
 void addIndexRules(RuleTable& rules);
 void addArithmeticRules(RuleTable& rules);
 void addComparisonRules(RuleTable& rules);

@@ -42,7 +42,7 @@ public:
 private:
   struct Frame {
     llvm::DenseMap<const ir::Value*, Ref> values;
-    /// Bodies of which only some results are evaluated so far.
+    /// Function bodies that have been evaluated in part.
     std::unordered_map<const ir::Node*, std::unique_ptr<Frame>> bodies;
     FunctionCall call;
     unsigned depth = 0;

@@ -18,72 +18,8 @@ constexpr size_t mostWholeSteps = 24;
 
 Regions::Regions(Feeding& inputs, const RuleTable& table, std::vector<Step> scope, unsigned seed,
                  int64_t mostWork)
-    : feeding(inputs), rules(table), steps(std::move(scope)), math(seed),
-      classesBefore(inputs.before().model, digests), classesAfter(inputs.after().model, digests),
-      shapes(inputs, table, classesBefore, digests, steps, math, forms),
-      leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms),
-      stops(classesBefore, classesAfter, shapes, leaves),
-      latents(inputs, table, classesBefore, classesAfter, math) {
-  math.mostWork = mostWork;
-  math.codeSteps = &feeding.cacheContents().pairs().codeSteps();
-  if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
-    math.thresholds.limitLengths();
-    math.assumptions.insert("sequences have at most " + std::to_string(*limit) +
-                            " tokens, for which the caches have room");
-  }
-  digests.readCopies(feeding.before().model, feeding.after().model);
-  indexInputs();
-  classesBefore.hashAll();
-  classesAfter.hashAll();
-  for (const auto& input : feeding.before().model.graph().inputs())
-    if (std::string why = feeding.gapOfInput(false, *input); !why.empty())
-      leaves.setDoubt(*input, why);
-  collectDoubts(feeding.before().model.graph());
-  stops.index(feeding.before().model, feeding.after().model);
-}
-
-/// Whether the first model has neither a rule nor a function for an operator.
-bool Regions::isUnruled(const ir::Node& node) const {
-  return !node.is("If") && !feeding.before().model.findFunction(node.op()) &&
-         !rules.count(node.op().str());
-}
-
-void Regions::collectDoubts(const ir::Graph& graph) {
-  llvm::DenseMap<const ir::Function*, bool> functions; // whether a node of their body is unruled
-  auto hasUnruled = [&](const ir::Node& node) {
-    const ir::Function* function = feeding.before().model.findFunction(node.op());
-    if (!function)
-      return isUnruled(node);
-    auto [at, isNew] = functions.try_emplace(function, false);
-    if (isNew)
-      at->second = llvm::any_of(function->body.nodes(),
-                                [&](const ir::Node& inner) { return isUnruled(inner); });
-    return at->second;
-  };
-  for (const ir::Node& node : graph.nodes()) {
-    std::string why;
-    auto take = [&](const ir::Value* value) {
-      if (why.empty() && value)
-        why = leaves.doubtOf(*value);
-    };
-    if (hasUnruled(node)) {
-      why = node.describe() + " has no rule: its results are taken for numbers in the shapes that "
-                              "the first model declares";
-      if (firstDoubt.empty())
-        firstDoubt = why;
-    }
-    for (const ir::Use& use : node.operands())
-      take(use.value());
-    for (const ir::Graph* inner : node.subgraphs()) {
-      collectDoubts(*inner);
-      for (const ir::Value* output : inner->outputs())
-        take(output);
-    }
-    if (!why.empty())
-      for (const ir::Value& result : node.results())
-        leaves.setDoubt(result, why);
-  }
-}
+    : models(inputs, table, std::move(scope), seed, mostWork),
+      latents(inputs, table, models.classesBefore, models.classesAfter, models.math) {}
 
 void Regions::reject(const Step& step, const std::string& why) {
   if (rejected.empty())
@@ -93,49 +29,21 @@ void Regions::reject(const Step& step, const std::string& why) {
     doubt("the first model does not accept a step of " + step.text() + ": " + why);
 }
 
-bool Regions::isSameInput(const ir::Value& before, const ir::Value& after) {
-  const CacheInput* first = feeding.cacheInput(false, before);
-  const CacheInput* second = feeding.cacheInput(true, after);
-  if (first || second) // both have one name, so that rows that no token wrote are the same numbers
-    return first && second && second->history && first->history->past == second->history->past &&
-           (!second->pair || second->pair->content == RowContent::Numbers) &&
-           shapes.placesOf(*first) == shapes.placesOf(*second) &&
-           !llvm::is_contained(*shapes.placesOf(*first), nullptr);
-  return llvm::all_of(steps, [&](const Step& step) {
-    const Ref a = feeding.beforeInput(before, step, math);
-    const Ref b = feeding.afterInput(after, step, math);
-    return a && b && a->shape == b->shape && a->kind == b->kind && a->integers == b->integers &&
-           a->known == b->known &&
-           std::equal(a->reals.begin(), a->reals.end(), b->reals.begin(), b->reals.end(),
-                      [](const Exact& x, const Exact& y) { return x.isEqual(y); });
-  });
-}
-
-/// Inputs with the same contents in all steps have one class.
-void Regions::indexInputs() {
-  for (const auto& input : feeding.after().model.graph().inputs()) {
-    const ir::Value* twin = feeding.before().model.graph().findValue(input->name());
-    if (!twin || !twin->isGraphInput() || !isSameInput(*twin, *input))
-      classesAfter.setInput(*input,
-                            classOf("input of the second model", {}, {nameHash(input->name())}));
-  }
-}
-
 Ref Regions::given(size_t step, bool isAfter, const ir::Value& value, Frontier frontier) {
-  const auto stop = stops.at(isAfter, value, frontier);
+  const auto stop = models.stops.at(isAfter, value, frontier);
   if (!stop)
     return nullptr;
-  const Ref contents = leaves.contents(step, *stop);
+  const Ref contents = models.leaves.contents(step, *stop);
   if (!contents || stop->representative->constantRef())
     return contents;
   outcome.stops[isAfter].insert(stop->value);
-  if (const std::string why = leaves.doubtOf(*stop->representative); !why.empty())
+  if (const std::string why = models.leaves.doubtOf(*stop->representative); !why.empty())
     doubt(why);
   return contents;
 }
 
 Answer Regions::compare(const Question& question, Frontier frontier, Obligation& obligation) {
-  stops.includeAll();
+  models.stops.includeAll();
   return compareAt(question, frontier, obligation);
 }
 
@@ -152,7 +60,7 @@ Answer Regions::compareMatched(const Question& question, Frontier frontier, Answ
       obligation.reason = "the models share too many values to compare them";
       return Answer::Undecided;
     }
-    stops.exclude(onlyOne);
+    models.stops.exclude(onlyOne);
     first = compareAt(question, frontier, obligation);
   }
   return first;
@@ -188,7 +96,7 @@ void Regions::addGapOfStops(Frontier frontier) {
     for (const ValueClass& value : ofModel) {
       if (!outcome.gap.empty())
         return;
-      outcome.gap = leaves.gapOf(stops.again(value, frontier));
+      outcome.gap = models.leaves.gapOf(models.stops.again(value, frontier));
     }
 }
 
@@ -197,9 +105,11 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
   const bool isLatent = question.pair && question.pair->content == RowContent::Latent;
   if (frontier != Frontier::Inputs && !isLatent) {
     auto stopsAt = [&](bool isAfter, const ir::Value& value) {
-      return stops.at(isAfter, value, frontier);
+      return models.stops.at(isAfter, value, frontier);
     };
-    RegionWalk walk({feeding, shapes, leaves, classesBefore, classesAfter, digests}, stopsAt);
+    RegionWalk walk({models.feeding, models.shapes, models.leaves, models.classesBefore,
+                     models.classesAfter, models.digests},
+                    stopsAt);
     region = walk.walk(*question.before, *question.after,
                        {question.pair ? question.pair->form + 1 : 0, question.isHasty});
   }
@@ -210,7 +120,7 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
     ++evaluations;
     static_cast<Evidence&>(obligation) = {};
     outcome.answer = evaluate(question, frontier, obligation);
-    outcome.isExhausted = math.isExhausted();
+    outcome.isExhausted = models.math.isExhausted();
     if (region)
       answers.emplace(region->key, recorded(*region, obligation));
   }
@@ -221,14 +131,14 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
 
 void Regions::begin() {
   outcome = {};
-  math.thresholds.clear();
-  math.work = 0;
+  models.math.thresholds.clear();
+  models.math.work = 0;
 }
 
 std::optional<Answer> Regions::evaluateHastily(const Question& question, Frontier frontier,
                                                Evidence& evidence) {
   begin();
-  leaves.release();
+  models.leaves.release();
   Evidence early;
   Ref pattern;
   const StepAnswer answer = evaluateOrders(lastDifferent, question, frontier, early, pattern);
@@ -237,7 +147,7 @@ std::optional<Answer> Regions::evaluateHastily(const Question& question, Frontie
   evidence = early;
   if (answer == StepAnswer::Undecided)
     return Answer::Undecided;
-  evidence.counterexample = steps[lastDifferent];
+  evidence.counterexample = models.steps[lastDifferent];
   return Answer::Different;
 }
 
@@ -246,22 +156,22 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
     if (const auto answer = evaluateHastily(question, frontier, evidence))
       return *answer;
   begin();
-  Form patterns(steps.size());
+  Form patterns(models.steps.size());
   Answer answer = Answer::Equal;
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = 0; i < models.steps.size(); ++i) {
     // Without a frontier, whole models are evaluated, only to show that a difference is real.
     if (frontier == Frontier::Inputs && i >= mostWholeSteps) {
       evidence.reason = "whole models are not evaluated in every step";
       return Answer::Undecided;
     }
-    leaves.release();
+    models.leaves.release();
     switch (evaluateOrders(i, question, frontier, evidence, patterns[i])) {
     case StepAnswer::LeftOut:
       continue;
     case StepAnswer::Failed:
       return Answer::Undecided;
     case StepAnswer::Different:
-      evidence.counterexample = steps[i];
+      evidence.counterexample = models.steps[i];
       lastDifferent = i;
       return Answer::Different;
     case StepAnswer::Undecided:
@@ -273,15 +183,15 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
     ++evidence.steps;
   }
   if (answer == Answer::Equal && evidence.elements == 0) {
-    evidence.reason =
-        steps.empty() ? "no step fits the sizes in both manifests" : "no step compares an element";
+    evidence.reason = models.steps.empty() ? "no step fits the sizes in both manifests"
+                                           : "no step compares an element";
     return Answer::Undecided;
   }
   for (Ref& pattern : patterns)
     pattern = patternOf(pattern);
-  outcome.patterns = forms.form(patterns);
+  outcome.patterns = models.forms.form(patterns);
   if (outcome.gap.empty())
-    outcome.gap = math.thresholds.gap();
+    outcome.gap = models.math.thresholds.gap();
   return answer;
 }
 
@@ -289,43 +199,43 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
 /// A step with such predicates is therefore evaluated for many independent orders.
 Regions::StepAnswer Regions::evaluateOrders(size_t at, const Question& question, Frontier frontier,
                                             Evidence& evidence, Ref& pattern) {
-  math.usesOrder = false;
+  models.math.usesOrder = false;
   StepAnswer answer = evaluateStep(at, question, frontier, evidence, pattern);
-  if (!math.usesOrder)
+  if (!models.math.usesOrder)
     return answer;
-  for (math.order = 1; answer == StepAnswer::Equal && math.order < Arithmetic::orders;
-       ++math.order) {
+  for (models.math.order = 1; answer == StepAnswer::Equal && models.math.order < Arithmetic::orders;
+       ++models.math.order) {
     Evidence other = evidence;
     Ref ofOrder;
     answer = evaluateStep(at, question, frontier, other, ofOrder);
     outcome.hasOrderedPatterns |=
-        forms.tensor(patternOf(pattern)) != forms.tensor(patternOf(ofOrder));
+        models.forms.tensor(patternOf(pattern)) != models.forms.tensor(patternOf(ofOrder));
     if (answer != StepAnswer::Equal)
       evidence = other;
   }
-  math.order = 0;
+  models.math.order = 0;
   return answer;
 }
 
 Ref Regions::latentRows(size_t at, const CachePair& pair, const Ref& latent, Frontier frontier) {
   return latents.rowsOf(
-      pair, latent, steps[at],
+      pair, latent, models.steps[at],
       [&](const ir::Value& constant) { return given(at, false, constant, frontier); },
-      [&](const ValueClass& value) { return stops.isOfBefore(value); });
+      [&](const ValueClass& value) { return models.stops.isOfBefore(value); });
 }
 
 Ref Regions::inputOf(size_t at, bool isAfter, const ir::Value& input, Frontier frontier,
                      std::string& failure) {
-  const Step& step = steps[at];
-  const Ref contents =
-      isAfter ? feeding.afterInput(input, step, math) : feeding.beforeInput(input, step, math);
+  const Step& step = models.steps[at];
+  const Ref contents = isAfter ? models.feeding.afterInput(input, step, models.math)
+                               : models.feeding.beforeInput(input, step, models.math);
   if (!contents)
-    failure = feeding.failure();
-  CacheContents& caches = feeding.cacheContents();
+    failure = models.feeding.failure();
+  CacheContents& caches = models.feeding.cacheContents();
   const CachePair* latent = isAfter ? nullptr : caches.pairs().replacing(input.name());
   if (!contents || !latent || step.past == 0)
     return contents;
-  const Ref rows = caches.numbersOf(*latent->after, step, math.field);
+  const Ref rows = caches.numbersOf(*latent->after, step, models.math.field);
   const Ref computed = rows ? latentRows(at, *latent, rows, frontier) : nullptr;
   if (computed && computed->shape == contents->shape)
     return computed;
@@ -339,31 +249,33 @@ Answer Regions::compareCaches(size_t at, const Question& question, Frontier fron
                               Evidence& evidence) {
   const CachePair& pair = *question.pair;
   if (pair.content != RowContent::Latent)
-    return compareRows(feeding, pair, steps[at], before, after, allowsHidden, math, evidence);
-  CacheContents& caches = feeding.cacheContents();
-  const auto first = caches.beforeRows(pair, before, steps[at], math);
-  const auto second = caches.afterRows(pair, after, steps[at]);
-  const Ref rows =
-      first && second ? latentRows(at, pair, math.constants.real(second->rows), frontier) : nullptr;
+    return compareRows(models.feeding, pair, models.steps[at], before, after, allowsHidden,
+                       models.math, evidence);
+  CacheContents& caches = models.feeding.cacheContents();
+  const auto first = caches.beforeRows(pair, before, models.steps[at], models.math);
+  const auto second = caches.afterRows(pair, after, models.steps[at]);
+  const Ref rows = first && second
+                       ? latentRows(at, pair, models.math.constants.real(second->rows), frontier)
+                       : nullptr;
   if (!rows) {
     evidence.reason = first && second ? latents.failure() : "a cache has too few rows";
     return first && !second ? Answer::Different : Answer::Undecided;
   }
   Ref unused;
-  return compareElements(first->rows, rows, allowsHidden, math, evidence, unused);
+  return compareElements(first->rows, rows, allowsHidden, models.math, evidence, unused);
 }
 
 Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, Frontier frontier,
                                           Evidence& evidence, Ref& pattern) {
-  const Step& step = steps[at];
-  enter(math.thresholds, step);
-  math.floors.clear();
+  const Step& step = models.steps[at];
+  enter(models.math.thresholds, step);
+  models.math.floors.clear();
   unknownRows.clear();
   std::string notFed; // the reason that an input has no contents
   auto hooksOf = [&](bool isAfter) {
     Evaluation::Hooks hooks;
     hooks.input = [this, at, &notFed, isAfter, frontier](const ir::Value& input) {
-      if (std::string why = feeding.gapOfInput(isAfter, input); !why.empty())
+      if (std::string why = models.feeding.gapOfInput(isAfter, input); !why.empty())
         doubt(why);
       return inputOf(at, isAfter, input, frontier, notFed);
     };
@@ -381,8 +293,8 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
       doubt("the second model's manifest excludes " + step.text() + " by " + step.excludedBy + how);
     return !step.excludedBy.empty();
   };
-  Evaluation before(feeding.before().model, rules, math, hooksOf(false));
-  Evaluation after(feeding.after().model, rules, math, hooksOf(true));
+  Evaluation before(models.feeding.before().model, models.rules, models.math, hooksOf(false));
+  Evaluation after(models.feeding.after().model, models.rules, models.math, hooksOf(true));
   const Ref a = before.evaluate(*question.before);
   if (!a) {
     // The first model does not accept every step.
@@ -401,7 +313,7 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
     return StepAnswer::Failed;
   }
   const Ref b = after.evaluate(*question.after);
-  if (feeding.readsCodes(after.evaluatedNodes()))
+  if (models.feeding.readsCodes(after.evaluatedNodes()))
     doubt(roundingGap);
   for (const bool isAfter : {false, true}) {
     const std::vector<const ir::Node*>& nodes = (isAfter ? after : before).evaluatedNodes();
@@ -413,20 +325,20 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
   if (!b) {
     if (isExcluded(", where it is not decided"))
       return StepAnswer::LeftOut;
-    if (after.isInvalid() && !shapes.accepts(at)) {
+    if (after.isInvalid() && !models.shapes.accepts(at)) {
       reject(step, after.failure());
-      if (!firstDoubt.empty())
-        doubt(firstDoubt);
+      if (!models.firstDoubt.empty())
+        doubt(models.firstDoubt);
       return StepAnswer::LeftOut;
     }
     evidence.reason = notFed.empty() ? after.failure() : notFed;
     return after.isInvalid() ? StepAnswer::Different : StepAnswer::Failed;
   }
-  const bool allowsHidden = feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
+  const bool allowsHidden = models.feeding.after().manifest.hiddenRowsUndefined && step.padding > 0;
   const Evidence earlier = evidence;
   const Answer answer = question.pair
                             ? compareCaches(at, question, frontier, a, b, allowsHidden, evidence)
-                            : compareElements(a, b, allowsHidden, math, evidence, pattern);
+                            : compareElements(a, b, allowsHidden, models.math, evidence, pattern);
   if (answer != Answer::Equal && isExcluded(", where it differs")) {
     evidence = earlier;
     return StepAnswer::LeftOut;
@@ -437,10 +349,10 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
 }
 
 void Regions::merge(const ir::Value& before, const ir::Value& after) {
-  const ValueClass own = classesBefore.of(before);
-  leaves.setCompared(own, outcome.patterns);
-  classesAfter.set(after, own);
-  stops.noteAfter(own);
+  const ValueClass own = models.classesBefore.of(before);
+  models.leaves.setCompared(own, outcome.patterns);
+  models.classesAfter.set(after, own);
+  models.stops.noteAfter(own);
 }
 
 } // namespace kvopt::check

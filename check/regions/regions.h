@@ -1,10 +1,10 @@
 // Regions: comparison of two values by evaluating what differs between the models.
 #pragma once
 
+#include "check/regions/aligned_models.h"
 #include "check/regions/comparison.h"
 #include "check/regions/latent_caches.h"
 #include "check/regions/region_walk.h"
-#include "check/regions/stops.h"
 
 namespace kvopt::check {
 
@@ -54,11 +54,11 @@ public:
   /// Declares that `after` has the class of `before`, as the last comparison has shown.
   void merge(const ir::Value& before, const ir::Value& after);
 
-  Classes& classes(bool isAfter) { return isAfter ? classesAfter : classesBefore; }
+  Classes& classes(bool isAfter) { return models.classes(isAfter); }
   /// The values that both models have.
-  Stops& shared() { return stops; }
-  const std::set<std::string>& assumptions() const { return math.assumptions; }
-  const Field& field() const { return math.field; }
+  Stops& shared() { return models.stops; }
+  const std::set<std::string>& assumptions() const { return models.math.assumptions; }
+  const Field& field() const { return models.math.field; }
   /// Number of regions that were evaluated, each at one frontier.
   size_t evaluatedCount() const { return evaluations; }
   const Outcome& last() const { return outcome; }
@@ -99,12 +99,6 @@ private:
                           Evidence& evidence, Ref& pattern);
   Known recorded(const Region& region, const Obligation& obligation) const;
   void repeat(const Known& known, const Region& region, Obligation& obligation);
-  void indexInputs();
-  /// Whether an input of both models has the same contents in all steps.
-  bool isSameInput(const ir::Value& before, const ir::Value& after);
-  bool isUnruled(const ir::Node& node) const;
-  /// Finds the values of the first model whose shapes or kinds are assumed.
-  void collectDoubts(const ir::Graph& graph);
   void doubt(const std::string& why) {
     if (outcome.gap.empty())
       outcome.gap = why;
@@ -112,22 +106,12 @@ private:
   /// Notes that the first model fails in a step. Small steps should be accepted.
   void reject(const Step& step, const std::string& why);
 
-  Feeding& feeding;
-  const RuleTable& rules;
-  std::vector<Step> steps;
-  Arithmetic math;
-  ConstantDigests digests;
-  Classes classesBefore;
-  Classes classesAfter;
-  Forms forms;
-  Shapes shapes;
-  Leaves leaves;
-  Stops stops;
+  AlignedModels models;
   LatentCaches latents;
   /// Inputs that a latent cache replaces and whose rows are not computed in the step.
   llvm::DenseSet<const ir::Value*> unknownRows;
   Outcome outcome;
-  std::string firstDoubt, rejected;
+  std::string rejected;
   /// Number of the step that showed the last difference; others show there, too, more often than in
   /// other steps.
   size_t lastDifferent = 0;

@@ -3,24 +3,14 @@
 // Position p of sequence b is slot block_table[b, p / block_size] * block_size + p % block_size of
 // the caches [blocks,block_size,G,D]. New rows are written before any row is read.
 #include "check/rules/attended.h"
+#include "ir/ops/contrib/paged_operands.h"
 
 #include <algorithm>
 
 namespace kvopt::check {
-namespace {
+using namespace ir::paged;
 
-enum Operand : unsigned {
-  Query,
-  Key,
-  Value,
-  KeyCache,
-  ValueCache,
-  CumulativeLengths,
-  PastLengths,
-  Blocks,
-  CosineCache,
-  SineCache,
-};
+namespace {
 
 /// Whether the node has no operand or attribute that only other forms of the operator have.
 bool isPlain(const Call& call) {
@@ -56,18 +46,18 @@ struct Sequences {
 
 /// nullopt, with the call's failure, if the operator refuses them.
 std::optional<Sequences> sequencesOf(Call& call, int64_t tokens) {
-  for (unsigned operand : {CumulativeLengths, PastLengths, Blocks})
+  for (unsigned operand : {CumulativeLengths, PastLengths, BlockTable})
     if (!call.in(operand) || !call.in(operand)->isInteger()) {
       call.unsupported("its lengths or blocks are unknown");
       return std::nullopt;
     }
   Sequences all{call.in(CumulativeLengths)->integers, call.in(PastLengths)->integers,
-                call.in(Blocks)->integers};
+                call.in(BlockTable)->integers};
   auto fail = [&](const char* why) {
     call.fail(why);
     return std::nullopt;
   };
-  const Extents& table = call.in(Blocks)->shape;
+  const Extents& table = call.in(BlockTable)->shape;
   if (all.starts.size() != all.count() + 1 || table.size() != 2 ||
       table[0] != static_cast<int64_t>(all.count()) || all.starts.front() != 0 ||
       all.starts.back() != tokens)

@@ -123,7 +123,7 @@ TEST(CodedCache, FaultsAreFound) {
 }
 
 TEST(CodedCache, OtherRoundingIsNotLeftOut) {
-  // A rounded row, or a rounded result, is no rounding to codes.
+  // Rounding a row, or a result, is not rounding to codes.
   for (const auto& [from, to] : std::initializer_list<std::pair<const char*, const char*>>{
            {"magnitudes = Abs (rows)", "whole = Round (rows)\n  magnitudes = Abs (whole)"},
            {"attended = MatMul (weights, values)",

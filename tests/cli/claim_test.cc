@@ -187,7 +187,7 @@ g (float[N] x) => (float[N] y)
   EXPECT_THAT(folder.read("small.onnx"), HasSubstr("kvopt.manifest"));
   manifest.erase("comparison");
   EXPECT_EQ(nlohmann::ordered_json::parse(folder.read("small.kv.json")), manifest);
-  // A model of which nothing can go is the same file.
+  // A model that nothing can be removed from stays the same file.
   ASSERT_EQ(reduce("cmp -s $f " + model), 0);
   EXPECT_EQ(folder.read("small.onnx"), folder.read("m.onnx"));
   EXPECT_EQ(folder.read("small.kv.json"), claimed);

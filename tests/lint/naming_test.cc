@@ -96,7 +96,8 @@ TEST(Naming, EveryFolderHasItsNamespace) {
     ++checked;
     EXPECT_TRUE(last == expected || last == expected + "::HWY_NAMESPACE" ||
                 last == expected + "::cache_file" || last == expected + "::gqa" ||
-                last == expected + "::mha" || last == expected + "::onnx_attention")
+                last == expected + "::mha" || last == expected + "::paged" ||
+                last == expected + "::onnx_attention")
         << file.path << " is in " << last << ", not in " << expected;
   }
   EXPECT_GT(checked, 500u);

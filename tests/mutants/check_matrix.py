@@ -262,7 +262,7 @@ def path_in_corpora(name):
              for folder in (corpus, *(os.path.join(os.path.dirname(corpus), each) for each in ("corpus2", "corpus3")))]
     found = [path for path in paths if os.path.exists(path)]
     if not found:
-        raise SystemExit("%s is no source, and no folder of a corpus" % name)
+        raise SystemExit("%s is neither a source nor a folder of a corpus" % name)
     return found[0]
 
 

@@ -7,21 +7,11 @@
 //   output [N,H*D], or [N,H*v_head_size] if kv_cache_layout is LATENT: then values are columns
 //   of the keys, and there is no value_cache
 #include "ir/ops/contrib/contrib_domain.h"
+#include "ir/ops/contrib/paged_operands.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
-
-enum PagedOperand : unsigned {
-  PagedQuery,
-  PagedKey,
-  PagedValue,
-  PagedKeyCache,
-  PagedValueCache,
-  PagedCumulativeLengths,
-  PagedPastLengths,
-  PagedBlockTable,
-};
 
 /// H * Dv.
 llvm::Expected<Dim> pagedOutputWidth(const ShapeContext& context) {
@@ -32,27 +22,27 @@ llvm::Expected<Dim> pagedOutputWidth(const ShapeContext& context) {
   if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
     return context.error(
         fmt::format("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
-  const Dim width = context.type(PagedQuery).dim(1);
+  const Dim width = context.type(paged::Query).dim(1);
   const bool isLatent = node.stringAttr("kv_cache_layout", "SEPARATE") == "LATENT";
   if (isLatent) {
     const int64_t columns = node.intAttr("v_head_size", 0);
     return columns > 0 && columns < most ? Dim::fixed(heads) * Dim::fixed(columns) : width;
   }
-  if (context.has(PagedKey))
+  if (context.has(paged::Key))
     return width;
   const Dim head = width.dividedBy(Dim::fixed(heads + 2 * groups)).value_or(Dim::unknown());
   return Dim::fixed(heads) * head;
 }
 
 llvm::Error inferPagedAttention(ShapeContext& context) {
-  for (auto [operand, rank] : {std::pair(PagedQuery, 2u),
-                               {PagedKey, 2u},
-                               {PagedValue, 2u},
-                               {PagedKeyCache, 4u},
-                               {PagedValueCache, 4u},
-                               {PagedCumulativeLengths, 1u},
-                               {PagedPastLengths, 1u},
-                               {PagedBlockTable, 2u}})
+  for (auto [operand, rank] : {std::pair(paged::Query, 2u),
+                               {paged::Key, 2u},
+                               {paged::Value, 2u},
+                               {paged::KeyCache, 4u},
+                               {paged::ValueCache, 4u},
+                               {paged::CumulativeLengths, 1u},
+                               {paged::PastLengths, 1u},
+                               {paged::BlockTable, 2u}})
     if (context.has(operand))
       if (llvm::Error error = requireRank(context, operand, rank))
         return error;
@@ -60,15 +50,15 @@ llvm::Error inferPagedAttention(ShapeContext& context) {
   if (!width)
     return width.takeError();
   if (llvm::Error error =
-          requireEqual(context, context.type(PagedCumulativeLengths).dim(0),
-                       context.type(PagedPastLengths).dim(0) + Dim::fixed(1),
+          requireEqual(context, context.type(paged::CumulativeLengths).dim(0),
+                       context.type(paged::PastLengths).dim(0) + Dim::fixed(1),
                        "numbers of cumulative_sequence_length and of past_seqlens and one more"))
     return error;
-  context.setResult(
-      0, TensorType(context.element(PagedQuery), Shape{context.type(PagedQuery).dim(0), *width}));
-  context.setResult(1, context.type(PagedKeyCache));
-  if (context.has(PagedValueCache))
-    context.setResult(2, context.type(PagedValueCache));
+  context.setResult(0, TensorType(context.element(paged::Query),
+                                  Shape{context.type(paged::Query).dim(0), *width}));
+  context.setResult(1, context.type(paged::KeyCache));
+  if (context.has(paged::ValueCache))
+    context.setResult(2, context.type(paged::ValueCache));
   return llvm::Error::success();
 }
 
@@ -98,8 +88,8 @@ void register_paged_attention(OpRegistry& registry) {
       .attr("v_cache_dtype", "")
       .attr("kv_cache_layout", "SEPARATE")
       .attr("v_head_size", int64_t{0})
-      .inPlace(1, PagedKeyCache)
-      .inPlace(2, PagedValueCache)
+      .inPlace(1, paged::KeyCache)
+      .inPlace(2, paged::ValueCache)
       .shape(inferPagedAttention);
 }
 

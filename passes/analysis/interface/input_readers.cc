@@ -3,6 +3,8 @@
 
 #include "ir/elementwise.h"
 #include "ir/movement.h"
+#include "ir/ops/contrib/group_query_operands.h"
+#include "ir/ops/contrib/paged_operands.h"
 #include "passes/analysis/mask/constant_table.h"
 #include "passes/analysis/movement/uniform_value.h"
 
@@ -87,15 +89,15 @@ bool isMaskOperand(const Node& node, unsigned operand) {
 
 std::optional<LengthFeed> fusedLength(const Node& node, unsigned operand) {
   llvm::StringRef type = node.op().type();
-  if (type == "GroupQueryAttention" && operand == 5)
+  if (type == "GroupQueryAttention" && operand == gqa::SequenceLengths)
     return LengthFeed::TotalLengthPerBatchMinusOne;
-  if (type == "GroupQueryAttention" && operand == 6)
+  if (type == "GroupQueryAttention" && operand == gqa::TotalLength)
     return LengthFeed::TotalLength;
   if (node.op().isOnnx() && type == "Attention" && operand == 6)
     return LengthFeed::TotalLengthPerBatch;
   if (type == "TensorScatter" && operand == 2)
     return LengthFeed::PastLengthPerBatch;
-  if (type == "PagedAttention" && operand == 6)
+  if (type == "PagedAttention" && operand == paged::PastLengths)
     return LengthFeed::PastLengthPerBatch;
   if ((type == "DecoderMaskedMultiHeadAttention" && operand == 7) ||
       (node.op() == OpName("ai.kvopt::Sdpa") && operand == 5))

@@ -14,6 +14,7 @@
 // All new rows are written before any row is read. Blocks may be shared and in any order; the sums
 // equal those of attention over contiguous rows bit for bit. Everything is checked before the first
 // byte is written. ONNX Runtime documents float16 and bfloat16; this kernel also supports float.
+#include "ir/ops/contrib/paged_operands.h"
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/head_normalization.h"
@@ -31,28 +32,10 @@
 
 namespace kvopt::kernels {
 using namespace ir;
+using namespace ir::paged;
 using namespace runtime;
 
 namespace {
-
-enum Operand : unsigned {
-  Query,
-  Key,
-  Value,
-  KeyCache,
-  ValueCache,
-  CumulativeLengths,
-  PastLengths,
-  BlockTable,
-  CosineCache,
-  SineCache,
-  SlotMapping,
-  HeadSink,
-  QueryNormWeight,
-  KeyNormWeight,
-  KeyScale,
-  ValueScale,
-};
 
 bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
 
@@ -111,7 +94,7 @@ llvm::Expected<PackedRows> packedRows(const KernelContext& context) {
   const int64_t heads = context.node().intAttr("num_heads", 0);
   const int64_t groups = context.node().intAttr("kv_num_heads", 0);
   const TensorView& query = context.in(Query);
-  if (context.has(Key) != context.has(Value))
+  if (context.has(Key) != context.has(ir::paged::Value))
     return context.error("a key without a value, or the other way round");
   const bool isPacked = !context.has(Key);
   const int64_t all = isPacked ? heads + 2 * groups : heads;
@@ -126,11 +109,11 @@ llvm::Expected<PackedRows> packedRows(const KernelContext& context) {
               slicedAxis(rows, 1, heads + groups, groups)};
   } else {
     const Extents expected{query.shape[0], groups * rows.shape[3]};
-    if (context.in(Key).shape != expected || context.in(Value).shape != expected)
+    if (context.in(Key).shape != expected || context.in(ir::paged::Value).shape != expected)
       return context.error(fmt::format("key and value must be [N,kv_num_heads*D] = [{},{}]",
                                        expected[0], expected[1]));
     packed = {rows, tokensAsHeads(context.in(Key), groups),
-              tokensAsHeads(context.in(Value), groups)};
+              tokensAsHeads(context.in(ir::paged::Value), groups)};
   }
   const TensorView& cache = context.in(KeyCache);
   if (cache.rank() != 4 || cache.shape != context.in(ValueCache).shape ||

@@ -46,7 +46,7 @@ TEST_F(ToleranceTest, TheCoarsestTypeDecides) {
   for (const char* inputs :
        {", float16[N] a, bfloat16[N] b", ", bfloat16[N] a, float16[N] b", ", bfloat16[N] a"})
     EXPECT_DOUBLE_EQ(toleranceOf(inputs, 2).absolute, 2e-1) << inputs;
-  // Its rounding exceeds that of a sum in float32 of so many terms.
+  // Its rounding exceeds that of a float32 sum with this many terms.
   EXPECT_GE(0x1p-11, 8192 * floatUnit);
   EXPECT_GE(0x1p-8, 65536 * floatUnit);
 }
