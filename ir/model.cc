@@ -39,11 +39,15 @@ void Model::removeMetadata(llvm::StringRef key) {
   metadata.erase(removed, metadata.end());
 }
 
-Function* Model::findFunction(OpName name) const {
+Function* Model::findFunction(OpName name, llvm::StringRef overload) const {
   for (const std::unique_ptr<Function>& function : functions)
-    if (OpName(function->domain, function->name) == name)
+    if (OpName(function->domain, function->name) == name && function->overload == overload)
       return function.get();
   return nullptr;
+}
+
+Function* Model::findFunction(const Node& call) const {
+  return findFunction(call.op(), call.overload());
 }
 
 void Model::resetEdited() {

@@ -70,7 +70,10 @@ public:
   const std::string* findMetadata(llvm::StringRef key) const;
   void setMetadata(llvm::StringRef key, std::string value);
   void removeMetadata(llvm::StringRef key);
-  Function* findFunction(OpName name) const;
+  /// The function of that domain, name and overload; null if there is none.
+  Function* findFunction(OpName name, llvm::StringRef overload = "") const;
+  /// The function that the node calls; null if it calls none.
+  Function* findFunction(const Node& call) const;
 
   /// Whether the model was edited since it was read.
   bool isEdited() const { return differsFromFile || edits() != 0; }

@@ -3,6 +3,7 @@
 
 #include "support/diagnostic.h"
 #include "support/file_access.h"
+#include "support/file_copy.h"
 #include "support/mapped_ranges.h"
 
 #include <algorithm>
@@ -245,6 +246,11 @@ llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t
       return error;
   }
   return llvm::Error::success();
+}
+
+bool OutputFile::share(const FileDescriptor& file) {
+  return !isClosed_ && file_.isOpen() && ::lseek(file_.get(), 0, SEEK_CUR) == 0 &&
+         shareBlocks(file_, file);
 }
 
 llvm::Error OutputFile::close() {

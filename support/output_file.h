@@ -58,6 +58,10 @@ public:
   llvm::Error copy(const FileDescriptor& file, int64_t offset, int64_t length,
                    const std::string& source);
 
+  /// Shares all blocks of an open file instead of copying them. False if the file system cannot, or
+  /// if this file is not empty; it is then unchanged.
+  bool share(const FileDescriptor& file);
+
   /// Reserves space for a file of `bytes` bytes, if the file system can guarantee it. A full disk
   /// is then an error before anything is written.
   llvm::Error reserve(int64_t bytes);

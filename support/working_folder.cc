@@ -49,11 +49,17 @@ llvm::Expected<WorkingFolder> WorkingFolder::create(const std::string& parent) {
   return made;
 }
 
-llvm::Error WorkingFolder::link(const std::string& file, const std::string& name) {
+llvm::Error WorkingFolder::makeFoldersOf(const std::string& name) {
   assert(!name.empty() && name.front() != '/');
   for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
     if (::mkdirat(folder_.get(), name.substr(0, slash).c_str(), 0700) != 0 && errno != EEXIST)
       return ioError("cannot create a folder: {}", errnoText(errno)).file(path(name));
+  return llvm::Error::success();
+}
+
+llvm::Error WorkingFolder::link(const std::string& file, const std::string& name) {
+  if (llvm::Error error = makeFoldersOf(name))
+    return error;
   // A hard link to the file itself, because programs that confine data to a folder refuse links
   // that lead out of it.
   const std::string real = realPath(file);

@@ -27,6 +27,8 @@ public:
   /// Absolute path of a file in the folder.
   std::string path(const std::string& name) const { return path_ + "/" + name; }
 
+  /// Creates the folders in `name`, which is relative and has no ".." component.
+  llvm::Error makeFoldersOf(const std::string& name);
   /// Gives an existing file a second name in this folder, and creates the folders in `name`. The
   /// file's contents are not copied: the new name is a hard link or, on another file system, a
   /// symbolic link. `name` is relative and has no ".." component.

@@ -2,6 +2,8 @@
 #include "ir/manifest/field_table.h"
 #include "support/four_bit_row.h"
 
+#include <cmath>
+
 namespace kvopt::ir {
 
 namespace {
@@ -69,6 +71,11 @@ constexpr Field<CacheEntry> cacheFields[] = {
         {.key = "window",
          .sentence = "Number of keys that a query sees, its own included; 0 where it sees all "
                      "earlier ones."}),
+    cacheField<&CacheEntry::initial>(
+        {.key = "initial",
+         .when = "a state has other contents than zeros before the first step",
+         .byDefault = "[]",
+         .sentence = "These contents, repeated over all elements."}),
     cacheField<&CacheEntry::rotation>(
         {.key = "rotation",
          .when = "rows depend on their positions and may be moved to others",
@@ -132,8 +139,9 @@ constexpr StorageRow storageRows[] = {
      "Each block is an input, and `present` has the new rows only. The caller writes them into the "
      "first block that has room."},
     {"state", [](CacheEntry&) -> CacheStorage { return StateCache(); }, true, false, nullptr, false,
-     "The extents are fixed, and all values are zeros before the first step. `present` is the next "
-     "step's `past`."},
+     "The extents are fixed. Before the first step, all values are zeros, or `initial`. `present` "
+     "is "
+     "the next step's `past`."},
     {"read-only", [](CacheEntry&) -> CacheStorage { return ReadOnlyCache(); }, true, false, nullptr,
      false, "It is computed once, by `first_step` where there is one, and passed to every step."},
 };
@@ -206,6 +214,16 @@ std::string codeProblem(const CacheEntry& entry) {
   return "";
 }
 
+/// Reason that `initial` cannot be the contents of the cache; empty if it can, or is absent.
+std::string initialProblem(const CacheEntry& entry) {
+  const char* key = keyOf<CacheEntry, &CacheEntry::initial>();
+  if (!entry.initial.empty() && entry.policy != CacheUpdate::State)
+    return fmt::format("has '{}', but is not a state", key);
+  const bool areFinite =
+      llvm::all_of(entry.initial, [](double number) { return std::isfinite(number); });
+  return areFinite ? "" : fmt::format("has a '{}' that is not finite", key);
+}
+
 /// Reason that `permutation` is not an order of the axes; empty if it is, or is absent.
 std::string permutationProblem(const CacheEntry& entry) {
   const size_t rank = entry.shape.size();
@@ -248,6 +266,7 @@ void checkCache(const CacheEntry& entry, const std::string& path, ManifestProble
                              keyOf<CacheEntry, &CacheEntry::shape>(), entry.shape.size()));
   report(path, storageProblem(entry));
   report(path, codeProblem(entry));
+  report(path, initialProblem(entry));
   report(path, permutationProblem(entry));
   if (entry.part)
     report(fmt::format("{}.{}", path, keyOf<CacheEntry, &CacheEntry::part>()), partProblem(entry));

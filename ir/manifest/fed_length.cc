@@ -13,6 +13,9 @@ std::optional<int64_t> fedLength(LengthFeed feed, int64_t past, int64_t tokens) 
   case LengthFeed::TotalLengthMinusOne:
   case LengthFeed::TotalLengthPerBatchMinusOne:
     return past + tokens - 1;
+  case LengthFeed::PastLengthMinusOne:
+  case LengthFeed::PastLengthPerBatchMinusOne:
+    return past - 1;
   case LengthFeed::NewLength:
     return tokens;
   case LengthFeed::HasPast:

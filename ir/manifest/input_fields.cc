@@ -1,6 +1,11 @@
 // The keys of lengths and other inputs.
 #include "ir/manifest/field_table.h"
 
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <limits>
+
 namespace kvopt::ir {
 
 namespace {
@@ -9,7 +14,9 @@ constexpr Field<ManifestLength> lengthFields[] = {
     fieldOf<ManifestLength, &ManifestLength::input>(
         {.key = "input", .type = FieldType::Name, .sentence = "Name of the input."}),
     fieldOf<ManifestLength, &ManifestLength::dtype>(
-        {.key = "dtype", .sentence = "Element type: an integer type; for flags also bool."}),
+        {.key = "dtype",
+         .sentence = "Element type: an integer or floating-point type; for flags an integer type, "
+                     "or bool."}),
     fieldOf<ManifestLength, &ManifestLength::shape>(
         {.key = "shape", .sentence = "Extents of the input."}),
     wordFieldOf<ManifestLength, &ManifestLength::feed, feedWords>(
@@ -20,8 +27,14 @@ void checkLength(const ManifestLength& length, const std::string& path, Manifest
   const char* key = keyOf<ManifestLength, &ManifestLength::dtype>();
   if (isInteger(length.dtype))
     return;
+  const bool isNumber = isFloatingPoint(length.dtype) && length.feed != LengthFeed::BlockTable &&
+                        !isFlag(length.feed);
+  if (isNumber)
+    return;
   if (!isFlag(length.feed))
-    problem.set(path, fmt::format("has a '{}' that is not an integer type", key));
+    problem.set(
+        path,
+        fmt::format("has a '{}' that is neither an integer type nor a floating-point type", key));
   else if (length.dtype != ElementType::Bool)
     problem.set(path, fmt::format("has a '{}' that is neither bool nor an integer type", key));
 }
@@ -42,11 +55,30 @@ constexpr Field<ManifestInput> inputFields[] = {
                      "another name where the graph does not show the extent."}),
     wordFieldOf<ManifestInput, &ManifestInput::feed, inputFeedWords>(
         {.key = "feed", .sentence = "Contents at a step that adds S tokens after P earlier ones."}),
+    fieldOf<ManifestInput, &ManifestInput::numbers>(
+        {.key = "numbers",
+         .when = "the feed is `constant`",
+         .byDefault = "[]",
+         .sentence = "The contents, repeated over all elements."}),
 };
+
+void checkInput(const ManifestInput& input, const std::string& path, ManifestProblem& problem) {
+  const char* key = keyOf<ManifestInput, &ManifestInput::numbers>();
+  const bool isConstant = input.feed == InputFeed::Constant;
+  if (isConstant && input.numbers.empty())
+    problem.set(path, fmt::format("is a constant without '{}'", key));
+  else if (!isConstant && !input.numbers.empty())
+    problem.set(path, fmt::format("has '{}', but is not a constant", key));
+  constexpr double mostInteger = 0x1p62;
+  const double most = isInteger(input.dtype) ? mostInteger : std::numeric_limits<double>::max();
+  if (!llvm::all_of(input.numbers, [&](double number) { return std::abs(number) <= most; }))
+    problem.set(path, fmt::format("has '{}' that its element type does not hold", key));
+}
 
 constexpr FieldTable<ManifestInput> inputTable{
     {"input", "An input whose name does not show what it takes.", &fieldsOf<ManifestInput>},
-    inputFields};
+    inputFields,
+    &checkInput};
 
 } // namespace
 

@@ -38,6 +38,8 @@ enum class LengthFeed {
   TotalLengthPerBatch, ///< P + S of each batch row
   TotalLengthMinusOne, ///< P + S - 1
   TotalLengthPerBatchMinusOne,
+  PastLengthMinusOne, ///< P - 1
+  PastLengthPerBatchMinusOne,
   NewLength,  ///< S
   HasPast,    ///< 1 or true if P > 0
   NoPast,     ///< 1 or true if P == 0
@@ -52,7 +54,8 @@ inline bool isFlag(LengthFeed feed) {
 /// Whether each batch row has a separate number.
 inline bool isPerBatchRow(LengthFeed feed) {
   return feed == LengthFeed::PastLengthPerBatch || feed == LengthFeed::TotalLengthPerBatch ||
-         feed == LengthFeed::TotalLengthPerBatchMinusOne;
+         feed == LengthFeed::TotalLengthPerBatchMinusOne ||
+         feed == LengthFeed::PastLengthPerBatchMinusOne;
 }
 
 /// A fixed extent or the name of a symbolic one.
@@ -122,6 +125,8 @@ struct ManifestCache {
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
   int64_t window = 0;
+  /// Contents of a state before the first step, repeated over all elements; empty: zeros.
+  std::vector<double> initial;
   /// Index in Manifest::rotations of the effect of positions on rows; nullopt if there is none.
   std::optional<size_t> rotation;
   /// Other layers that read this layer's cache.
@@ -166,9 +171,15 @@ enum class InputFeed {
   VisibleKeys,  ///< 1 or true if a query may see a key, otherwise 0
   HiddenKeys,   ///< 1 or true if a query may not see a key, otherwise 0
   AdditiveMask, ///< 0 if a query may see a key, otherwise the element type's lowest finite number
-  Segments,     ///< numbers of segments: tokens see only their own segment
-  BatchRows,    ///< 0 … batch - 1
-  Any,          ///< unknown to the analysis; see the model's documentation
+  VisibleKeysAtEnd,  ///< VisibleKeys whose last columns are the keys of all tokens so far
+  HiddenKeysAtEnd,   ///< the same of HiddenKeys
+  AdditiveMaskAtEnd, ///< the same of AdditiveMask
+  Slots,             ///< positions of the new tokens, modulo the number of rows of the caches
+  KeyPositions,      ///< position of the token in each row of the caches; -1 if there is none
+  Segments,          ///< numbers of segments: tokens see only their own segment
+  BatchRows,         ///< 0 … batch - 1
+  Constant,          ///< ManifestInput::numbers, the same at every step
+  Any,               ///< unknown to the analysis; see the model's documentation
 };
 
 /// An input whose name is not one of the documented interface names of decoders.
@@ -179,6 +190,7 @@ struct ManifestInput {
   /// model's own symbols if the analysis does not know the extent.
   std::vector<ManifestExtent> shape;
   InputFeed feed = InputFeed::Any;
+  std::vector<double> numbers = {}; ///< those of a constant, repeated over all elements
 };
 
 /// A separate model that computes the same results for caches with fewer blocks.

@@ -2,6 +2,7 @@
 #include "ir/manifest/manifest_check.h"
 
 #include "ir/graph.h"
+#include "ir/manifest/overwritten_pasts.h"
 #include "ir/rows/row_code.h"
 #include "support/diagnostic.h"
 
@@ -198,7 +199,9 @@ private:
 } // namespace
 
 llvm::Error checkManifest(const Manifest& manifest, const Graph& graph) {
-  return Check(manifest, graph).run();
+  if (llvm::Error error = Check(manifest, graph).run())
+    return error;
+  return checkOverwrittenPasts(manifest, graph);
 }
 
 } // namespace kvopt::ir

@@ -100,8 +100,10 @@ std::optional<std::string> locationBeneath(const ConfinedFolder& from, const std
 
 /// Locations that change when a model is written to another folder than it was read from, or out of
 /// the store to which its own path links.
-llvm::Expected<llvm::StringMap<std::string>>
-movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::string> kept) {
+llvm::Expected<llvm::StringMap<std::string>> movedLocations(const Model& model,
+                                                            const std::string& path,
+                                                            llvm::ArrayRef<std::string> kept,
+                                                            llvm::ArrayRef<std::string> goAlong) {
   llvm::StringMap<std::string> moved;
   const std::string from = orCurrent(model.folder.path);
   const std::string to = orCurrent(llvm::sys::path::parent_path(path));
@@ -112,6 +114,8 @@ movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::
   if (error)
     return ioError("cannot open the folder '{}': {}", to, error.message()).file(path);
   for (const std::string& name : kept) {
+    if (llvm::is_contained(goAlong, name))
+      continue;
     std::optional<std::string> location = locationBeneath(model.folder, name, realTo);
     if (!location)
       return usageError("the model's external data '{}' in '{}' is not beneath the folder of "
@@ -233,20 +237,20 @@ llvm::Error checkExport(const Model& model, const std::string& path, const Expor
     return error;
   if (options.placement != ExternalPlacement::Keep)
     return llvm::Error::success();
-  return movedLocations(model, path, externalLocationsOf(model)).takeError();
+  return movedLocations(model, path, externalLocationsOf(model), options.goAlong).takeError();
 }
 
 namespace {
 
 /// Decides for external data of the source where it is in a model that is written to `path`.
-llvm::Error placeSource(const Model& model, const std::string& path, ExternalPlacement placement,
+llvm::Error placeSource(const Model& model, const std::string& path, const ExportOptions& options,
                         ExternalData& external) {
   const std::vector<std::string> kept = externalLocationsOf(model);
   if (!kept.empty())
-    external.placement = placement;
+    external.placement = options.placement;
   if (external.placement != ExternalPlacement::Keep)
     return llvm::Error::success();
-  auto moved = movedLocations(model, path, kept);
+  auto moved = movedLocations(model, path, kept, options.goAlong);
   if (!moved)
     return moved.takeError();
   external.movedLocations = std::move(*moved);
@@ -277,7 +281,7 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
   ExternalData external(options.externalFile, options.externalBytes);
   external.onWritten = options.onWritten;
   external.isHole = options.externalHole;
-  if (llvm::Error error = placeSource(model, path, options.placement, external))
+  if (llvm::Error error = placeSource(model, path, options, external))
     return error;
   google::protobuf::Arena arena;
   const bool asRead = !external.movesSource() && isItsFile(model, options);
@@ -320,7 +324,7 @@ FamilyExport::FamilyExport(ExportOptions options, OutputFiles& together)
 llvm::Error FamilyExport::add(Model& model, const std::string& path) {
   if (llvm::Error error = checkOverwriting(model, path, settings.externalFile, files.access()))
     return error;
-  if (llvm::Error error = placeSource(model, path, settings.placement, external))
+  if (llvm::Error error = placeSource(model, path, settings, external))
     return error;
   return write(model, path);
 }

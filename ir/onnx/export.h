@@ -26,6 +26,9 @@ struct ExportOptions {
   /// Placement of contents that the model's source stores in external files. Copy requires the name
   /// `externalFile`. Only for exportModel.
   ExternalPlacement placement = ExternalPlacement::Keep;
+  /// For Keep: locations of external data that the caller puts next to the model in the same run,
+  /// with the same names.
+  std::vector<std::string> goAlong;
 };
 
 /// The model as bytes of an ONNX file. Parts without edits are written from their source messages,
@@ -41,8 +44,8 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
 ///
 /// Placement of contents that the source stores in other files:
 /// - Keep: they are not read. If `path` is in another folder, locations are adapted; the call fails
-///   for data outside that folder that has no hard link in it, because a location must be a path
-///   beneath the folder.
+///   for data outside that folder that neither goes along nor has a hard link in it, because a
+///   location must be a path beneath the folder.
 /// - Copy: the kernel copies the contents that the model uses to `externalFile`, and preserves
 ///   holes.
 /// - Inline: fails before anything is read if the result exceeds 2 GiB.

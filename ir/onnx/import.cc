@@ -52,8 +52,8 @@ llvm::Error readModel(Model& model, const ModelLimits& limits) {
   if (llvm::Error error = checkMessageSize(source->bytes.size()))
     return error;
   onnx::ModelProto& message = *source->message;
-  if (!parseMessage(source->bytes, message))
-    return notAModel("the file is truncated, corrupt or of another format");
+  if (llvm::Error error = parseModel(source->bytes, message))
+    return error;
   if (!message.has_graph())
     return notAModel("it holds no graph");
 

@@ -92,8 +92,8 @@ llvm::Expected<std::string> withDataInline(std::span<const std::byte> bytes, Ext
   if (llvm::Error error = checkMessageSize(bytes.size()))
     return error;
   onnx::ModelProto model;
-  if (!parseMessage(bytes, model))
-    return invalid("not an ONNX model: the bytes are truncated, corrupt or of another format");
+  if (llvm::Error error = parseModel(bytes, model))
+    return error;
   std::vector<const onnx::TensorProto*> messages;
   forEachTensor(model, [&](const onnx::TensorProto& message) {
     if (isExternal(message))

@@ -16,6 +16,7 @@
 
 #include <limits>
 #include <set>
+#include <tuple>
 
 namespace kvopt::ir {
 namespace {
@@ -221,6 +222,27 @@ std::vector<std::string> externalFilesOf(const Model& model) {
   for (const std::string& location : externalLocationsOf(model))
     paths.push_back(model.folder.locate(location));
   return paths;
+}
+
+std::map<std::string, int64_t> externalBytesOf(const Model& model) {
+  std::map<std::string, int64_t> bytes;
+  std::set<std::tuple<std::string, uint64_t, int64_t>> counted;
+  if (!model.source())
+    return bytes;
+  for (const onnx::TensorProto* tensor : model.source()->externalTensors()) {
+    auto range = externalRangeOf(*tensor);
+    const llvm::SmallVector<int64_t, 4> extents(tensor->dims().begin(), tensor->dims().end());
+    auto count = checkedElementCount(extents);
+    auto size = count ? checkedByteSize(static_cast<ElementType>(tensor->data_type()), *count)
+                      : count.takeError();
+    if (range && size && counted.emplace(range->location, range->offset, *size).second)
+      bytes[model.folder.locate(range->location)] += *size;
+    if (!range)
+      llvm::consumeError(range.takeError()); // reported when the model is read
+    if (!size)
+      llvm::consumeError(size.takeError());
+  }
+  return bytes;
 }
 
 std::vector<InputFile> filesOf(const Model& model) {

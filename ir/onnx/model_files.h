@@ -4,6 +4,7 @@
 #include "ir/model.h"
 #include "support/file_access.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ llvm::Error registerFiles(const Model& model, FileAccess& access);
 
 /// Returns the sorted paths of the files with external data of the model as it was read.
 std::vector<std::string> externalFilesOf(const Model& model);
+
+/// Returns the number of bytes that tensors of the model use in each of these files.
+std::map<std::string, int64_t> externalBytesOf(const Model& model);
 
 /// Returns the sorted locations of the same files relative to the model's folder.
 std::vector<std::string> externalLocationsOf(const Model& model);

@@ -5,6 +5,7 @@
 
 #include "ir/onnx/tensor_messages.h"
 #include "support/diagnostic.h"
+#include "support/lfs_pointer.h"
 
 #include <cstring>
 #include <limits>
@@ -227,6 +228,8 @@ llvm::Expected<std::shared_ptr<const MappedFile>> ExternalFiles::open(const std:
     MappedFile::Result opened = MappedFile::openBeneath(folder, location);
     if (!opened)
       return opened.takeError();
+    if (llvm::Error error = checkNoLfsPointer((*opened)->bytes()))
+      return withFile(std::move(error), (*opened)->path());
     file = std::move(*opened);
     if (expectsFewReads)
       file->expectFewReads();

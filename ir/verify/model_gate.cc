@@ -237,6 +237,17 @@ BodyRule bodyRuleOf(const Model& model, const Function& function) {
   return definition ? definition->checkBody : nullptr;
 }
 
+/// Fails for a function that gives an operator of ONNX another meaning: an engine runs the
+/// function, and kvopt would run the operator.
+llvm::Error checkRedefinition(const Model& model, const Function& function) {
+  const OpName name(function.domain, function.name);
+  if (!name.isOnnx() ||
+      !model.graph().context().ops().find(name, std::numeric_limits<int64_t>::max()))
+    return llvm::Error::success();
+  return unsupported("function '{}' redefines an operator of ONNX", name.str())
+      .hint("give the function a domain of its own");
+}
+
 } // namespace
 
 llvm::Error checkFunctionBodies(const Model& model) {
@@ -284,12 +295,15 @@ llvm::Error admit(const Model& model, const ModelLimits& limits) {
     return error;
   if (llvm::Error error = GraphGate(/*isOfFunction=*/false).check(model.graph()))
     return error;
-  for (const std::unique_ptr<Function>& function : model.functions)
+  for (const std::unique_ptr<Function>& function : model.functions) {
+    if (llvm::Error error = checkRedefinition(model, *function))
+      return error;
     if (llvm::Error error = checkFunction(*function)) {
       Diagnostic diagnostic = takeDiagnostic(std::move(error));
       diagnostic.notes.push_back(fmt::format("in function '{}'", function->name));
       return makeError(std::move(diagnostic));
     }
+  }
   if (model.functions.empty())
     return llvm::Error::success();
   if (limits.checksBodies)

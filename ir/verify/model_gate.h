@@ -35,6 +35,7 @@ struct ModelLimits {
 ///   one value as two operands, and refer to attributes of a function only within a function;
 /// * functions with a rule (OpDef::checkBody): they satisfy it, because kvopt runs the operator,
 ///   and engines run the function;
+/// * functions do not redefine operators of ONNX;
 /// * functions: they do not call themselves, directly or through others, and do not expand to more
 ///   nodes than `limits` allows;
 /// * declared extents: they describe a tensor that fits into a process's address space.
