@@ -41,7 +41,7 @@ void PassContext::restart(llvm::StringSet<> nodes) {
   sites.clear();
   history = {};
   reorder.clear();
-  interface = {};
+  interface = {.given = std::move(interface.given)};
   exportedAttention.reset();
   outputsMadeCaches.clear();
   hasFirstStep = false;

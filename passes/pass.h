@@ -57,6 +57,14 @@ struct FreedExtents {
   std::string str() const;
 };
 
+/// An attention layer that stays as it was exported.
+struct LeftSite {
+  unsigned layer = 0;
+  /// Whether the model loses nothing: no step changes the layer's keys and values.
+  bool costsNothing = false;
+  pattern::MatchFailure why; ///< the target's reason
+};
+
 /// State that passes share while a pipeline runs.
 struct PassContext {
   PassContext(const pattern::RuleRegistry& ruleRegistry,
@@ -121,13 +129,15 @@ struct PassContext {
   /// Manifest of the model before lowering.
   std::optional<ir::Manifest> exported;
   std::vector<unsigned> lowered;
+  /// The other layers that were to be lowered. Set by `lower`.
+  std::vector<LeftSite> left;
 
   /// Set for a run that leaves some attention alone: what the run before it, which recovered all
   /// attention, wrote.
   std::optional<targets::WholeRecovery> whole;
 
   /// Prepares a run from the start that leaves the given nodes alone. Keeps the caller's settings,
-  /// and what this run, which must have lowered layers, knows of all caches.
+  /// what this run, which must have lowered layers, knows of all caches, and why layers are left.
   void restart(llvm::StringSet<> nodes);
 
   void count(llvm::StringRef pass, llvm::StringRef counter, int64_t by = 1) {

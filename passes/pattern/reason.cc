@@ -62,6 +62,8 @@ constexpr ReasonInfo table[] = {
      "a value inside the matched subgraph has a reader outside it"},
     {ReasonCode::MaskFillInexact, "mask-fill-inexact",
      "masked scores are replaced by a number whose effect no mask operand provably reproduces"},
+    {ReasonCode::AlreadyInPlace, "already-in-place",
+     "the model has the target's operator, which updates the cache in place"},
     {ReasonCode::CacheNotInPlace, "cache-not-in-place",
      "the target cannot update this form of cache in place: every step would still copy it"},
     {ReasonCode::NoCache, "no-cache",

@@ -40,6 +40,7 @@ enum class ReasonCode {
   StepBudget,
   ValueEscapes, ///< an interior value of a match has a reader outside the match
   MaskFillInexact,
+  AlreadyInPlace,       ///< the target's own operator updates the cache in place already
   CacheNotInPlace,      ///< the target would not update a cache in place; every step would copy it
   NoCache,              ///< no attention of the model appends to a cache
   NotLowRank,           ///< keys and values do not depend on fewer columns than they have

@@ -151,6 +151,14 @@ constexpr ReasonDoc docs[] = {
      "Where (causal, scores, -10000), to which a bias or padding mask with unknown values is "
      "added.",
      "export with masks of -inf or of the lowest number"},
+    {ReasonCode::AlreadyInPlace,
+     "Nothing. Past and present are declared as one buffer, to which the engine's operator "
+     "appends. "
+     "If all layers are like that, `kvopt rewrite` returns the model unchanged and says how to "
+     "bind "
+     "the buffers.",
+     "com.microsoft.GroupQueryAttention with past_key and present_key of float[B, 8, 4096, 64].",
+     "bind one buffer as past and present"},
     {ReasonCode::CacheNotInPlace,
      "Export with a cache that grows by concatenation, or a cache with fixed extents into which "
      "the new rows are scattered directly. `--to kvopt` and `--to onnx24` support more forms than "

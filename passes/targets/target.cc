@@ -6,6 +6,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
 #include "passes/analysis/interface/input_roles.h"
+#include "passes/analysis/scores/attention_like.h"
 #include "passes/opset/opset_conversion.h"
 #include "passes/pattern/reason_docs.h"
 #include "support/diagnostic.h"
@@ -150,6 +151,11 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
   return failures;
 }
 
+bool mayStay(const Target& target, const AttentionSite& site) {
+  return site.hasUnchangedKeys &&
+         (target.isForCaches() || (!site.isMatched() && isSoftmax(*site.node)));
+}
+
 namespace {
 
 /// Caches which targets take which sites.
@@ -239,7 +245,12 @@ void keepApplicableHints(const Target& asked,
                          const SiteList& sites, const Model& model, const TargetRegistry& registry,
                          const std::string& reorder) {
   TakenSites taken(asked, sites, model, registry, reorder);
+  const bool hasTaken = llvm::any_of(failures, [](const auto& failure) { return !failure; });
   for (size_t i = 0; i < failures.size(); ++i) {
+    if (failures[i] && hasTaken && mayStay(asked, sites[i])) {
+      failures[i]->hint = "nothing to do: it stays as exported, at no cost";
+      continue;
+    }
     // Every target refuses unrecovered attention alike.
     if (!failures[i] || !sites[i].isMatched())
       continue;

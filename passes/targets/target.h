@@ -86,6 +86,11 @@ std::vector<std::optional<pattern::MatchFailure>>
 refusals(const Target& target, const analysis::SiteList& sites, const ir::Model& model,
          const std::string& reorder = "", RowCarriers = RowCarriers::Unknown);
 
+/// Whether a model in the target's form loses nothing if the site, which the target refuses, stays
+/// as exported: no step changes its keys and values. A target that only replaces operators must
+/// replace all that are recovered.
+bool mayStay(const Target& target, const analysis::AttentionSite& site);
+
 /// Reason to refuse a form that leaves the rows of hidden tokens undefined: something other than
 /// attention carries rows to other tokens. nullopt if nothing does.
 std::optional<pattern::MatchFailure> carriedHiddenRows(const ir::Graph& graph,

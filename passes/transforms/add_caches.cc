@@ -185,6 +185,11 @@ private:
         isRefuted && !mask.counterExample.empty() ? mask.counterExample : mask.text, otherExport);
   }
 
+  /// Whether no row sees no key, or such a row has a result that does not depend on hidden keys.
+  static bool isDefinedForEveryRow(const MaskFacts& mask) {
+    return mask.isExact || mask.everyRowSeesAKey || (mask.seesOwnKey && mask.padding.empty());
+  }
+
   /// Whether every row whose result matters sees a key. If a finite number hides all keys, other
   /// rows average over all keys, including later ones, which a cache does not contain yet.
   static bool seesKeys(const MaskFacts& mask) {
@@ -335,7 +340,7 @@ private:
       const auto plan = masks.find(site->node->operand(3));
       if (plan == masks.end())
         continue;
-      context.hiddenRowsUndefined |= !site->mask->isExact && !site->mask->everyRowSeesAKey;
+      context.hiddenRowsUndefined |= !isDefinedForEveryRow(*site->mask);
       Value*& mask = written[plan->first];
       if (!mask) {
         if (!places.keys)

@@ -1,7 +1,9 @@
-// Infers symbolic types of all values.
+// Infers symbolic types of all values. A symbol that the graph makes a number is that number in all
+// inputs.
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
+#include "passes/extents/fixed_extents.h"
 #include "passes/pass.h"
 
 namespace kvopt::transforms {
@@ -17,6 +19,13 @@ public:
   llvm::Error run(Model& model, PassContext&) override {
     if (llvm::Error error = inferShapes(model.graph()))
       return error;
+    if (const auto fixed = extents::fixedExtents(model.graph()); !fixed.empty()) {
+      for (const extents::FixedExtent& extent : fixed)
+        model.unequalExtents.push_back(extent.text());
+      extents::fixSymbols(model.graph(), fixed);
+      if (llvm::Error error = inferShapes(model.graph()))
+        return error;
+    }
     return refineInputs(model.graph()) ? inferShapes(model.graph()) : llvm::Error::success();
   }
 

@@ -268,24 +268,27 @@ private:
 
   /// Removes functions that are no longer called, and imports of their domains.
   void dropFunctions() {
-    llvm::DenseSet<OpName> called;
+    llvm::DenseSet<OpName> used;
+    llvm::DenseSet<const Function*> called;
     llvm::SmallVector<Graph*, 8> unseen{&model.graph()};
     auto collect = [&](Graph& graph) {
-      for (const Node& node : graph.nodes())
-        if (called.insert(node.op()).second)
-          if (Function* function = model.findFunction(node.op()))
-            unseen.push_back(&function->body);
+      for (const Node& node : graph.nodes()) {
+        used.insert(node.op());
+        Function* function = model.findFunction(node);
+        if (function && called.insert(function).second)
+          unseen.push_back(&function->body);
+      }
     };
     while (!unseen.empty())
       forEachGraph(*unseen.pop_back_val(), collect);
     std::set<std::string> domains;
     llvm::erase_if(model.functions, [&](const std::unique_ptr<Function>& function) {
-      const bool isDropped = !called.count(OpName(function->domain, function->name));
+      const bool isDropped = !called.count(function.get());
       if (isDropped)
         domains.insert(function->domain);
       return isDropped;
     });
-    for (const OpName& op : called)
+    for (const OpName& op : used)
       domains.erase(op.domain().str());
     for (const std::string& domain : domains)
       model.opsets.erase(domain);

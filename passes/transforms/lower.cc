@@ -90,7 +90,9 @@ public:
     context.count("lower", "sites", static_cast<int64_t>(chosen.size()));
     context.count("lower", "refused", choice.refused);
     if (choice.refused != 0 && requireAll)
-      return refusal(*choice.firstRefused, choice.refused, choice.refused + chosen.size());
+      return refusal(*choice.firstRefused, choice.refused, choice.wanted());
+    if (!context.whole)
+      context.left = choice.left;
     if (chosen.empty())
       return llvm::Error::success();
     for (const AttentionSite* site : chosen)
@@ -153,14 +155,18 @@ private:
   /// Layers to lower, and how many of the user's layers are refused.
   struct Choice {
     llvm::SmallVector<AttentionSite*, 32> sites;
+    std::vector<LeftSite> left; ///< refused layers, too
     unsigned refused = 0;
     const AttentionSite* firstRefused = nullptr;
 
     void refuse(AttentionSite& site, MatchFailure failure) {
+      left.push_back({site.layer, false, failure});
       site.failure = std::move(failure);
       if (refused++ == 0)
         firstRefused = &site;
     }
+
+    size_t wanted() const { return sites.size() + left.size(); }
   };
 
   Choice choose(const Model& model, PassContext& context) const {
@@ -169,14 +175,24 @@ private:
                  context.whole ? RowCarriers::AreAttention : RowCarriers::Unknown);
     keepApplicableHints(*target, failures, context.sites, model, context.targets, context.reorder);
     Choice choice;
+    const bool isAsked = !options.layers.empty();
     for (AttentionSite& site : context.sites) {
-      if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
+      std::optional<MatchFailure>& failure = failures[site.layer];
+      if (isAsked && !llvm::is_contained(options.layers, site.layer))
         continue;
-      if (failures[site.layer])
-        choice.refuse(site, std::move(*failures[site.layer]));
-      else
+      if (!failure)
         choice.sites.push_back(&site);
+      else if (!isAsked && mayStay(*target, site))
+        choice.left.push_back({site.layer, true, std::move(*failure)});
+      else if (!context.whole || site.isMatched())
+        choice.refuse(site, std::move(*failure));
+      else // the run before has left it alone
+        choice.left.push_back({site.layer, false, std::move(*failure)});
     }
+    // A model without other layers has nothing to gain.
+    if (choice.sites.empty())
+      for (const LeftSite& left : std::exchange(choice, {}).left)
+        choice.refuse(context.sites[left.layer], left.why);
     // Attention that reads the cache of another layer is refused by the target, with a reason.
     const auto hasWork = [&](const AttentionSite* site) {
       return target->serves(*site) || site->sharesCaches();
@@ -263,10 +279,8 @@ private:
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
-    // Without a hint the message ends here.
     return unsupported("{} of {} attention layers cannot be lowered to '{}': {} {}", refused,
                        wanted, wantedName(), first.id(), first.failure->str())
-        .hint(refused < wanted ? "--require any rewrites the others" : "")
         .as<RefusedError>();
   }
 

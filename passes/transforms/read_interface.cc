@@ -18,6 +18,7 @@ public:
       return stored.takeError();
     InterfaceFacts facts = readInterface(model.graph());
     facts.countsTokens |= context.interface.countsTokens || (*stored && (*stored)->padsRight);
+    facts.given = std::move(context.interface.given);
     context.interface = std::move(facts);
     return checkLengths(context.interface);
   }

@@ -3,6 +3,7 @@
 #include "passes/analysis/cache/cache_reasons.h"
 #include "passes/analysis/cache/cache_trace.h"
 #include "passes/analysis/cache/site_words.h"
+#include "passes/analysis/cache/unchanged_keys.h"
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/analysis/movement/head_map.h"
 #include "passes/analysis/scores/attention_like.h"
@@ -46,6 +47,10 @@ public:
     CacheTrace valueTrace = tracer.trace(value, node);
     const CacheTrace& first = keyTrace.isOfThisStep() ? valueTrace : keyTrace;
     site.isCross = first.isCross;
+    const auto isUnchanged = [](const CacheTrace& trace) {
+      return trace.isCross || trace.isOfThisStep();
+    };
+    site.hasUnchangedKeys = isUnchanged(keyTrace) && isUnchanged(valueTrace);
     if (!first.isCross && !first.isOfThisStep())
       site.update = CacheUpdate::Unproved;
     site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
@@ -145,14 +150,17 @@ private:
   AttentionSite site;
 };
 
-AttentionSite missedSite(Node& node) {
+AttentionSite missedSite(Node& node, UnchangedKeys& unchanged) {
   AttentionSite site;
   site.node = &node;
   bool inside = node.graph().parentNode() != nullptr;
   site.failure =
       failureAt(inside ? ReasonCode::InSubgraph : ReasonCode::PatternMismatch, node.result(),
                 "attention in a form that a rule recognizes", node.op().str());
-  if (inside || !isSoftmax(node))
+  if (inside)
+    return site;
+  site.hasUnchangedKeys = site.isCross = unchanged.areReadBy(node);
+  if (!isSoftmax(node))
     return site;
   // Reasons that hold for every spelling take precedence over a rule's expectation.
   if (auto failure = keysInParts(node))
@@ -164,6 +172,9 @@ AttentionSite missedSite(Node& node) {
   else if (const Value* keys = keysOfScores(node))
     if (auto delayed = delayedCache(*keys))
       site.failure = std::move(delayed);
+  // Attention in several parts may read other keys and values, too.
+  if (site.failure->code != ReasonCode::PatternMismatch)
+    site.hasUnchangedKeys = site.isCross = false;
   return site;
 }
 
@@ -284,6 +295,7 @@ SiteList findSites(Graph& graph) {
   SiteList sites;
   CacheTracer tracer(graph);
   MaskAnalysis masks;
+  UnchangedKeys unchanged(graph);
   llvm::StringSet<> combined;
   forEachGraph(graph, [&](Graph& visited) {
     for (Node& node : visited.nodes()) {
@@ -291,7 +303,7 @@ SiteList findSites(Graph& graph) {
         sites.push_back(SiteBuilder(node, tracer).build());
         sites.back().mask = masks.factsOf(node);
       } else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node)) {
-        AttentionSite site = missedSite(node);
+        AttentionSite site = missedSite(node, unchanged);
         // Softmaxes that are combined are one attention.
         bool isNew = site.failure->code != ReasonCode::NotSoftmax ||
                      combined.insert(site.failure->node).second;

@@ -187,6 +187,19 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
   return std::nullopt;
 }
 
+/// Refusal of rows that attention reads after those of a cache, and that the model does not keep:
+/// Concat(present, rows), where `joined` is the present.
+std::optional<MatchFailure> CacheTracer::unkeptRows(Value& joined, const Value& rows) {
+  const Node* update = joined.producer();
+  if (!update || !mayUpdateCache(*update) || !joined.isGraphOutput() ||
+      !isModelInput(*walkBack(*update->operand(0), std::nullopt).value))
+    return std::nullopt;
+  return failureAt(
+      ReasonCode::KeysInParts, rows, "attention to rows that the cache keeps",
+      fmt::format("rows after those of '{}' that the model does not keep", joined.name()),
+      "no form has attention to a kept and an unkept part");
+}
+
 CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
   Value& updated = *root.value;
   if (root.reorder)
@@ -227,6 +240,8 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
   cache.past = past.value;
   if (!isModelInput(*past.value)) {
     if (auto failure = delayedCache(updated))
+      return refused(std::move(*failure));
+    if (auto failure = unkeptRows(*past.value, *cache.fresh))
       return refused(std::move(*failure));
     const Node* changed = past.value->producer();
     if (changed && isBatchReorder(*changed) && isModelInput(*movedOperand(*changed)))

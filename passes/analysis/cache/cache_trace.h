@@ -44,6 +44,7 @@ private:
     llvm::SmallVector<ir::Value*, 4> path; ///< from the operand to `value`
   };
   static Root walkBack(ir::Value& start, std::optional<AxisMap> map);
+  std::optional<pattern::MatchFailure> unkeptRows(ir::Value& joined, const ir::Value& rows);
   CacheTrace traceUpdate(ir::Node& node, const Root& root);
   std::optional<pattern::MatchFailure> checkPast(const Root& past, const ir::Node& update) const;
   /// Sets the present, its readers and, for a window, the update.

@@ -66,6 +66,9 @@ struct AttentionSite {
   unsigned layer = 0;
   /// Whether keys and values are of another sequence than the queries.
   bool isCross = false;
+  /// Whether no step changes the keys and values: they are of another sequence, or the site has no
+  /// cache. The model loses nothing if such a site stays as exported.
+  bool hasUnchangedKeys = false;
   /// Update of both caches: as in SiteCache, or None or Unproved. None without a cache, also for
   /// cross-attention.
   ir::CacheUpdate update = ir::CacheUpdate::None;

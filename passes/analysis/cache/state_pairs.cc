@@ -1,6 +1,8 @@
 // Shortest paths from states to outputs, and the resulting pairs.
 #include "passes/analysis/cache/state_pairs.h"
 
+#include "ir/manifest/documented_inputs.h"
+#include "ir/movement.h"
 #include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -96,10 +98,34 @@ private:
   std::array<std::vector<const Value*>, 3> pending; ///< by distance modulo 3
 };
 
+/// Whether integers can be remembered between steps: counters, positions of slots, segments. Ids of
+/// tokens, which select rows of tables, and documented inputs are given by the caller.
+bool mayBeCounter(const Value& input) {
+  const ElementType element = input.type().elementType();
+  if ((element != ElementType::Int64 && element != ElementType::Int32) || documentedInput(input))
+    return false;
+  constexpr size_t mostValues = 64;
+  llvm::SmallVector<const Value*, 8> pending = {&input};
+  for (size_t i = 0; i < pending.size() && i < mostValues; ++i)
+    for (const Use& use : pending[i]->uses()) {
+      const Node& reader = use.user();
+      const Value* table =
+          reader.is("Gather") && use.operandIndex() == 1 ? reader.operand(0) : nullptr;
+      if (table && table->constant() && isFloatingPoint(table->type().elementType()))
+        return false;
+      if (movementKind(reader) && movedOperand(reader) == pending[i])
+        for (const Value& result : reader.results())
+          pending.push_back(&result);
+    }
+  return true;
+}
+
 bool mayBeState(const Value& input) {
   const TensorType& type = input.type();
-  if (!isFloatingPoint(type.elementType()) || input.isInitializer() || !type.hasRank() ||
-      type.rank() < 2)
+  if (input.isInitializer() || !type.hasRank())
+    return false;
+  const bool isNumber = isFloatingPoint(type.elementType());
+  if (isNumber ? type.rank() < 2 : type.rank() < 1 || !mayBeCounter(input))
     return false;
   return llvm::count_if(type.shape(), [](const Dim& extent) { return !extent.value(); }) <= 1;
 }

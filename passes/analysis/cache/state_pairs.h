@@ -13,9 +13,10 @@ struct StatePair {
   const ir::Value* present = nullptr;
 };
 
-/// Pairs floating-point inputs, except `knownInputs`, with outputs, except `knownOutputs`, of the
-/// same element type and extents that are computed from them. All extents of such an input are
-/// fixed except possibly the batch: the first axis, or a symbol that the output declares as well.
+/// Pairs floating-point inputs, and integers that select no rows of tables, except `knownInputs`,
+/// with outputs, except `knownOutputs`, of the same element type and extents that are computed from
+/// them. All extents of such an input are fixed except possibly the batch: the first axis, or a
+/// symbol that the output declares as well.
 ///
 /// The state of an early layer reaches the outputs of all later layers. Among several candidates
 /// the pair with the fewest operators in between is chosen first; an operator that carries a state

@@ -103,6 +103,8 @@ std::optional<PlacedRange> placed(const MovementRange& range, int64_t extent,
   const auto step = numberOf(range.step, evaluation);
   if (!start || !end || !step || *step == 0)
     return std::nullopt;
+  if (extent == 0)
+    return PlacedRange{0, *step, 0};
   for (std::optional<int64_t>* bound : {&start, &end})
     if (**bound < 0)
       **bound = std::max<int64_t>(**bound + extent, -1 - extent);

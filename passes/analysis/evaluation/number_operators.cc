@@ -266,7 +266,9 @@ Numbers cumulativeSum(const Operands& operands) {
   const auto axis =
       data && given ? normalizedAxis(static_cast<int64_t>(*given), unsigned(data->extents.size()))
                     : std::nullopt;
-  Numbers result = axis ? tensorOf(data->extents) : nullptr;
+  if (!axis)
+    return nullptr;
+  Numbers result = tensorOf(data->extents);
   if (!result)
     return nullptr;
   const bool excludes = operands.node.intAttr("exclusive", 0) != 0;

@@ -70,7 +70,7 @@ StepPoints::StepPoints(const Graph& graph, const InterfaceFacts& facts) : evalua
       fed.feed = documented->feed;
     for (const ManifestInput& entry : described.inputs)
       if (entry.input == input->name())
-        fed.feed = entry.feed;
+        std::tie(fed.feed, fed.numbers) = std::tie(entry.feed, entry.numbers);
     for (const ManifestLength& entry : described.lengths)
       if (entry.input == input->name())
         fed.length = entry.feed;
@@ -248,13 +248,15 @@ NumberTensor StepPoints::numbersFor(const FedInput& fed, const StepSize& size,
     double number = 1;
     if (length)
       number = static_cast<double>(*length);
+    else if (fed.feed == InputFeed::Constant)
+      number = fed.numbers[static_cast<size_t>(i) % fed.numbers.size()];
     else if (fed.feed == InputFeed::Tokens)
       number = static_cast<double>(i % 3);
-    else if (fed.feed == InputFeed::HiddenKeys)
+    else if (fed.feed == InputFeed::HiddenKeys || fed.feed == InputFeed::HiddenKeysAtEnd)
       number = 0;
-    else if (fed.feed == InputFeed::BatchRows)
+    else if (fed.feed == InputFeed::BatchRows || fed.feed == InputFeed::KeyPositions)
       number = static_cast<double>(column);
-    else if (fed.feed == InputFeed::Positions ||
+    else if (fed.feed == InputFeed::Positions || fed.feed == InputFeed::Slots ||
              (fed.feed == InputFeed::Any && last == size.tokens))
       number = static_cast<double>(size.past + column);
     tensor.numbers.push_back(number);

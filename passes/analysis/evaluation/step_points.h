@@ -51,6 +51,7 @@ private:
     const ir::Value* input = nullptr;
     ir::InputFeed feed = ir::InputFeed::Any;
     std::optional<ir::LengthFeed> length;
+    std::vector<double> numbers; ///< those of a constant
   };
   void findSymbols();
   void findPastAlone();

@@ -93,14 +93,25 @@ private:
              node);
   }
 
+  /// Relates each pair of different extents that meet. Operands repeat few of them, whatever their
+  /// number is; more than a few are not related.
   void broadcast(const Node& node) {
-    for (unsigned i = 0; i + 1 < node.operands().size(); ++i)
-      for (unsigned j = i + 1; j < node.operands().size(); ++j) {
-        const TensorType* a = typeOf(node, i);
-        const TensorType* b = typeOf(node, j);
-        for (int64_t fromEnd = 1; a && b && fromEnd <= std::min(a->rank(), b->rank()); ++fromEnd)
-          relate(a->dim(-fromEnd), b->dim(-fromEnd), false, node);
+    constexpr size_t mostRelated = 8;
+    std::vector<llvm::SmallVector<Dim, mostRelated>> known; // for each axis, counted from the end
+    for (unsigned i = 0; i < node.operands().size(); ++i) {
+      const TensorType* type = typeOf(node, i);
+      const size_t rank = type ? type->rank() : 0;
+      known.resize(std::max(known.size(), rank));
+      for (size_t fromEnd = 1; fromEnd <= rank; ++fromEnd) {
+        const Dim extent = type->dim(-static_cast<int64_t>(fromEnd));
+        auto& others = known[fromEnd - 1];
+        if (extent.value() || others.size() == mostRelated || llvm::is_contained(others, extent))
+          continue;
+        for (const Dim& other : others)
+          relate(other, extent, false, node);
+        others.push_back(extent);
       }
+    }
   }
 
   std::vector<ExtentEquation>& equations;

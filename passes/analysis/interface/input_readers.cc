@@ -22,6 +22,7 @@ struct Path {
   bool isComplemented = false; ///< 1 became 0, true became false
   bool isTruth = false;        ///< compared or complemented: zeros and ones
   bool isCounted = false;      ///< numbers of a Range that ends at the input
+  bool isPlace = false;        ///< a distance from other positions
   Dim offset = Dim::fixed(0);  ///< amount added; unknown if it cannot be determined
 };
 
@@ -142,6 +143,23 @@ bool isTriangle(const Value& value) {
   return table && table->form == ConstantTable::Form::Banded && llvm::any_of(table->bands, hides);
 }
 
+/// Whether the value holds only zeros and ones, as far as its producer shows.
+bool isTruthLike(const Value& value) {
+  const Value* current = &value;
+  while (current->producer() && movementKind(*current->producer())) {
+    current = movedOperand(*current->producer());
+    if (current->type().elementType() == ElementType::Bool)
+      return true;
+  }
+  constexpr int64_t mostElements = 4096;
+  const TensorData* constant = current->constant();
+  const auto numbers = constant && isInteger(constant->elementType())
+                           ? integerValues(*constant, mostElements)
+                           : std::nullopt;
+  return numbers &&
+         llvm::all_of(*numbers, [](int64_t number) { return number == 0 || number == 1; });
+}
+
 class Walk {
 public:
   Walk(const Value& from, size_t& budget)
@@ -227,12 +245,13 @@ private:
 
   void visitComparison(const Node& node, unsigned operand, Path path) {
     const Value* other = node.operand(1 - operand);
-    if (comesFromInput(other)) {
+    // One number has no other elements to be compared with.
+    if (comesFromInput(other) && !scalarInput(&origin)) {
       found.isSelfCompared = true;
       return;
     }
     std::optional<double> number = onlyNumber(other);
-    if (!number) {
+    if (!number || path.isPlace) {
       found.isCompared = true;
       return;
     }
@@ -275,6 +294,7 @@ private:
       found.addends.push_back(addend);
     else if (number.isUnknown() && !path.isCounted)
       found.isSummed = true;
+    path.isPlace |= other && !onlyNumber(other) && !isTruthLike(*other);
     path.offset = isTaken          ? Dim::unknown()
                   : node.is("Sub") ? path.offset - number
                                    : path.offset + number;
@@ -315,7 +335,9 @@ private:
     if (type == "MatMul" || type == "Einsum" || type == "Cos" || type == "Sin")
       found.isAngle |= holdsIntegers;
     // Positions and lengths that are computed from a mask.
-    if ((type == "CumSum" || type == "ReduceSum") && operand == 0)
+    constexpr unsigned maskRank = 2;
+    if ((type == "CumSum" || type == "ReduceSum") && operand == 0 &&
+        (!origin.type().hasRank() || origin.type().rank() <= maskRank))
       noteMask(false);
   }
 

@@ -29,11 +29,11 @@ struct InputReaders {
   std::vector<Length> lengths;
   /// Starts of a Range or Slice, which follow the earlier tokens, and ends.
   std::vector<Length> bounds;
-  bool isAngle = false;      ///< multiplied by numbers, as positions are by frequencies
-  bool isBatchIndex = false; ///< selects along an axis of another input, as beam indices do
-  bool isSelfCompared = false;
-  bool isCompared = false;
-  bool isSummed = false; ///< added to an index
+  bool isAngle = false;        ///< multiplied by numbers, as positions are by frequencies
+  bool isBatchIndex = false;   ///< selects along an axis of another input, as beam indices do
+  bool isSelfCompared = false; ///< elements with other elements
+  bool isCompared = false;     ///< with other positions, or its distance from them with a number
+  bool isSummed = false;       ///< added to an index
   /// Whether it ends a Range from 0 whose numbers are added to something: a number of tokens, not a
   /// position.
   bool isCount = false;

@@ -35,17 +35,58 @@ public:
     for (const ManifestLength& length : manifest.lengths)
       known.insert(length.input);
     for (const std::unique_ptr<Value>& input : graph.inputs())
-      if (!known.contains(input->name()) && !input->isInitializer())
+      if (!known.contains(input->name()) && !input->isInitializer()) {
         open.push_back(input.get());
+        noteLaterSymbols(input->type());
+      }
   }
 
   void describe() {
     findTokens();
     for (const Value* input : open)
-      describe(*input);
+      if (!isDescribed(*input) && !takeGiven(*input))
+        describe(*input);
   }
 
 private:
+  /// Notes symbols that cannot count batch rows: an input has them after its first axis.
+  void noteLaterSymbols(const TensorType& type) {
+    for (size_t axis = 1; type.hasRank() && axis < type.rank(); ++axis)
+      for (const std::string& symbol : type.shape()[axis].symbols())
+        laterSymbols.insert(symbol);
+  }
+
+  bool isDescribed(const Value& input) const {
+    return llvm::any_of(manifest.inputs, [&](const ManifestInput& described) {
+      return described.input == input.name();
+    });
+  }
+
+  bool isGivenAsTokens(const Value& input) const {
+    return llvm::any_of(facts.given.inputs, [&](const ManifestInput& given) {
+      return given.input == input.name() && given.feed == InputFeed::Tokens;
+    });
+  }
+
+  /// Whether the role of an input is given, and takes it over.
+  bool takeGiven(const Value& input) {
+    for (const ManifestLength& length : facts.given.lengths)
+      if (length.input == input.name()) {
+        manifest.lengths.push_back(length);
+        return true;
+      }
+    for (const ManifestInput& given : facts.given.inputs)
+      if (given.input == input.name()) {
+        ManifestInput role = given;
+        const unsigned rank = input.type().hasRank() ? input.type().rank() : 0;
+        for (unsigned axis = 0; given.shape.empty() && axis < rank; ++axis)
+          role.shape.push_back(extentOf(input.type(), axis, role.feed));
+        manifest.inputs.push_back(std::move(role));
+        return true;
+      }
+    return false;
+  }
+
   /// Records the number of rows that a step appends to a growing cache.
   void noteAppended(const ManifestCache& cache) {
     for (const Value* output : graph.outputs())
@@ -65,13 +106,13 @@ private:
   /// their extents.
   void findTokens() {
     for (const Value* input : open)
-      if (isTokenName(*input))
+      if (isTokenName(*input) || isGivenAsTokens(*input))
         tokens = input;
     const Dim scores = scoresExtent();
     int64_t largest = -1;
     bool isLargestExact = false;
     for (const Value* input : open) {
-      if (tokens && isTokenName(*tokens))
+      if (tokens && (isTokenName(*tokens) || isGivenAsTokens(*tokens)))
         break;
       if (!isInteger(input->type().elementType()) || documentedInput(*input))
         continue;
@@ -116,7 +157,7 @@ private:
       return;
     const InputFeed feed = feedOf(input, readers);
     // The readers of an input take precedence over its name.
-    if (documented &&
+    if (documented && !countsAllTokens(input, *documented) &&
         (feed == InputFeed::Any || feed == documented->feed || agrees(documented->feed, readers)))
       return;
     // Drivers generate outputs of an encoder.
@@ -130,6 +171,19 @@ private:
     for (unsigned axis = 0; axis < type.rank(); ++axis)
       described.shape.push_back(extentOf(type, axis, feed));
     manifest.inputs.push_back(std::move(described));
+  }
+
+  /// Whether an axis of a documented input, which has an entry for each new token, is declared to
+  /// have one for each token.
+  bool countsAllTokens(const Value& input, const DocumentedInput& documented) const {
+    for (unsigned axis = 0; axis < documented.rank && input.type().hasRank(); ++axis) {
+      const Dim& extent = input.type().dim(axis);
+      if (documented.axes[axis] == DocumentedExtent::NewTokens && !extent.value() &&
+          (extent.isKnownEqual(past + fresh) || extent.isKnownEqual(past + appended)) &&
+          !extent.isKnownEqual(fresh))
+        return true;
+    }
+    return false;
   }
 
   bool isBatchExtent(const Dim& extent) const {
@@ -291,7 +345,9 @@ private:
 
   static bool isMaskFeed(InputFeed feed) {
     return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
-           feed == InputFeed::AdditiveMask;
+           feed == InputFeed::AdditiveMask || feed == InputFeed::VisibleKeysAtEnd ||
+           feed == InputFeed::HiddenKeysAtEnd || feed == InputFeed::AdditiveMaskAtEnd ||
+           feed == InputFeed::KeyPositions;
   }
 
   ManifestExtent extentOf(const TensorType& type, unsigned axis, InputFeed feed) const {
@@ -313,7 +369,9 @@ private:
       return "total";
     if (axis == last && feed != InputFeed::Any)
       return "new";
-    if (axis == 0)
+    if (axis == 0 && llvm::none_of(extent.symbols(), [&](const std::string& symbol) {
+          return laterSymbols.contains(symbol);
+        }))
       return "batch";
     if (axis + 1 == last && isMaskFeed(feed))
       return "new";
@@ -326,6 +384,7 @@ private:
   const InterfaceFacts& facts;
   Manifest& manifest;
   llvm::StringSet<> known;
+  llvm::StringSet<> laterSymbols;
   std::vector<const Value*> open;
   const Value* tokens = nullptr;
   Dim batch;
@@ -339,6 +398,10 @@ private:
 
 void describeInputs(const Graph& graph, const InterfaceFacts& facts, Manifest& manifest) {
   Roles(graph, facts, manifest).describe();
+  for (ManifestCache& cache : manifest.caches)
+    for (const auto& [past, contents] : facts.given.states)
+      if (cache.past == past && cache.update() == CacheUpdate::State)
+        cache.initial = contents;
   manifest.padsRight |= facts.countsTokens;
 }
 

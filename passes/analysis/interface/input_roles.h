@@ -9,9 +9,9 @@ namespace kvopt::analysis {
 
 /// Adds to `lengths` and `inputs` of the manifest the values to feed for graph inputs that it does
 /// not mention and that have no default. Documented inputs (ir/manifest/documented_inputs.h), which
-/// drivers know, are left out unless their readers contradict the documentation. Roles follow from
-/// the data flow of each input, through operators that keep its elements (casts, reshapes, slices,
-/// …):
+/// drivers know, are left out unless their readers contradict the documentation. Given roles are
+/// taken over. Other roles follow from the data flow of each input, through operators that keep its
+/// elements (casts, reshapes, slices, …):
 ///
 ///   integers   that index the constant table with a row for each score, or the largest one: token
 ///              ids; another table, or an angle's factor: positions; a cache's batch axis: batch

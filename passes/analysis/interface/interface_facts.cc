@@ -37,8 +37,11 @@ bool isSameLength(LengthFeed one, LengthFeed other) {
     return feed == LengthFeed::TotalLengthMinusOne ||
            feed == LengthFeed::TotalLengthPerBatchMinusOne;
   };
+  auto isBefore = [](LengthFeed feed) {
+    return feed == LengthFeed::PastLengthMinusOne || feed == LengthFeed::PastLengthPerBatchMinusOne;
+  };
   return one == other || (isPast(one) && isPast(other)) || (isTotal(one) && isTotal(other)) ||
-         (isLast(one) && isLast(other));
+         (isLast(one) && isLast(other)) || (isBefore(one) && isBefore(other));
 }
 
 llvm::Error checkLengths(const InterfaceFacts& facts) {

@@ -9,6 +9,18 @@
 
 namespace kvopt::analysis {
 
+/// Roles of inputs that do not follow from the graph: a user gave them, or runs of the model showed
+/// them.
+struct GivenRoles {
+  std::vector<ir::ManifestLength> lengths;
+  std::vector<ir::ManifestInput> inputs; ///< extents that are empty follow from the type
+
+  /// Contents of states before the first step, by the names of their inputs.
+  std::vector<std::pair<std::string, std::vector<double>>> states;
+
+  bool empty() const { return lengths.empty() && inputs.empty() && states.empty(); }
+};
+
 /// Facts about inputs. Rewriting an operator loses the meaning of its operands, so these facts are
 /// read first.
 struct InterfaceFacts {
@@ -16,6 +28,8 @@ struct InterfaceFacts {
   llvm::StringMap<InputReaders> readers;
   /// Whether batch rows advance by numbers of tokens that an input counts (countsRowsByInput()).
   bool countsTokens = false;
+  /// Roles that take precedence over the readers.
+  GivenRoles given;
 
   /// Readers of an input; empty for an input that was added later.
   InputReaders of(const ir::Value& input) const { return readers.lookup(input.name()); }

@@ -1,10 +1,12 @@
 // Positions in keys, queries, values, and masks.
 #include "passes/analysis/rotation/context_rotations.h"
 
+#include "passes/analysis/interface/input_roles.h"
 #include "passes/analysis/rotation/form_evaluator.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -146,10 +148,15 @@ private:
       return std::move(*refused);
     RowRotation& query = std::get<RowRotation>(rotation);
     query.first += query.theta.empty() ? 0 : site.key->firstColumn;
-    if (query.isRelativeTo(keys[site.owner.value_or(site.layer)]))
+    const RowRotation& key = keys[site.owner.value_or(site.layer)];
+    if (query.isRelativeTo(key))
       return std::nullopt;
+    query.source = key.source;
     return failure(ReasonCode::PositionAbsolute, site.node,
-                   "queries and keys that are rotated alike", "different rotations");
+                   "queries and keys that are rotated alike",
+                   query.isRelativeTo(key)
+                       ? "positions that are counted in one way for queries and in another for keys"
+                       : "different rotations");
   }
 
   std::variant<RowRotation, MatchFailure> rotationOf(const Value& rows, const CacheLayout* layout,
@@ -233,8 +240,36 @@ private:
         return failure(
             ReasonCode::PositionAbsolute, flow.entry(*output),
             fmt::format("'{}' to depend on positions through attention only", output->name()),
-            "positions in values that are computed from tokens");
+            foundIn(flow.entry(*output)));
     return std::nullopt;
+  }
+
+  /// Names the source of positions in values that are computed from tokens, at a node. An input of
+  /// unknown meaning may count tokens.
+  std::string foundIn(const Node* entry) const {
+    llvm::SetVector<const Value*> pending;
+    for (const Use& use : entry ? entry->operands() : llvm::ArrayRef<Use>())
+      if (use.value() && flow.of(*use.value()) == PositionFlow::State::Position)
+        pending.insert(use.value());
+    std::vector<const Value*> inputs;
+    for (size_t i = 0; i < pending.size(); ++i) {
+      if (pending[i]->isGraphInput())
+        inputs.push_back(pending[i]);
+      else if (const Node* node = pending[i]->producer(); node && !node->is("Shape"))
+        for (const Use& use : node->operands())
+          if (use.value() && flow.of(*use.value()) == PositionFlow::State::Position)
+            pending.insert(use.value());
+    }
+    Manifest described;
+    describeInputs(graph, readInterface(graph), described);
+    const bool isUnknown = llvm::any_of(described.inputs, [&](const ManifestInput& input) {
+      return inputs.size() == 1 && input.feed == InputFeed::Any &&
+             input.input == inputs.front()->name();
+    });
+    return isUnknown ? fmt::format("the input '{}', which may count tokens, as its meaning is not "
+                                   "known",
+                                   inputs.front()->name())
+                     : "positions in values that are computed from tokens";
   }
 
   const Graph& graph;

@@ -15,7 +15,6 @@
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace kvopt::rules {
-using namespace analysis;
 using namespace builders;
 using namespace ir;
 using namespace pattern;

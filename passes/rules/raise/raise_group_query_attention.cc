@@ -6,6 +6,11 @@
 //            kAll = AppendRows(past_k, RotaryEmbedding(heads(k)), length)     (v without rotary)
 //            o = rows(Sdpa<causal>(RotaryEmbedding(heads(q)), kAll, vAll, bias, sinks, length))
 //
+// If past and present are declared with one extent, they are one buffer, to whose rows new ones are
+// written:
+//
+//            kAll = ScatterElements<2>(past_k, length + Range(S), RotaryEmbedding(heads(k)))
+//
 // If key and value have no rows, the past holds all rows, because another layer appended them:
 // attention reads the past itself.
 //
@@ -13,9 +18,8 @@
 // the right are subtracted, too. A window of w sees w keys, the row's own included, as in ONNX
 // Runtime since 1.21. A cache of the last tokens only (sliding_window_cache) is treated as one that
 // keeps all tokens, because no row sees the dropped ones. Norm weights are applied in separate
-// nodes before the rotation. position_ids count up from their first number in a prompt. The past is
-// assumed to have the length of the longest batch row, that is, to grow; if past and present are
-// declared as one buffer of fixed capacity, the rule does not apply.
+// nodes before the rotation. position_ids count up from their first number in a prompt. Any other
+// past is assumed to have the length of the longest batch row, that is, to grow.
 #include "ir/attribute.h"
 #include "passes/analysis/cache/unpadded_length.h"
 #include "passes/builders/grouped_operands.h"
@@ -98,8 +102,13 @@ public:
                  (window == -1 && match.root().intAttr("sliding_window_cache", 0) == 0);
         },
         ReasonCode::WindowNotRepresentable);
+    c.require(
+        "a buffer of all tokens, which is not sliding_window_cache",
+        [this](const Match& match) {
+          return match.root().intAttr("sliding_window_cache", 0) == 0 || !isBuffer(match);
+        },
+        ReasonCode::WindowNotRepresentable);
     c.check([this](const Match& m, Refusal& r) { return checkRotary(m, r); });
-    c.check([this](const Match& m, Refusal& r) { return checkBuffer(m, r); });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
@@ -134,6 +143,9 @@ public:
     if (isShared(match)) {
       key = &match[pastKey];
       value = &match[pastValue];
+    } else if (length && isBuffer(match)) {
+      key = &written(match[pastKey], *key, *length, build);
+      value = &written(match[pastValue], *value, *length, build);
     } else if (length && followsAllRows(*length, match[pastKey], *key)) {
       key = &build.concat(match[pastKey], *key, 2);
       value = &build.concat(match[pastValue], *value, 2);
@@ -149,6 +161,9 @@ public:
     attention.key = key;
     attention.value = value;
     attention.mask = match.find(bias);
+    // The bias has a column for each valid row.
+    if (attention.mask && isBuffer(match))
+      attention.mask = &build.paddedMask(*attention.mask, build.extent(*key, 2));
     attention.sinks = sinksOf(match, build);
     attention.pastLength = length;
     float scale = node.floatAttr("scale", 0.0f);
@@ -277,18 +292,22 @@ private:
     });
   }
 
-  /// If past and present are declared with one length, they are one buffer that does not grow.
-  bool checkBuffer(const Match& match, Refusal& refusal) const {
+  /// Whether past and present are declared with one length.
+  bool isBuffer(const Match& match) const {
     const Value* past = match.find(pastKey);
     auto results = match.root().results();
-    if (!past || results.size() < 2 || results[1].isAbsent() ||
-        !results[1].type().dim(2).isKnownEqual(past->type().dim(2)))
-      return true;
-    return refusal.because([&] {
-      return MatchFailure{ReasonCode::NotACacheConcat, past->name().str(),
-                          "a past that the present outgrows",
-                          "one buffer of " + past->type().dim(2).str() + " rows", ""};
-    });
+    return past && results.size() > 1 && !results[1].isAbsent() &&
+           results[1].type().dim(2).isKnownEqual(past->type().dim(2));
+  }
+
+  /// The buffer [B,G,C,D] with rows [B,G,S,D] from lengths[b] on.
+  static Value& written(Value& buffer, Value& rows, Value& lengths, AttentionBuilder& build) {
+    Value& first = build.node("Reshape", {lengths, ints({-1, 1, 1, 1})});
+    Value& offsets =
+        build.node("Reshape", {build.range(build.extent(rows, 2, true)), ints({1, 1, -1, 1})});
+    Value& slots = build.node("Add", {first, offsets}, {}, "slots");
+    Value& index = build.node("Expand", {slots, build.node("Shape", {rows})}, {}, "slots");
+    return build.node("ScatterElements", {buffer, index, rows}, attrs({{"axis", 2}}), "present");
   }
 
   Value& pastLength(const Match& match, AttentionBuilder& build) const {

@@ -139,7 +139,9 @@ std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
 std::optional<MatchFailure> supportsReader(const AttentionSite& site) {
   if (site.node->operand(5) != site.key->pastLength)
     return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
-                        "the length of the cache that it reads", "another one", ""};
+                        "rows that are counted as those of the cache that it reads",
+                        "rows that padding is counted in for one of them only",
+                        "--padding none, if no batch is padded"};
   if (site.node->operand(1) == site.key->present && site.node->operand(2) == site.value->present)
     return std::nullopt;
   return MatchFailure{ReasonCode::LayoutUnsupported, site.key->past->name().str(),

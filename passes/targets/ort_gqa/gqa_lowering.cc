@@ -2,6 +2,7 @@
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/ort_gqa/multi_head_form.h"
 #include "passes/targets/ort_gqa/packed_rows.h"
 #include "passes/targets/ort_gqa/rotated_rows.h"
 #include "passes/targets/support/buffer_operands.h"
@@ -55,8 +56,16 @@ Value* findInput(Graph& graph, llvm::StringRef name) {
 GqaLowering::GqaLowering(Model& lowered, const LowerOptions& lowerOptions, Journal& editJournal)
     : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal) {}
 
-llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
+llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> chosen) {
   const int64_t irVersion = model.irVersion;
+  model.opsets.try_emplace(contribDomain, 1);
+  llvm::SmallVector<AttentionSite*, 32> sites;
+  for (AttentionSite* site : chosen) {
+    if (!site->isCross)
+      sites.push_back(site);
+    else if (llvm::Error error = lowerMultiHead(*site, journal))
+      return error;
+  }
   findPadding(sites);
   for (const AttentionSite* site : sites)
     given[site] = {site->node->operand(3), site->node->operand(4) != nullptr};
@@ -68,12 +77,10 @@ llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) 
   manifest.chunkBatch = 1;
   manifest.hiddenRowsUndefined =
       llvm::any_of(sites, [&](const AttentionSite* site) { return given[site].mask; });
-  model.opsets.try_emplace(contribDomain, 1);
   findLengths(sites);
   for (AttentionSite* site : sites)
-    if (site->grows())
-      if (llvm::Error error = lowerCached(*site))
-        return error;
+    if (llvm::Error error = lowerCached(*site))
+      return error;
   if (llvm::Error error = dropPastLength())
     return error;
   graph.eraseDeadNodes();
@@ -84,7 +91,7 @@ llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) 
 /// A mask that hides key j depending on the input's column j has a column for every key.
 void GqaLowering::findPadding(llvm::ArrayRef<AttentionSite*> sites) {
   for (const AttentionSite* site : sites) {
-    if (padding || !site->grows() || !site->mask)
+    if (padding || !site->mask)
       continue;
     for (const MaskFacts::Padding& condition : site->mask->padding) {
       if (condition.dependsOn.size() != 1)
@@ -106,7 +113,7 @@ void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
     return;
   const Node* first = nullptr;
   for (const AttentionSite* site : sites)
-    if (!first && site->grows() && site->node->operand(BufferOperand::pastLength) == pastLength)
+    if (!first && site->node->operand(BufferOperand::pastLength) == pastLength)
       first = site->node;
   if (!first)
     return;

@@ -13,9 +13,9 @@ namespace kvopt::targets {
 /// nullopt if GqaLowering can write the site; otherwise the reason.
 std::optional<pattern::MatchFailure> supportsGqaForm(const analysis::AttentionSite& site);
 
-/// Lowers sites of one model; supportsGqaForm must hold for each. The first step lowers them to
-/// ai.kvopt's operators, the second turns those with a cache into GroupQueryAttention.
-/// Cross-attention remains in ai.kvopt's operators.
+/// Lowers sites of one model; supportsGqaForm must hold for each. The first step lowers those that
+/// append to a cache to ai.kvopt's operators, the second turns them into GroupQueryAttention.
+/// Attention to another sequence becomes MultiHeadAttention (multi_head_form.h).
 class GqaLowering {
 public:
   GqaLowering(ir::Model& lowered, const LowerOptions& lowerOptions, pattern::Journal& editJournal);

@@ -4,6 +4,7 @@
 #include "passes/pattern/handled.h"
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/ort_gqa/gqa_lowering.h"
+#include "passes/targets/ort_gqa/multi_head_form.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -24,6 +25,9 @@ constexpr llvm::StringLiteral handledAttributes[] = {"scale", "causal", "window"
                                                      "mask_boolean"};
 constexpr llvm::StringLiteral handledOperands[] = {"query", "key",   "value",
                                                    "mask",  "sinks", "past_length"};
+
+/// The rule for the operator that this target writes.
+constexpr const char* raisesGroupQueryAttention = "raise-group-query-attention";
 
 constexpr const char* keptByKvopt = "--to kvopt can take it";
 
@@ -72,12 +76,15 @@ std::optional<MatchFailure> checkWidths(const AttentionSite& site) {
 } // namespace
 
 std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
+  if (site.rule == raisesGroupQueryAttention && site.isOverwritten())
+    return refusal(ReasonCode::AlreadyInPlace, site, "a cache to keep in one buffer",
+                   "one that GroupQueryAttention updates in place", "");
   if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
     return failure;
   if (std::optional<MatchFailure> failure = doesNotGrow(site))
     return failure;
   if (site.isCross)
-    return std::nullopt;
+    return multiHeadObstacle(site);
   if (std::optional<MatchFailure> failure =
           unhandled(*site.node, {handledAttributes, handledOperands}))
     return failure;

@@ -65,11 +65,9 @@ std::optional<MatchFailure> supportsPagedForm(const AttentionSite& site) {
     return failure;
   if (std::optional<MatchFailure> failure = doesNotGrow(site))
     return failure;
-  if (site.isCross)
-    return std::nullopt;
-  if (!site.hasCache())
+  if (site.isCross || !site.hasCache())
     return pagedRefusal(ReasonCode::NoCache, site, "attention that appends to a cache",
-                        "attention without a cache", "");
+                        site.isCross ? "keys that are only read" : "attention without a cache", "");
   if (!site.grows() || site.isLatent())
     return pagedRefusal(ReasonCode::TargetLacksFeature, site,
                         "caches of keys and of values that new rows are appended to",
