@@ -92,6 +92,7 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
   geometry.isShared = cache.isOneBuffer() && geometry.hasRowPerToken();
   geometry.holdsScales = isScale(cache.role);
   geometry.window = cache.window;
+  geometry.initial = cache.initial;
   geometry.batch = batch;
   llvm::Expected<Extents> extents =
       manifestExtents(cache.shape, batch, static_cast<unsigned>(cache.sequenceAxis), 0);

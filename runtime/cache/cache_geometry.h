@@ -4,6 +4,8 @@
 #include "ir/manifest/manifest.h"
 #include "runtime/memory/tensor_view.h"
 
+#include <vector>
+
 namespace kvopt::runtime {
 
 /// Extents of a tensor of a manifest for `batch` rows. Symbols count batch rows: `batch`, or
@@ -31,6 +33,8 @@ struct CacheGeometry {
   Extents extents;
   /// Number of rows before the first step, of a cache that is not shared; 0 for a growing cache.
   int64_t initialRows = 0;
+  /// Contents before the first step, repeated over all elements; empty: zeros.
+  std::vector<double> initial;
   /// Whether its rows are multipliers of the codes of another cache.
   bool holdsScales = false;
   /// Number of rows that a growing ring keeps; 0 if the manifest does not specify it.

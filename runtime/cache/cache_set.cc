@@ -2,6 +2,7 @@
 #include "runtime/cache/cache_set.h"
 
 #include "runtime/cache/contiguous_runs.h"
+#include "runtime/cache/repeated_numbers.h"
 #include "runtime/cache/rotate_rows.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/memory/page_memory.h"
@@ -95,6 +96,8 @@ llvm::Expected<Tensor> CacheSet::empty(size_t index, int64_t rows) const {
       Tensor::zeros(options.allocator, geometry.element, geometry.shape(rows));
   if (tensor && options.poison && geometry.isShared)
     poison(tensor->view);
+  if (tensor && !geometry.initial.empty())
+    fillRepeatedly(tensor->view, geometry.initial);
   return tensor;
 }
 

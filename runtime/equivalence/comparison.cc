@@ -145,6 +145,15 @@ void Comparison::merge(const Comparison& other) {
   nanMismatch |= other.nanMismatch;
 }
 
+bool isNan(const TensorView& view, llvm::ArrayRef<int64_t> index) {
+  if (!isFloatingPoint(view.element) && !isFloatCode(view.element))
+    return false;
+  int64_t offset = 0;
+  for (unsigned axis = 0; axis < view.rank(); ++axis)
+    offset += index[axis] * view.strides[axis];
+  return std::isnan(load(view.element, view.data + offset * *memoryWidth(view.element)).value);
+}
+
 llvm::Expected<Comparison>
 compareTensors(const TensorView& a, const TensorView& b, Tolerance tolerance,
                llvm::function_ref<bool(llvm::ArrayRef<int64_t>)> select) {

@@ -37,6 +37,9 @@ struct Comparison {
   void merge(const Comparison& other);
 };
 
+/// Whether the element at a position is NaN. Integers never are.
+bool isNan(const TensorView& view, llvm::ArrayRef<int64_t> index);
+
 /// Compares float, double, float16, bfloat16, bool and integer tensors, which may be strided. An
 /// error if element types or shapes differ. With `select`, compares only elements at positions for
 /// which it returns true.

@@ -91,6 +91,15 @@ std::optional<int64_t> rowsOfRing(const Session& session, size_t index) {
   return isRing(caches, index) ? std::optional<int64_t>(heldRows(caches, index)) : std::nullopt;
 }
 
+/// Whether a score of a row's last token is NaN.
+bool hasNanScore(const TensorView& logits, int64_t row) {
+  const Extents& shape = logits.shape;
+  for (int64_t token = 0; shape.size() == 3 && token < shape[2]; ++token)
+    if (isNan(logits, {row, shape[1] - 1, token}))
+      return true;
+  return false;
+}
+
 /// Whether two scores of a row's last token are closer than twice the budget of the outputs: two
 /// models within a budget e of each other may order scores that are closer than 2 e in either way.
 bool areNearTies(const TensorView& logits, int64_t row, int64_t one, int64_t other,
@@ -107,6 +116,51 @@ bool areNearTies(const TensorView& logits, int64_t row, int64_t one, int64_t oth
   const float* scores = wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2];
   return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
 }
+
+/// Axes of batch rows and tokens in a tensor.
+struct TokenAxes {
+  unsigned batch = 0;
+  unsigned sequence = 1;
+  int64_t firstPosition = 0;
+};
+
+/// The keys that tokens of a plan with padding see.
+class PlannedSight {
+public:
+  PlannedSight(const EquivalencePlan& ofPlan, const PlannedSteps& ofSteps)
+      : plan(ofPlan), planned(ofSteps) {}
+
+  /// Whether a position holds a token rather than padding.
+  bool isShown(int64_t row, int64_t position) const {
+    return planned.shown(row, position).back() != 0;
+  }
+
+  /// Whether a token sees any, itself included, in every layer.
+  bool seesAToken(int64_t row, int64_t position) const {
+    llvm::ArrayRef<uint8_t> seen = planned.shown(row, position);
+    if (plan.window > 0 && seen.size() > static_cast<size_t>(plan.window))
+      seen = seen.take_back(static_cast<size_t>(plan.window));
+    return llvm::any_of(seen, [](uint8_t shown) { return shown != 0; });
+  }
+
+  /// For each batch row, whether a token at one of the positions up to `last` sees no token. The
+  /// softmax of such a row may be 0/0, and what is computed from it is NaN, too: perhaps all later
+  /// results of the batch row.
+  std::vector<bool> rowsThatMayBeNan(int64_t last) const {
+    std::vector<bool> rows;
+    for (int64_t row = 0; row < plan.batch; ++row) {
+      bool mayBeNan = false;
+      for (int64_t at = 0; at <= last && !mayBeNan && plan.padding != Padding::None; ++at)
+        mayBeNan = !seesAToken(row, at);
+      rows.push_back(mayBeNan);
+    }
+    return rows;
+  }
+
+private:
+  const EquivalencePlan& plan;
+  const PlannedSteps& planned;
+};
 
 class SideBySide {
 public:
@@ -273,8 +327,8 @@ private:
   /// Runs the step in the twin with the inputs of `a`, widened.
   llvm::Expected<StepResult> stepExact(const DecoderStep& step) {
     Session& twin = exact->session;
-    auto inputs =
-        decoderInputs(drivenInputs(a, step.recipes), step, twin.allocator(), a.manifest().inputs);
+    auto inputs = decoderInputs(drivenInputs(a, step.recipes), step, twin.allocator(),
+                                a.manifest().inputs, slotsOf(a.manifest()));
     if (!inputs)
       return inputs.takeError();
     std::vector<NamedView> views;
@@ -304,13 +358,6 @@ private:
     return budget <= plan.tolerance.absolute ? Tolerance{budget, 0} : plan.tolerance;
   }
 
-  /// Axes of batch rows and tokens in a tensor.
-  struct TokenAxes {
-    unsigned batch = 0;
-    unsigned sequence = 1;
-    int64_t firstPosition = 0;
-  };
-
   /// Whether results of a token that sees no token may differ: if a manifest says so, or if scores
   /// of 16 bits are lost next to the finite number that hides a key.
   bool skipsPadding() const {
@@ -318,26 +365,16 @@ private:
            (exact || a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
   }
 
-  /// Whether a position holds a token rather than padding.
-  bool isShown(int64_t row, int64_t position) const {
-    return planned.shown(row, position).back() != 0;
-  }
-
-  /// Whether a token sees any, itself included, in every layer.
-  bool seesAToken(int64_t row, int64_t position) const {
-    llvm::ArrayRef<uint8_t> seen = planned.shown(row, position);
-    if (plan.window > 0 && seen.size() > static_cast<size_t>(plan.window))
-      seen = seen.take_back(static_cast<size_t>(plan.window));
-    return llvm::any_of(seen, [](uint8_t shown) { return shown != 0; });
-  }
-
   /// Whether the model defines this row of a cache or result. `place` counts the rows of a cache
   /// from its first one; `token` is its position in the sequence.
   bool isDefined(int64_t row, int64_t place, int64_t token) const {
     if (plan.rowsAdvanceByMask)
       return place < llvm::count(planned.shown(row, a.length() - 1), 1);
-    return !skipsPadding() || seesAToken(row, token);
+    return !skipsPadding() || sight.seesAToken(row, token);
   }
+
+  /// Position of the last token of the last step.
+  int64_t lastPosition() const { return (runsWholeSequences() ? b : a).length() - 1; }
 
   llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,
                                            const TensorView& theirs, const TensorView* twin,
@@ -345,9 +382,23 @@ private:
     auto tolerance = toleranceFor(ours, twin);
     if (!tolerance)
       return withValue(tolerance.takeError(), name);
-    auto isCompared = [&](llvm::ArrayRef<int64_t> index) {
+    TensorComparison result;
+    const std::vector<bool> mayBeNan = sight.rowsThatMayBeNan(lastPosition());
+    auto isDefinedAt = [&](llvm::ArrayRef<int64_t> index) {
       const int64_t place = index[axes->sequence];
       return isDefined(index[axes->batch], place, axes->firstPosition + place);
+    };
+    auto isNanInFirst = [&](llvm::ArrayRef<int64_t> index) {
+      return mayBeNan[static_cast<size_t>(index[axes->batch])] && isNan(ours, index) &&
+             !isNan(theirs, index);
+    };
+    auto isCompared = [&](llvm::ArrayRef<int64_t> index) {
+      if (!isDefinedAt(index))
+        return false;
+      if (!isNanInFirst(index))
+        return true;
+      ++result.nanInFirst;
+      return false;
     };
     auto comparison =
         axes && plan.padding != Padding::None
@@ -356,16 +407,15 @@ private:
             : compareTensors(theirs, ours, *tolerance);
     if (!comparison)
       return withValue(comparison.takeError(), name);
-    TensorComparison result;
-    result.skipped = ours.elementCount() - comparison->compared;
+    result.skipped = ours.elementCount() - comparison->compared - result.nanInFirst;
     result.name = name;
     result.comparison = std::move(*comparison);
     result.allowed = tolerance->absolute;
     if (!axes || plan.padding == Padding::None || result.comparison.isWithin())
       return result;
     auto isOfAToken = [&](llvm::ArrayRef<int64_t> index) {
-      return isCompared(index) &&
-             isShown(index[axes->batch], axes->firstPosition + index[axes->sequence]);
+      return isDefinedAt(index) && !isNanInFirst(index) &&
+             sight.isShown(index[axes->batch], axes->firstPosition + index[axes->sequence]);
     };
     auto visible = compareTensors(theirs, ours, *tolerance,
                                   llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isOfAToken));
@@ -387,7 +437,7 @@ private:
       std::optional<TokenAxes> axes;
       const Extents& shape = ours.tensor.view.shape;
       if (shape.size() >= 2 && shape[0] == plan.batch && shape[1] == compared.tokens)
-        axes = TokenAxes{0, 1, (runsWholeSequences() ? b : a).length() - compared.tokens};
+        axes = TokenAxes{0, 1, lastPosition() + 1 - compared.tokens};
       auto comparison =
           compare(ours.name, ours.tensor.view, theirs->view, twin ? &twin->view : nullptr, axes);
       if (!comparison)
@@ -396,11 +446,14 @@ private:
     }
     auto logitsA = findLogits(fromA);
     auto logitsB = findLogits(fromB);
-    const int64_t last = (runsWholeSequences() ? b : a).length() - 1;
+    const int64_t last = lastPosition();
+    const std::vector<bool> mayBeNan = sight.rowsThatMayBeNan(lastPosition());
     if (logitsA && logitsB)
       for (int64_t row = 0; row < plan.batch; ++row) {
         // A row that ends in padding may have no last token that is defined.
-        if (skipsPadding() && !seesAToken(row, last))
+        if (skipsPadding() && !sight.seesAToken(row, last))
+          continue;
+        if (mayBeNan[static_cast<size_t>(row)] && hasNanScore((*logitsA)->view, row))
           continue;
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
@@ -412,7 +465,7 @@ private:
                                                           compared, a.allocator())));
           report.tokensEqual &= areEqual;
           report.visibleTokensEqual &=
-              areEqual || (plan.padding != Padding::None && !isShown(row, last));
+              areEqual || (plan.padding != Padding::None && !sight.isShown(row, last));
           report.anyToken = true;
         }
         llvm::consumeError(tokenA.takeError());
@@ -504,6 +557,7 @@ private:
   std::vector<CachePair> pairs;
   std::optional<ExactSession> exact;
   PlannedSteps planned;
+  PlannedSight sight{plan, planned};
   bool hasEnded = false;
   DecoderStep whole;                               ///< for runsWholeSequences
   std::vector<std::vector<Extents>> extentsOfRuns; ///< for models without caches

@@ -33,6 +33,10 @@ public:
 ///  (hidden_rows), or if a twin shows that the first model computes in 16 bits: its scores are lost
 ///  next to the finite number that hides a key.
 ///
+///  In batch rows with a token that sees no token, elements that are NaN in the first model and
+///  numbers in the second are left out and counted (TensorComparison::nanInFirst): the first model
+///  divides zero by zero there, and computes NaN from NaN afterwards.
+///
 ///  For models without caches, each length of the plan is run once, unless all inputs have the
 ///  extents of an earlier run. If only the second model has caches, the first one receives all
 ///  tokens at every step, and its results for the new ones are compared.

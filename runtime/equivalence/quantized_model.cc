@@ -422,7 +422,7 @@ llvm::Expected<DefinedSite> defineAttention(const Model& model, Node& node) {
   Graph& graph = node.graph();
   const std::optional<QuantizedOp> op = quantizedOpOf(node);
   const unsigned parts = op ? op->parts() : 0;
-  const Function* body = model.findFunction(node.op());
+  const Function* body = model.findFunction(node);
   if (!body)
     return invalid("the model has no function body for {}", node.op().str());
   auto operands =

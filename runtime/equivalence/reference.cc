@@ -9,6 +9,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <map>
+
 namespace kvopt::runtime {
 using namespace ir;
 
@@ -32,13 +34,39 @@ bool ComparisonReport::differsInPaddingOnly() const {
 
 bool ComparisonReport::isConclusive() const {
   auto isCompared = [](const TensorComparison& tensor) { return tensor.comparison.compared != 0; };
-  return llvm::any_of(steps,
+  return nothingButNan().empty() &&
+         llvm::any_of(steps,
                       [&](const StepComparison& step) {
                         return llvm::any_of(step.outputs, isCompared) ||
                                llvm::any_of(step.caches, isCompared);
                       }) &&
          (!hasCaches || refusedSteps != 0 ||
           llvm::any_of(steps, [](const StepComparison& step) { return step.pastTokens != 0; }));
+}
+
+int64_t ComparisonReport::nanInFirst() const {
+  int64_t elements = 0;
+  for (const StepComparison& step : steps)
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group)
+        elements += tensor.nanInFirst;
+  return elements;
+}
+
+std::vector<std::string> ComparisonReport::nothingButNan() const {
+  std::map<std::string, std::pair<int64_t, int64_t>> counts; // NaN and compared, by name
+  for (const StepComparison& step : steps)
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group) {
+        auto& [nans, compared] = counts[tensor.name];
+        nans += tensor.nanInFirst;
+        compared += tensor.comparison.compared;
+      }
+  std::vector<std::string> names;
+  for (const auto& [name, count] : counts)
+    if (count.first != 0 && count.second == 0)
+      names.push_back(name);
+  return names;
 }
 
 const TensorComparison* ComparisonReport::worst() const {
@@ -396,6 +424,24 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
   return own;
 }
 
+/// Whether the steps of a recording add another number of rows to a growing cache than they have
+/// tokens.
+static bool addsOtherRows(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps) {
+  for (const ManifestCache& cache : manifest.caches) {
+    if (cache.update() != CacheUpdate::Grows || cache.isOneBuffer() || cache.givesNewRows())
+      continue;
+    for (const ReferenceStep& step : steps) {
+      const auto axis = static_cast<size_t>(cache.sequenceAxis);
+      const TensorData* past = findTensor(step.inputs, cache.past);
+      const TensorData* present = findTensor(step.outputs, cache.present);
+      if (past && present && axis < past->shape().size() && axis < present->shape().size() &&
+          present->shape()[axis] != past->shape()[axis] + step.tokens)
+        return true;
+    }
+  }
+  return false;
+}
+
 bool isDrivenOtherwise(const Graph& graph, const Manifest& manifest,
                        llvm::ArrayRef<ReferenceStep> steps) {
   for (const ReferenceStep& step : steps)
@@ -403,7 +449,7 @@ bool isDrivenOtherwise(const Graph& graph, const Manifest& manifest,
       if (!input->isInitializer() && !findTensor(step.inputs, input->name()))
         return false;
   return !steps.empty() && (recordedPast(manifest, steps) != 0 || !hasFedLengths(manifest, steps) ||
-                            !recordedBatch(manifest, steps));
+                            !recordedBatch(manifest, steps) || addsOtherRows(manifest, steps));
 }
 
 llvm::Expected<ComparisonReport> replayAsRecorded(const Graph& graph, Executor& executor,

@@ -17,7 +17,9 @@ struct TensorComparison {
   std::string name;
   Comparison comparison;
   int64_t skipped = 0; ///< elements of padded positions, which a finite mask leaves undefined
-  double allowed = 0;  ///< the absolute tolerance that was applied
+  /// Further elements that were not compared: NaN in the first model and numbers in the second.
+  int64_t nanInFirst = 0;
+  double allowed = 0; ///< the absolute tolerance that was applied
   /// Of a tensor with rows of padding that differs: the same without these rows. nullopt for
   /// others.
   std::optional<Comparison> visible;
@@ -53,13 +55,19 @@ struct ComparisonReport {
   /// Whether a most likely token differs after a token that is not padding.
   bool visibleTokensEqual = true;
 
+  /// Number of elements that are not compared because they are NaN in the first model.
+  int64_t nanInFirst() const;
+  /// Outputs and caches that were not compared, because all of their elements are NaN in the first
+  /// model.
+  std::vector<std::string> nothingButNan() const;
   /// Whether the sides differ, and only in rows of padding: all rows of tokens agree.
   bool differsInPaddingOnly() const;
   /// Whether something was compared and any of it differs beyond its tolerance, or the sides differ
   /// in another way.
   bool isDifferent() const;
   /// Whether enough was compared to call the sides equal: at least one output and, if there are
-  /// caches, a step after earlier tokens, unless the first side refuses such steps.
+  /// caches, a step after earlier tokens, unless the first side refuses such steps. Each output and
+  /// cache must be a number somewhere.
   bool isConclusive() const;
   /// Whether nothing differs and enough was compared.
   bool equal() const { return isConclusive() && !isDifferent(); }

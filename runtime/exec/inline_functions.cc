@@ -56,7 +56,7 @@ private:
 
 bool needsBody(const Node& node, const Model& model, const KernelRegistry& kernels,
                int64_t version) {
-  return !kernels.find(node.op(), version) && model.findFunction(node.op());
+  return !kernels.find(node.op(), version) && model.findFunction(node);
 }
 
 /// Whether the graph or one of its subgraphs calls a function or creates a sequence.
@@ -175,7 +175,7 @@ llvm::Error Inliner::copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& valu
     int64_t version = target.opsetVersion(node->op().domain());
     if (needsBody(*node, model, kernels, version)) {
       if (llvm::Error error =
-              expand(*node, *model.findFunction(node->op()), values, call, function, depth + 1))
+              expand(*node, *model.findFunction(*node), values, call, function, depth + 1))
         return error;
     } else if (llvm::Error error = copyNode(*node, values, call, function, depth)) {
       return error;

@@ -76,10 +76,17 @@ llvm::Error CacheGrowth::checkPresent(size_t index, const TensorView& present,
   else if (geometry.update == CacheUpdate::Ring && axis < present.rank())
     rows = present.shape[axis]; // the number of rows that the model keeps
   const Extents expected = cache.isPool() ? state.poolView(index).shape : geometry.shape(rows);
-  if (present.shape != expected || present.element != geometry.element)
-    return invalid("output '{}' has shape {}, but the manifest makes it {}", cache.present,
-                   extentsText(present.shape), extentsText(expected));
-  return llvm::Error::success();
+  if (present.shape == expected && present.element == geometry.element)
+    return llvm::Error::success();
+  // A model that was not rewritten has no manifest.
+  if (manifest.target == "none" && present.element == geometry.element)
+    return invalid(
+               "output '{}' has shape {}, not {}: kvopt assumes that a step adds a row for each "
+               "of its tokens",
+               cache.present, extentsText(present.shape), extentsText(expected))
+        .hint("--input NAME=VALUE@EXTENTS determines the extents of another input");
+  return invalid("output '{}' has shape {}, but the manifest makes it {}", cache.present,
+                 extentsText(present.shape), extentsText(expected));
 }
 
 llvm::Error CacheGrowth::writeBlocks(size_t index, Tensor& rows) {

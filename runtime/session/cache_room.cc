@@ -14,10 +14,26 @@ constexpr int64_t firstStatefulCapacity = 64;
 
 const char CapacityError::ID = 0;
 
+llvm::Error checkCapacity(const Manifest& manifest, int64_t capacity) {
+  if (llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
+        return cache.update() == CacheUpdate::ReadOnly;
+      }))
+    return usageError("the model keeps no tokens in caches: it has no capacity");
+  if (manifest.capacityValue && capacity != *manifest.capacityValue)
+    return usageError("the model's cache capacity is {}, not {}", *manifest.capacityValue,
+                      capacity);
+  return llvm::Error::success();
+}
+
 bool CacheRoom::hasShared() const {
   return llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
     return cache.isOneBuffer() && cache.update() == CacheUpdate::Grows;
   });
+}
+
+int64_t CacheRoom::limit() const {
+  const bool isLimit = options.mode == SessionOptions::Mode::AsManifest && options.capacity != 0;
+  return isLimit && !hasShared() ? options.capacity : INT64_MAX;
 }
 
 llvm::Expected<int64_t> CacheRoom::first() const {
@@ -30,8 +46,8 @@ llvm::Expected<int64_t> CacheRoom::first() const {
                                           : 0;
   if (room <= 0)
     return usageError("the model's cache capacity is open: the session must be given one");
-  if (manifest.capacityValue && room != *manifest.capacityValue)
-    return usageError("the model's cache capacity is {}, not {}", *manifest.capacityValue, room);
+  if (llvm::Error error = checkCapacity(manifest, room))
+    return error;
   return wholeBlocks(room);
 }
 
@@ -46,8 +62,8 @@ llvm::Expected<int64_t> CacheRoom::forTokens(int64_t tokens, const CacheSet& cac
                       room, caches.length())
         .as<CapacityError>();
   };
-  if (tokens > caches.staticRoom())
-    return tooMany(caches.staticRoom());
+  if (const int64_t most = std::min(caches.staticRoom(), limit()); tokens > most)
+    return tooMany(most);
   int64_t room = caches.room();
   if (tokens <= room)
     return room;

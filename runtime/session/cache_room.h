@@ -16,6 +16,9 @@ public:
   static const char ID;
 };
 
+/// A usage error if the model has no caches that a capacity could limit, or another capacity.
+llvm::Error checkCapacity(const ir::Manifest& manifest, int64_t capacity);
+
 /// Capacity of shared buffers according to the manifest and the options.
 class CacheRoom {
 public:
@@ -25,6 +28,9 @@ public:
 
   /// Whether any cache is a buffer with room for additional rows.
   bool hasShared() const;
+  /// Largest number of tokens of caches that need no buffer of that size, if the options have one;
+  /// otherwise INT64_MAX.
+  int64_t limit() const;
   /// Initial capacity; 0 without shared buffers.
   llvm::Expected<int64_t> first() const;
   /// Capacity that shared buffers need for `tokens` tokens; a CapacityError if they cannot provide

@@ -59,7 +59,7 @@ public:
   /// width].
   TensorView poolView(size_t index) const;
 
-  int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
+  int64_t capacity() const { return std::min({caches.room(), caches.staticRoom(), room.limit()}); }
   /// Capacity that shared buffers need for `tokens` tokens; a CapacityError if they cannot provide
   /// it.
   llvm::Expected<int64_t> roomFor(int64_t tokens) const { return room.forTokens(tokens, caches); }

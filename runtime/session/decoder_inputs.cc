@@ -46,12 +46,13 @@ llvm::Error checkTokens(const DecoderStep& step) {
 llvm::Expected<std::vector<NamedTensor>> decoderInputs(llvm::ArrayRef<const Value*> inputs,
                                                        const DecoderStep& step,
                                                        const std::shared_ptr<Allocator>& allocator,
-                                                       llvm::ArrayRef<ManifestInput> described) {
+                                                       llvm::ArrayRef<ManifestInput> described,
+                                                       int64_t slots) {
   if (llvm::Error error = checkTokens(step))
     return error;
   if (llvm::Error error = checkMask(step))
     return error;
-  llvm::Expected<DecoderPlan> plan = DecoderPlan::create(inputs, step.recipes, described);
+  llvm::Expected<DecoderPlan> plan = DecoderPlan::create(inputs, step.recipes, described, slots);
   if (!plan)
     return plan.takeError();
   StepInputs made(std::move(*plan), allocator);
@@ -74,7 +75,7 @@ llvm::SmallVector<const Value*, 8> drivenInputs(const Session& session,
 llvm::Expected<std::vector<NamedTensor>> decoderInputs(const Session& session,
                                                        const DecoderStep& step) {
   return decoderInputs(drivenInputs(session, step.recipes), step, session.allocator(),
-                       session.manifest().inputs);
+                       session.manifest().inputs, slotsOf(session.manifest()));
 }
 
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step) {

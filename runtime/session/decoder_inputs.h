@@ -36,7 +36,7 @@ namespace kvopt::runtime {
 llvm::Expected<std::vector<NamedTensor>>
 decoderInputs(llvm::ArrayRef<const ir::Value*> inputs, const DecoderStep& step,
               const std::shared_ptr<Allocator>& allocator,
-              llvm::ArrayRef<ir::ManifestInput> described = {});
+              llvm::ArrayRef<ir::ManifestInput> described = {}, int64_t slots = 0);
 
 /// Inputs that are created for a step of the session: those from its caller, and lengths with a
 /// recipe.

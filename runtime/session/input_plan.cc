@@ -92,7 +92,7 @@ public:
     if (const InputRecipe* recipe = findEntry(recipes, input.name()))
       return byRecipe(std::move(made), *recipe);
     if (description && description->feed != InputFeed::Any)
-      return byFeed(std::move(made), description->feed);
+      return byDescription(std::move(made), *description);
     if (const DocumentedInput* documented = fedByName(input))
       return byName(std::move(made), *documented);
     if (isEncoderOutput(input) || input.type().hasRank())
@@ -107,6 +107,14 @@ private:
     made.feed = feed;
     if (feed == InputFeed::Tokens)
       made.ids = tokenIdsOf(*made.input);
+    return made;
+  }
+
+  static InputPlan byDescription(InputPlan made, const ManifestInput& description) {
+    if (description.feed != InputFeed::Constant)
+      return byFeed(std::move(made), description.feed);
+    made.kind = PlanKind::Numbers;
+    made.numbers = description.numbers;
     return made;
   }
 
@@ -128,6 +136,7 @@ private:
       made.shape.emplace_back("batch");
     if (input.name() == "encoder_attention_mask") {
       made.shape.emplace_back(encoderTokens);
+      made.isMadeUp = true;
       return byNumber(std::move(made), 1);
     }
     made.shape.push_back(documented.feed == InputFeed::VisibleKeys ? maskExtent(input) : "new");
@@ -136,6 +145,7 @@ private:
 
   static InputPlan guessed(InputPlan made) {
     const ElementType element = made.input->type().elementType();
+    made.isMadeUp = true;
     if (!isFloatingPoint(element))
       return byNumber(std::move(made), element == ElementType::Bool ? 1 : 0);
     made.kind = PlanKind::Random;
@@ -164,11 +174,12 @@ private:
     case Recipe::Range:
       made.kind = PlanKind::Range;
       return made;
-    case Recipe::PastLength:
-    case Recipe::TotalLength:
-      made.kind = recipe.kind == Recipe::PastLength ? PlanKind::Past : PlanKind::Total;
+    case Recipe::Length:
+      made.kind = PlanKind::Length;
+      made.length = recipe.length;
       return made;
     case Recipe::Numbers:
+    case Recipe::State:
       break;
     }
     for (double number : recipe.numbers)
@@ -188,7 +199,21 @@ private:
 
 bool isMaskFeed(InputFeed feed) {
   return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
-         feed == InputFeed::AdditiveMask;
+         feed == InputFeed::AdditiveMask || isAtEnd(feed);
+}
+
+bool isAtEnd(InputFeed feed) {
+  return feed == InputFeed::VisibleKeysAtEnd || feed == InputFeed::HiddenKeysAtEnd ||
+         feed == InputFeed::AdditiveMaskAtEnd;
+}
+
+int64_t slotsOf(const Manifest& manifest) {
+  int64_t slots = 0;
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.update() == CacheUpdate::Ring || cache.update() == CacheUpdate::Static)
+      if (const auto rows = cache.fixedRows(); rows && (slots == 0 || *rows < slots))
+        slots = *rows;
+  return slots;
 }
 
 bool InputPlan::isWord(size_t axis, llvm::StringRef word) const {
@@ -200,15 +225,17 @@ bool InputPlan::isWord(size_t axis, llvm::StringRef word) const {
 
 llvm::Expected<DecoderPlan> DecoderPlan::create(llvm::ArrayRef<const Value*> inputs,
                                                 llvm::ArrayRef<InputRecipe> recipes,
-                                                llvm::ArrayRef<ManifestInput> described) {
+                                                llvm::ArrayRef<ManifestInput> described,
+                                                int64_t slots) {
   std::vector<std::string> known;
   for (const Value* input : inputs)
     known.push_back(input->name().str());
   for (const InputRecipe& recipe : recipes)
-    if (!llvm::is_contained(known, recipe.input))
+    if (recipe.kind != InputRecipe::Kind::State && !llvm::is_contained(known, recipe.input))
       return usageError("--input {}: the model has no such input besides caches{}", recipe.input,
                         didYouMean(recipe.input, known));
   DecoderPlan made;
+  made.slots = slots;
   const Planner planner(recipes, described);
   for (const Value* input : inputs) {
     if (isTokenInput(*input, described) && input->type().hasRank()) {
@@ -218,9 +245,28 @@ llvm::Expected<DecoderPlan> DecoderPlan::create(llvm::ArrayRef<const Value*> inp
     llvm::Expected<InputPlan> planned = planner.plan(*input);
     if (!planned)
       return planned.takeError();
+    made.noteLaterSymbols(*planned);
     made.inputs.push_back(std::move(*planned));
   }
   return made;
+}
+
+void DecoderPlan::noteLaterSymbols(const InputPlan& input) {
+  if (input.isDeclared)
+    for (size_t axis = 1; axis < input.input->type().rank(); ++axis)
+      for (const std::string& symbol : input.input->type().shape()[axis].symbols())
+        laterSymbols.insert(symbol);
+  for (size_t axis = 1; axis < input.shape.size(); ++axis)
+    if (const auto* word = std::get_if<std::string>(&input.shape[axis]))
+      laterSymbols.insert(*word);
+}
+
+std::vector<std::string> DecoderPlan::madeUp() const {
+  std::vector<std::string> names;
+  for (const InputPlan& input : inputs)
+    if (input.isMadeUp)
+      names.push_back(input.input->name().str());
+  return names;
 }
 
 Extents DecoderPlan::extents(const InputPlan& input, const DecoderStep& step) const {
@@ -237,11 +283,12 @@ Extents DecoderPlan::describedExtents(llvm::ArrayRef<ManifestExtent> shape,
       continue;
     }
     const std::string& word = std::get<std::string>(extent);
-    result.push_back(word == "new"                       ? step.newTokens()
-                     : word == "past"                    ? step.pastLength
-                     : word == "total"                   ? step.total()
-                     : word == "batch" || result.empty() ? step.batch()
-                                                         : encoderTokens);
+    const bool isBatch = word == "batch" || (result.empty() && !laterSymbols.contains(word));
+    result.push_back(word == "new"     ? step.newTokens()
+                     : word == "past"  ? step.pastLength
+                     : word == "total" ? step.total()
+                     : isBatch         ? step.batch()
+                                       : encoderTokens);
   }
   return result;
 }
@@ -258,8 +305,10 @@ int64_t DecoderPlan::symbolValue(llvm::StringRef symbol, const DecoderStep& step
 Extents DecoderPlan::declaredExtents(const Value& input, const DecoderStep& step) const {
   Extents shape;
   for (const Dim& extent : input.type().shape()) {
-    // The first axis is batch rows, whatever its name is.
-    if (shape.empty() && !extent.value()) {
+    // The first axis is batch rows, whatever its name is, unless another input has it elsewhere.
+    const bool isShared = llvm::any_of(
+        extent.symbols(), [&](const std::string& symbol) { return laterSymbols.contains(symbol); });
+    if (shape.empty() && !extent.value() && !isShared) {
       shape.push_back(step.batch());
       continue;
     }

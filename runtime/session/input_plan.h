@@ -7,6 +7,7 @@
 #include "runtime/session/decoder_step.h"
 #include "runtime/session/token_ids.h"
 
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Error.h"
 
 #include <vector>
@@ -21,8 +22,7 @@ struct InputPlan {
   enum class Kind {
     Feed,    ///< tokens, positions, or a mask: `feed`
     Number,  ///< `number` everywhere
-    Past,    ///< number of tokens before the step
-    Total,   ///< the same, plus the tokens of the step
+    Length,  ///< a number of tokens: `length`
     Range,   ///< 0, 1, 2, … along the last axis
     Numbers, ///< `numbers`, repeated over all elements
     Random,  ///< numbers in [-1, 1) that depend only on the input's name and the element
@@ -30,13 +30,16 @@ struct InputPlan {
 
   const ir::Value* input = nullptr;
   Kind kind = Kind::Feed;
-  ir::InputFeed feed = ir::InputFeed::Any; ///< for Kind::Feed; not Any
+  ir::InputFeed feed = ir::InputFeed::Any;            ///< for Kind::Feed; not Any
+  ir::LengthFeed length = ir::LengthFeed::PastLength; ///< for Kind::Length
   double number = 0;
   llvm::ArrayRef<double> numbers; ///< numbers of the recipe
   /// Described extents; if there are none, those that the graph declares.
   std::vector<ir::ManifestExtent> shape;
   bool isDeclared = false;
   TokenIds ids; ///< for tokens
+  /// Whether nothing determines the contents: neither a recipe nor the tokens.
+  bool isMadeUp = false;
 
   /// Whether the extent of that axis is the word.
   bool isWord(size_t axis, llvm::StringRef word) const;
@@ -49,17 +52,24 @@ struct DecoderPlan {
   /// Type of the token ids, which determines symbols; null without such an input.
   const ir::TensorType* tokenType = nullptr;
   int64_t rowsPerBatch = 1; ///< number of rows of that input for each batch row
+  /// Names of extents other than the first one of an input: they do not count batch rows.
+  llvm::StringSet<> laterSymbols;
+  int64_t slots = 0; ///< number of rows of caches of fixed extents; 0 if there are none
 
   /// Recipes must outlive the plan. An error for a recipe of an unknown input, and for an input
   /// whose values nothing determines.
   static llvm::Expected<DecoderPlan> create(llvm::ArrayRef<const ir::Value*> inputs,
                                             llvm::ArrayRef<InputRecipe> recipes,
-                                            llvm::ArrayRef<ir::ManifestInput> described);
+                                            llvm::ArrayRef<ir::ManifestInput> described,
+                                            int64_t slots = 0);
 
+  /// Names of the inputs whose contents are made up.
+  std::vector<std::string> madeUp() const;
   /// Extents of an input in a step.
   Extents extents(const InputPlan& input, const DecoderStep& step) const;
 
 private:
+  void noteLaterSymbols(const InputPlan& input);
   Extents describedExtents(llvm::ArrayRef<ir::ManifestExtent> shape, const DecoderStep& step) const;
   Extents declaredExtents(const ir::Value& input, const DecoderStep& step) const;
   int64_t symbolValue(llvm::StringRef symbol, const DecoderStep& step) const;
@@ -81,5 +91,11 @@ bool hidesPositions(const ir::Value& input, llvm::ArrayRef<ir::ManifestInput> de
 
 /// Whether the feed specifies which keys are visible.
 bool isMaskFeed(ir::InputFeed feed);
+
+/// Whether the feed is a mask whose last columns are the keys of all tokens so far.
+bool isAtEnd(ir::InputFeed feed);
+
+/// Smallest number of rows of the caches of fixed extents; 0 if there are none.
+int64_t slotsOf(const ir::Manifest& manifest);
 
 } // namespace kvopt::runtime

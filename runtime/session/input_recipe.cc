@@ -26,20 +26,19 @@ struct KindWord {
   Kind kind;
 };
 /// Values that are neither feeds nor numbers.
-constexpr KindWord kindWords[] = {{"zeros", Kind::Zeros},
-                                  {"ones", Kind::Ones},
-                                  {"range", Kind::Range},
-                                  {"random", Kind::Random},
-                                  {"past_length", Kind::PastLength},
-                                  {"total_length", Kind::TotalLength}};
+constexpr KindWord kindWords[] = {
+    {"zeros", Kind::Zeros}, {"ones", Kind::Ones}, {"range", Kind::Range}, {"random", Kind::Random}};
 
 /// All words that a value may be.
 std::vector<std::string> valueWords() {
   std::vector<std::string> words;
   for (const KindWord& word : kindWords)
     words.emplace_back(word.text);
+  for (const ManifestWord<LengthFeed>& word : feedWords)
+    if (word.value != LengthFeed::BlockTable)
+      words.emplace_back(word.text);
   for (const ManifestWord<InputFeed>& word : inputFeedWords)
-    if (word.value != InputFeed::Any)
+    if (word.value != InputFeed::Any && word.value != InputFeed::Constant)
       words.emplace_back(word.text);
   return words;
 }
@@ -97,9 +96,15 @@ llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
     if (llvm::Error error = parseExtents(extents, recipe))
       return error;
   for (const ManifestWord<InputFeed>& word : inputFeedWords)
-    if (value == word.text && word.value != InputFeed::Any) {
+    if (value == word.text && word.value != InputFeed::Any && word.value != InputFeed::Constant) {
       recipe.kind = Kind::Feed;
       recipe.feed = word.value;
+      return recipe;
+    }
+  for (const ManifestWord<LengthFeed>& word : feedWords)
+    if (value == word.text && word.value != LengthFeed::BlockTable) {
+      recipe.kind = Kind::Length;
+      recipe.length = word.value;
       return recipe;
     }
   auto kind = Kind::Numbers;
@@ -113,17 +118,48 @@ llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
   return recipe;
 }
 
-llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts) {
+llvm::Expected<InputRecipe> parseStateRecipe(llvm::StringRef text) {
+  auto [name, value] = text.rsplit('=');
+  if (name.empty() || !text.contains('='))
+    return usageError("--state '{}' is not NAME=VALUE", text);
+  InputRecipe recipe;
+  recipe.input = name.str();
+  recipe.kind = Kind::State;
+  if (value == "zeros" || value == "ones") {
+    recipe.numbers = {value == "ones" ? 1.0 : 0.0};
+    return recipe;
+  }
+  llvm::SmallVector<llvm::StringRef, 8> words;
+  value.split(words, ',');
+  for (llvm::StringRef word : words) {
+    double number = 0;
+    if (word.trim().getAsDouble(number) || !std::isfinite(number))
+      return usageError("--state {}: '{}' is not a number", recipe.input, word)
+          .hint("zeros, ones, or numbers");
+    recipe.numbers.push_back(number);
+  }
+  return recipe;
+}
+
+llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts,
+                                                           llvm::ArrayRef<std::string> states) {
   std::vector<InputRecipe> recipes;
-  for (const std::string& text : texts) {
-    auto recipe = parseInputRecipe(text);
+  const auto add = [&](llvm::Expected<InputRecipe> recipe) -> llvm::Error {
     if (!recipe)
       return recipe.takeError();
     for (const InputRecipe& other : recipes)
       if (other.input == recipe->input)
-        return usageError("--input {} is given twice", other.input);
+        return usageError("--{} {} is given twice", other.kind == Kind::State ? "state" : "input",
+                          other.input);
     recipes.push_back(std::move(*recipe));
-  }
+    return llvm::Error::success();
+  };
+  for (const std::string& text : texts)
+    if (llvm::Error error = add(parseInputRecipe(text)))
+      return error;
+  for (const std::string& text : states)
+    if (llvm::Error error = add(parseStateRecipe(text)))
+      return error;
   return recipes;
 }
 

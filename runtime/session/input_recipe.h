@@ -10,24 +10,30 @@ namespace kvopt::runtime {
 /// Text of the form `NAME=VALUE` or `NAME=VALUE@EXTENTS`, as in `--input`.
 ///
 /// VALUE is `zeros`, `ones`, `range` (0, 1, 2, … along the last axis), `random` (in [-1, 1), the
-/// same at every step), numbers separated by commas (repeated over all elements), `past_length`,
-/// `total_length`, or a word of ManifestInput::feed, such as `additive_mask`. EXTENTS are numbers
-/// and the words `batch`, `new`, `past` and `total`, separated by commas; by default, they follow
-/// from the declared type.
+/// same at every step), numbers separated by commas (repeated over all elements), a word of
+/// ManifestLength::feed, such as `past_length`, or of ManifestInput::feed, such as `additive_mask`.
+/// EXTENTS are numbers and the words `batch`, `new`, `past` and `total`, separated by commas; by
+/// default, they follow from the declared type.
 struct InputRecipe {
-  enum class Kind { Zeros, Ones, Range, Random, Numbers, PastLength, TotalLength, Feed };
+  enum class Kind { Zeros, Ones, Range, Random, Numbers, Length, Feed, State };
 
   std::string input;
   Kind kind = Kind::Zeros;
-  std::vector<double> numbers;             ///< for Kind::Numbers; not empty
-  ir::InputFeed feed = ir::InputFeed::Any; ///< for Kind::Feed; not Any
+  /// For Kind::Numbers, and for Kind::State the contents before the first step; not empty.
+  std::vector<double> numbers;
+  ir::LengthFeed length = ir::LengthFeed::PastLength; ///< for Kind::Length; not BlockTable
+  ir::InputFeed feed = ir::InputFeed::Any;            ///< for Kind::Feed; not Any
   bool hasShape = false;
   std::vector<ir::ManifestExtent> shape; ///< if `hasShape`
 };
 
 /// Parses the text. A usage error describes what is wrong.
 llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text);
-/// The recipes of several texts. A usage error where two are for one input.
-llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts);
+/// Parses `NAME=VALUE` as in `--state`: VALUE is `zeros`, `ones` or numbers separated by commas.
+llvm::Expected<InputRecipe> parseStateRecipe(llvm::StringRef text);
+/// The recipes of several texts, of `--input` and of `--state`. A usage error where two are for one
+/// input.
+llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts,
+                                                           llvm::ArrayRef<std::string> states = {});
 
 } // namespace kvopt::runtime

@@ -88,15 +88,20 @@ private:
     return llvm::Error::success();
   }
 
+  /// Whether counts are fed in that floating-point type.
+  static bool hasFloats(ElementType element) {
+    return element == ElementType::Float || element == ElementType::Double ||
+           element == ElementType::Float16 || element == ElementType::BFloat16;
+  }
+
   llvm::Error checkLength(const ManifestLength& length) {
     if (!hasInput(length.input))
       return invalid("the manifest's length '{}' is not an input of the model", length.input);
     if (!names.insert(length.input).second)
       return invalid("the manifest lists input '{}' twice", length.input);
-    const bool isFitting =
-        isFlag(length.feed)
-            ? length.dtype == ElementType::Bool || isInteger(length.dtype)
-            : length.dtype == ElementType::Int64 || length.dtype == ElementType::Int32;
+    const bool isFitting = isFlag(length.feed)
+                               ? length.dtype == ElementType::Bool || isInteger(length.dtype)
+                               : isInteger(length.dtype) || hasFloats(length.dtype);
     if (!isFitting)
       return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
     return llvm::Error::success();

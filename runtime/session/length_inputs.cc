@@ -3,6 +3,7 @@
 
 #include "ir/manifest/fed_length.h"
 #include "support/diagnostic.h"
+#include "support/half.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -17,8 +18,20 @@ template <class T> void fillWith(const TensorView& view, int64_t value) {
   std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
 }
 
-/// Fills integers of any width, or bools.
-void fillIntegers(const TensorView& view, int64_t value) {
+/// Fills integers of any width, bools, or floating-point numbers.
+void fillNumber(const TensorView& view, int64_t value) {
+  switch (view.element) {
+  case ElementType::Float:
+    return fillWith<float>(view, value);
+  case ElementType::Double:
+    return fillWith<double>(view, value);
+  case ElementType::Float16:
+    return fillWith<uint16_t>(view, floatToF16(static_cast<float>(value)));
+  case ElementType::BFloat16:
+    return fillWith<uint16_t>(view, floatToBf16(static_cast<float>(value)));
+  default:
+    break;
+  }
   switch (bitWidth(view.element).value_or(64)) {
   case 8:
     return fillWith<uint8_t>(view, value);
@@ -31,6 +44,14 @@ void fillIntegers(const TensorView& view, int64_t value) {
   }
 }
 
+/// Whether a number that is not negative fits in an element type.
+bool holds(ElementType element, int64_t number) {
+  const unsigned bits = bitWidth(element).value_or(64);
+  const bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
+                          element == ElementType::UInt32;
+  return !isInteger(element) || bits >= 64 || number < int64_t{1} << (isUnsigned ? bits : bits - 1);
+}
+
 /// Whether the length is one number for the whole batch. Blocks are listed for each row.
 bool isOfBatch(LengthFeed feed) {
   return isFlag(feed) || feed == LengthFeed::TotalLength || feed == LengthFeed::BlockTable;
@@ -38,7 +59,8 @@ bool isOfBatch(LengthFeed feed) {
 
 bool isOfEachRow(LengthFeed feed) {
   return feed == LengthFeed::PastLengthPerBatch || feed == LengthFeed::TotalLengthPerBatch ||
-         feed == LengthFeed::TotalLengthPerBatchMinusOne;
+         feed == LengthFeed::TotalLengthPerBatchMinusOne ||
+         feed == LengthFeed::PastLengthPerBatchMinusOne;
 }
 
 /// Whether the tensor of a length has one element per batch row.
@@ -102,17 +124,15 @@ llvm::Error LengthInputs::fillNumbers(size_t index, const CacheSet& caches, int6
   const TensorView& view = tensors[index].view;
   auto valueOf = [&](int64_t past) { return fedLength(length.feed, past, newTokens).value_or(0); };
   const int64_t longest = valueOf(caches.length());
-  if (length.dtype == ElementType::Int32 && longest > INT32_MAX)
+  if (!holds(length.dtype, longest))
     return unsupported("length '{}' does not hold {}", length.input, longest);
-  fillIntegers(view, longest);
+  fillNumber(view, longest);
   if (isOfBatch(length.feed) || !caches.isRagged())
     return llvm::Error::success();
   const llvm::ArrayRef<int64_t> lengths = caches.lengths();
   for (size_t row = 0; row < lengths.size(); ++row)
-    if (length.dtype == ElementType::Int32)
-      view.as<int32_t>()[row] = static_cast<int32_t>(valueOf(lengths[row]));
-    else
-      view.as<int64_t>()[row] = valueOf(lengths[row]);
+    fillNumber(sliceAxis(view, 0, static_cast<int64_t>(row), static_cast<int64_t>(row) + 1),
+               valueOf(lengths[row]));
   return llvm::Error::success();
 }
 

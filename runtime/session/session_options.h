@@ -17,7 +17,8 @@ struct SessionOptions {
   };
   Mode mode = Mode::AsManifest;
   /// Capacity in tokens of a shared buffer, or of a static cache with a symbolic extent; 0 means
-  /// the manifest's capacity or, in Stateful mode, a small one.
+  /// the manifest's capacity or, in Stateful mode, a small one. In mode AsManifest, other caches
+  /// take no more tokens than that, either.
   int64_t capacity = 0;
   int64_t batch = 1;
   /// As in ExecutorOptions. A session without a pool creates one, which its forks share.

@@ -1,6 +1,7 @@
 // Filling the tensors of a step.
 #include "runtime/session/step_inputs.h"
 
+#include "ir/manifest/fed_length.h"
 #include "ir/tensor.h"
 #include "runtime/cache/checksum.h"
 #include "support/diagnostic.h"
@@ -21,7 +22,7 @@ using PlanKind = InputPlan::Kind;
 using Index = llvm::ArrayRef<int64_t>;
 
 constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
-/// Number of tokens in a segment.
+/// Number of tokens in a segment of made-up tokens; others are one segment.
 constexpr int64_t segmentTokens = 8;
 
 /// The lowest finite number of a floating-point type.
@@ -37,7 +38,8 @@ double lowestOf(ElementType element) {
 struct Axes {
   bool hasBatch = false; ///< the first axis
   std::optional<unsigned> query;
-  int64_t firstKey = 0; ///< position of the first entry of the last axis
+  /// Position of the first entry of the last axis; negative before the first token.
+  int64_t firstKey = 0;
 
   int64_t row(Index index) const { return hasBatch ? index.front() : 0; }
 };
@@ -51,6 +53,8 @@ Axes axesOf(const InputPlan& input, const Extents& extents, const DecoderStep& s
   axes.hasBatch = rank >= 2 && axes.query != 0u && extents.front() == step.batch();
   if (rank >= 1 && input.isWord(rank - 1, "new"))
     axes.firstKey = step.pastLength;
+  if (rank >= 1 && isAtEnd(input.feed))
+    axes.firstKey = step.total() - extents.back();
   return axes;
 }
 
@@ -59,10 +63,11 @@ struct Sight {
   const DecoderStep& step;
   const HiddenPositions& hidden;
   Axes axes;
+  bool isOfAll = false; ///< whether the last axis is of all tokens so far, not of the new ones
 
   bool sees(Index index) const {
     const int64_t key = axes.firstKey + (index.empty() ? 0 : index.back());
-    return key < step.total() && !hidden.contain(axes.row(index), key) &&
+    return key >= 0 && key < step.total() && !hidden.contain(axes.row(index), key) &&
            (!axes.query || key <= step.pastLength + index[*axes.query]);
   }
 
@@ -70,13 +75,22 @@ struct Sight {
   /// before it.
   int64_t positionOf(Index index) const {
     const int64_t position =
-        step.pastLength + (index.empty() ? 0 : index.back() % step.newTokens());
+        isOfAll ? (index.empty() ? 0 : index.back())
+                : step.pastLength + (index.empty() ? 0 : index.back() % step.newTokens());
     if (!axes.hasBatch)
       return position;
     const int64_t row = axes.row(index);
     return hidden.contain(row, position) ? 0 : position - hidden.countBefore(row, position);
   }
 };
+
+/// Position of the latest of `total` tokens in a row of caches of `slots` rows; -1 if there is
+/// none.
+int64_t positionIn(int64_t row, int64_t slots, int64_t total) {
+  if (row >= total)
+    return -1;
+  return slots == 0 || total <= slots ? row : row + (total - 1 - row) / slots * slots;
+}
 
 /// Calls numberAt for the indices whose last one is in [first, end), in row-major order.
 template <class T, class NumberAt>
@@ -210,10 +224,10 @@ llvm::Error StepInputs::fill(size_t index, const DecoderStep& step, const Hidden
     return fillFeed(index, step, hidden, extents);
   case PlanKind::Random:
     return fillRandom(index, step, extents);
-  case PlanKind::Past:
-    return fillAll(index, extents, number(static_cast<double>(step.pastLength)));
-  case PlanKind::Total:
-    return fillAll(index, extents, number(static_cast<double>(step.total())));
+  case PlanKind::Length:
+    return fillAll(index, extents,
+                   number(static_cast<double>(
+                       fedLength(input.length, step.pastLength, step.newTokens()).value_or(0))));
   case PlanKind::Number:
   case PlanKind::Range:
   case PlanKind::Numbers:
@@ -234,7 +248,8 @@ llvm::Error StepInputs::fill(size_t index, const DecoderStep& step, const Hidden
 llvm::Error StepInputs::fillFeed(size_t index, const DecoderStep& step,
                                  const HiddenPositions& hidden, const Extents& extents) {
   const InputPlan& input = plan.inputs[index];
-  const Sight sight{step, hidden, axesOf(input, extents, step)};
+  const Sight sight{step, hidden, axesOf(input, extents, step),
+                    !extents.empty() && input.isWord(extents.size() - 1, "total")};
   const bool hasQueries = sight.axes.query.has_value();
   switch (input.feed) {
   case InputFeed::Tokens:
@@ -242,13 +257,26 @@ llvm::Error StepInputs::fillFeed(size_t index, const DecoderStep& step,
   case InputFeed::Positions:
     return fillAll(index, extents,
                    [&](Index at) { return static_cast<double>(sight.positionOf(at)); });
+  case InputFeed::Slots:
+    return fillAll(index, extents, [&](Index at) {
+      const int64_t position = step.pastLength + (at.empty() ? 0 : at.back() % step.newTokens());
+      return static_cast<double>(plan.slots == 0 ? position : position % plan.slots);
+    });
+  case InputFeed::KeyPositions:
+    return fillAll(index, extents, [&](Index at) {
+      return static_cast<double>(
+          positionIn(at.empty() ? 0 : at.back(), columnsOf(extents), step.total()));
+    });
   case InputFeed::VisibleKeys:
+  case InputFeed::VisibleKeysAtEnd:
     return appendColumns(index, extents, step, hasQueries,
                          [&](Index at) { return sight.sees(at) ? 1.0 : 0.0; });
   case InputFeed::HiddenKeys:
+  case InputFeed::HiddenKeysAtEnd:
     return appendColumns(index, extents, step, hasQueries,
                          [&](Index at) { return sight.sees(at) ? 0.0 : 1.0; });
-  case InputFeed::AdditiveMask: {
+  case InputFeed::AdditiveMask:
+  case InputFeed::AdditiveMaskAtEnd: {
     const double lowest = lowestOf(input.input->type().elementType());
     return appendColumns(index, extents, step, hasQueries,
                          [&](Index at) { return sight.sees(at) ? 0.0 : lowest; });
@@ -256,9 +284,10 @@ llvm::Error StepInputs::fillFeed(size_t index, const DecoderStep& step,
   case InputFeed::Segments:
     return appendColumns(index, extents, step, hasQueries, [&](Index at) {
       const int64_t position = sight.axes.firstKey + (at.empty() ? 0 : at.back());
-      return static_cast<double>(position / segmentTokens % 2);
+      return step.isMadeUp ? static_cast<double>(position / segmentTokens % 2) : 0.0;
     });
   case InputFeed::BatchRows:
+  case InputFeed::Constant: // has a plan of its own
   case InputFeed::Any:
     break;
   }
@@ -331,7 +360,8 @@ llvm::Error StepInputs::appendColumns(size_t index, const Extents& extents, cons
   const Extents& before = kept[index].tensor.view.shape;
   // Columns for new tokens only differ at each step, and queries see keys up to their own position.
   const InputPlan& input = plan.inputs[index];
-  const bool areOfAll = !extents.empty() && !input.isWord(extents.size() - 1, "new");
+  const bool areOfAll = !extents.empty() && !input.isWord(extents.size() - 1, "new") &&
+                        !(input.kind == PlanKind::Feed && isAtEnd(input.feed));
   const bool seeAll = !hasQueries || (last.newTokens == 1 && step.newTokens() == 1);
   if (!last.isValid || !areOfAll || !seeAll || !haveSameRows(before, extents))
     return fillAll(index, extents, numberAt);

@@ -36,14 +36,22 @@ llvm::Error TokenFeed::planInputs() {
     if (llvm::none_of(options.computed,
                       [&](const NamedTensor& computed) { return computed.name == input->name(); }))
       made.push_back(input);
-  auto plan = DecoderPlan::create(made, options.recipes, session.manifest().inputs);
+  auto plan = DecoderPlan::create(made, options.recipes, session.manifest().inputs,
+                                  slotsOf(session.manifest()));
   if (!plan)
     return plan.takeError();
+  madeUpInputs = options.madeUp;
+  llvm::append_range(madeUpInputs, plan->madeUp());
   inputs.emplace(std::move(*plan), session.allocator());
   return llvm::Error::success();
 }
 
 llvm::Error TokenFeed::run(llvm::ArrayRef<std::vector<int64_t>> tokens, StepResult& result) {
+  if (!limits)
+    limits = TokenLimits::of(session.graph(), session.manifest().inputs);
+  for (const std::vector<int64_t>& row : tokens)
+    if (llvm::Error error = limits->check(row))
+      return error;
   takeTokens(tokens);
   if (llvm::Error error = checkTokens(step))
     return error;

@@ -4,6 +4,7 @@
 #include "runtime/session/decoder_inputs.h"
 #include "runtime/session/session.h"
 #include "runtime/session/step_inputs.h"
+#include "runtime/session/token_limits.h"
 
 #include <functional>
 
@@ -15,6 +16,8 @@ struct FeedOptions {
   std::vector<InputRecipe> recipes;
   /// Inputs with fixed tensors for every step.
   std::vector<NamedTensor> computed;
+  /// Inputs whose made-up contents `computed` follows from.
+  std::vector<std::string> madeUp;
   /// Called after every step of the session with the number of tokens per row, the inputs and the
   /// results; an error ends the run.
   std::function<llvm::Error(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
@@ -36,6 +39,9 @@ public:
   /// Runs the tokens, the same number in each batch row. A model without caches receives the whole
   /// sequence every time. For `result`, see Session::step.
   llvm::Error run(llvm::ArrayRef<std::vector<int64_t>> tokens, StepResult& result);
+  /// Inputs whose contents are made up, because nothing determines them; known after the first
+  /// step. Those that other inputs were computed from come first.
+  llvm::ArrayRef<std::string> madeUp() const { return madeUpInputs; }
   /// Number of tokens so far, including those at hidden positions.
   int64_t length() const;
 
@@ -54,6 +60,8 @@ private:
   DecoderStep step; ///< for a model without caches, all tokens so far
   std::optional<StepInputs> inputs;
   std::vector<NamedView> views;
+  std::optional<TokenLimits> limits;
+  std::vector<std::string> madeUpInputs;
 };
 
 } // namespace kvopt::runtime

@@ -57,8 +57,10 @@ private:
       return noteTable(reader, held);
     if (reader.is("Add") || reader.is("Sub") || reader.is("Mul"))
       return visitArithmetic(reader, use.operandIndex(), held);
-    if (reader.is("Where") && use.operandIndex() > 0)
+    if (reader.is("Where") && use.operandIndex() > 0) {
+      found.areReplaced = true;
       return follow(reader, held);
+    }
     if (reader.is("Gather") && use.operandIndex() == 0)
       return visitPick(reader, held);
     const std::optional<MovementKind> kind = movementKind(reader);

@@ -20,6 +20,8 @@ struct TokenIds {
   /// Number of rows of the input for each batch row: more than one if the graph splits its first
   /// axis into batch rows and codebooks.
   int64_t rowsPerBatch = 1;
+  /// Whether the graph may replace an id by another number before a table is read.
+  bool areReplaced = false;
 
   /// Maximum number of ids for any element; 0 if no table is known.
   int64_t most() const;

@@ -9,6 +9,9 @@
 //   present [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or
 //     the previous contents if the present is the past's own memory
 //
+// With sliding_window_cache = 1, the past holds the last P rows of each batch row, from its first
+// slot on, and so does the present, [B,G,P,D]: attention reads them and the new rows.
+//
 // If key and value have no rows, the past already holds all T(b) rows, written by another layer's
 // attention; the present is the past.
 //
@@ -164,10 +167,86 @@ struct HeldRows {
   int64_t width;
 };
 
-/// The present without the new rows.
+/// Whether the model does not declare that past and present have the same number of rows. Both then
+/// hold all.
+bool isDeclaredToGrow(const ir::Node& node) {
+  const ir::Value* past = node.operand(PastKey);
+  if (!past || node.results().size() < 2 || node.results()[1].isAbsent())
+    return false;
+  const auto &before = past->type(), &after = node.results()[1].type();
+  constexpr unsigned rows = 2;
+  return before.hasRank() && after.hasRank() && before.rank() == 4 && after.rank() == 4 &&
+         !before.shape()[rows].isKnownEqual(after.shape()[rows]);
+}
+
+/// Lengths of a cache of the last rows (sliding_window_cache).
+struct SlidingLengths {
+  Lengths held;         ///< those of the rows that the cache holds, and of the new ones
+  int64_t capacity = 0; ///< 0 for a cache of all rows
+  bool isFull = false;  ///< whether new rows push out others
+
+  SlidingLengths(const KernelContext& context, const Lengths& all, int64_t rows) : held(all) {
+    const TensorView* past = context.input(PastKey);
+    if (!isOn(context.node(), "sliding_window_cache") || !past || past->rank() != 4 || rows == 0 ||
+        isDeclaredToGrow(context.node()))
+      return;
+    capacity = past->shape[2];
+    held.longest = rows;
+    for (size_t batch = 0; batch < held.past.size(); ++batch) {
+      const int64_t dropped = held.past[batch] - std::min(held.past[batch], capacity);
+      held.past[batch] -= dropped;
+      held.total[batch] -= dropped;
+      held.valid[batch] -= dropped;
+      held.longest = std::max(held.longest, held.total[batch]);
+    }
+    isFull = held.longest > capacity;
+  }
+};
+
+/// Fails for a cache of the last rows that attention or an operand needs more of.
+llvm::Error checkSliding(const KernelContext& context, const SlidingLengths& sliding,
+                         const Lengths& all, bool hasCodes) {
+  if (sliding.capacity == 0)
+    return llvm::Error::success();
+  const int64_t window = context.node().intAttr("local_window_size", -1);
+  if (window <= 0 || window > sliding.capacity)
+    return context.error(fmt::format("sliding_window_cache with {} rows and a local_window_size of "
+                                     "{}",
+                                     sliding.capacity, window));
+  if (sliding.isFull && (hasCodes || context.has(Bias)))
+    return context.error(
+        "sliding_window_cache that is full, with quantized rows or attention_bias, "
+        "is not supported");
+  if (context.has(Bias) && sliding.held.longest != all.longest)
+    return context.error("sliding_window_cache with attention_bias is not supported");
+  return llvm::Error::success();
+}
+
+/// The last rows of a cache, in the present of a cache that slides.
+llvm::Error keepLast(KernelContext& context, unsigned result, const TensorView& joined,
+                     const SlidingLengths& sliding) {
+  if (!context.wants(result))
+    return llvm::Error::success();
+  auto present =
+      context.output(result, joined.element,
+                     {joined.shape[0], joined.shape[1], sliding.capacity, joined.shape[3]});
+  if (!present)
+    return present.takeError();
+  for (int64_t batch = 0; batch < joined.shape[0]; ++batch) {
+    const int64_t total = sliding.held.total[static_cast<size_t>(batch)];
+    const int64_t kept = std::min(total, sliding.capacity);
+    const TensorView own = slicedAxis(*present, 0, batch, 1);
+    copyRows(slicedAxis(slicedAxis(joined, 0, batch, 1), 2, total - kept, kept),
+             slicedAxis(own, 2, 0, kept));
+    clearRows(slicedAxis(own, 2, kept, sliding.capacity - kept));
+  }
+  return llvm::Error::success();
+}
+
+/// The present without the new rows; in temporary memory if it `isTemporary`.
 llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned result, unsigned operand,
                                           const TensorView& fresh, const HeldRows& of,
-                                          const Lengths& lengths) {
+                                          const Lengths& lengths, bool isTemporary) {
   const TensorView* past = context.input(operand);
   const int64_t rows = fresh.shape[2];
   if (past &&
@@ -179,11 +258,7 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
   const int64_t held = past ? past->shape[2] : 0;
   for (int64_t length : lengths.past)
     if (length > held)
-      return context.error(
-          fmt::format("a past length of {} and a past of {} rows{}", length, held,
-                      isOn(context.node(), "sliding_window_cache")
-                          ? ": sliding_window_cache is supported with a past that holds every row"
-                          : ""));
+      return context.error(fmt::format("a past length of {} and a past of {} rows", length, held));
   const int64_t capacity = std::max(held, lengths.longest);
   if (past && rows == 0 && held == capacity && !context.wants(result))
     return *past;
@@ -194,8 +269,9 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
       return storage;
     present = *storage;
   } else {
-    auto storage = outputOrScratch(context, result, of.element,
-                                   {fresh.shape[0], fresh.shape[1], capacity, of.width});
+    const Extents shape{fresh.shape[0], fresh.shape[1], capacity, of.width};
+    auto storage = isTemporary ? scratchTensor(context, of.element, shape)
+                               : outputOrScratch(context, result, of.element, shape);
     if (!storage)
       return storage;
     present = *storage;
@@ -414,13 +490,16 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   if (llvm::Error error = normalizeHeads(context, fresh->query, fresh->key,
                                          {QueryNormWeight, KeyNormWeight, "qk_norm_epsilon"}))
     return error;
-  Lengths held = *lengths;
+  SlidingLengths sliding(context, *lengths, fresh->key.shape[2]);
+  if (llvm::Error error = checkSliding(context, sliding, *lengths, codes != nullptr))
+    return error;
+  Lengths& held = sliding.held;
   if (fresh->key.shape[2] == 0)
     held.past = held.total;
-  auto key = presentWithout(context, 1, PastKey, fresh->key, of, held);
+  auto key = presentWithout(context, 1, PastKey, fresh->key, of, held, sliding.isFull);
   if (!key)
     return key.takeError();
-  auto value = presentWithout(context, 2, PastValue, fresh->value, of, held);
+  auto value = presentWithout(context, 2, PastValue, fresh->value, of, held, sliding.isFull);
   if (!value)
     return value.takeError();
   if (key->shape != value->shape)
@@ -432,7 +511,7 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   operands.value = *value;
   operands.causal = node.intAttr("causal", 1) != 0;
   // Padding rows of a prompt see additional keys if this keeps the frontier in place.
-  operands.totalLengths = operands.causal ? lengths->total : lengths->valid;
+  operands.totalLengths = operands.causal ? held.total : held.valid;
   operands.window = std::max<int64_t>(0, node.intAttr("local_window_size", -1));
   operands.softcap = std::max(0.0f, node.floatAttr("softcap", 0.0f));
   operands.scale = node.floatAttr("scale", 0.0f);
@@ -478,8 +557,15 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   auto output = context.output(0, fresh->query.element, {shape[0], shape[2], shape[1] * shape[3]});
   if (!output)
     return output.takeError();
-  return codes ? runFixedScaleAttention(context, *codes, operands, *output)
-               : runAttention(context, operands, viewOfHeads(*output, heads));
+  if (codes)
+    return runFixedScaleAttention(context, *codes, operands, *output);
+  if (llvm::Error error = runAttention(context, operands, viewOfHeads(*output, heads)))
+    return error;
+  if (!sliding.isFull)
+    return llvm::Error::success();
+  if (llvm::Error error = keepLast(context, 1, *key, sliding))
+    return error;
+  return keepLast(context, 2, *value, sliding);
 }
 
 } // namespace

@@ -52,6 +52,9 @@ llvm::Error logicalAnd(KernelContext& context) {
 llvm::Error logicalOr(KernelContext& context) {
   return relate(context, TypeList<Bool>(), std::logical_or<>());
 }
+llvm::Error logicalXor(KernelContext& context) {
+  return relate(context, TypeList<Bool>(), std::not_equal_to<>());
+}
 
 /// y[i] = f(x[i]), a boolean.
 template <class List, class F> llvm::Error test(KernelContext& context, List types, F f) {
@@ -90,6 +93,7 @@ void register_predicates(KernelRegistry& registry) {
   registry.add("GreaterOrEqual", 12, greaterOrEqual);
   registry.add("And", 7, logicalAnd);
   registry.add("Or", 7, logicalOr);
+  registry.add("Xor", 7, logicalXor);
   registry.add("Not", 1, logicalNot);
   registry.add("IsNaN", 9, isNaN);
   registry.add("IsInf", 10, isInf);
