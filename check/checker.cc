@@ -15,6 +15,9 @@ namespace {
 
 /// Largest number of values of the first model that one value is compared with.
 constexpr size_t mostCandidates = 3;
+/// Number of different pairs in a row after which only outputs are compared: what depends on a
+/// difference is different, too.
+constexpr size_t mostInARow = 32;
 /// Numbers of times that a region grows: for a value on the way, and for an output.
 constexpr unsigned fewRounds = 2, mostRounds = 8;
 
@@ -57,6 +60,7 @@ private:
     const ir::Value* after = nullptr;
     const Feeding::Pair* pair = nullptr;
     std::string obstacle;
+    bool hasOtherName = false; ///< the first model returns another value by this name
   };
 
   const ir::Graph& before() const { return feeding.before().model.graph(); }
@@ -81,6 +85,9 @@ private:
       found.before = named.lookup(pair->before->present);
     if (pair)
       found.obstacle = pair->obstacle;
+    if (const ir::Value* other = named.lookup(output.name());
+        pair && found.before && other && other != found.before)
+      found.hasOtherName = true;
     if (pair && found.obstacle.empty() && !found.before)
       found.obstacle = "the first model does not return this cache";
     if (!pair && !found.before) {
@@ -218,14 +225,14 @@ private:
   /// Compares a value with its candidates.
   void seek(const ir::Value& value) {
     auto known = candidates.find(&value);
-    if (known == candidates.end())
+    if (known == candidates.end() || differentInARow > mostInARow)
       return;
     for (const ir::Value* candidate : known->second) {
       Obligation obligation = describe(*candidate, value);
       for (Frontier frontier :
            {Frontier::Tables, Frontier::Shared, Frontier::Weights, Frontier::Activations,
             Frontier::ComputedTables, Frontier::Computed}) {
-        const Regions::Question question{candidate, &value, nullptr, isKnownDifferent};
+        const Regions::Question question{candidate, &value, nullptr, /*isHasty=*/true};
         Answer answer = regions.compare(question, frontier, obligation);
         if (frontier != Frontier::Weights && frontier != Frontier::Activations)
           answer = regions.compareMatched(question, frontier, answer, fewRounds, obligation);
@@ -244,8 +251,10 @@ private:
         }
         if (answer == Answer::Different && obligation.place.empty())
           break; // shapes do not depend on where the evaluation stops
-        if (answer == Answer::Different && frontier == Frontier::Computed &&
-            firstDifference.empty() && !obligation.place.empty())
+        if (answer != Answer::Different || frontier != Frontier::Computed)
+          continue;
+        ++differentInARow;
+        if (firstDifference.empty() && !obligation.place.empty())
           firstDifference = obligation.node;
       }
     }
@@ -276,6 +285,7 @@ private:
 
   /// Verdict of an equality that evaluation has shown.
   void conclude(Obligation& obligation) {
+    differentInARow = 0;
     const std::string gap = sizeGap();
     if (!gap.empty() && firstGap.empty())
       firstGap = obligation.node + ": " + gap;
@@ -303,6 +313,10 @@ private:
       obligation.reason = firstGap;
     } else {
       compareOutput(output, obligation);
+    }
+    if (output.hasOtherName && obligation.verdict <= Verdict::Tested) {
+      obligation.verdict = Verdict::Skipped;
+      obligation.reason = "the first model returns another value by this name";
     }
     report.obligations.push_back(std::move(obligation));
   }
@@ -355,7 +369,6 @@ private:
     if (isDifferent && isDecided) {
       obligation = difference;
       obligation.verdict = Verdict::Different;
-      isKnownDifferent = true;
       if (!firstDifference.empty())
         obligation.node = firstDifference;
     }
@@ -374,8 +387,7 @@ private:
   Verdict weakest = Verdict::Proved;
   std::string firstGap;
   std::string firstDifference;
-  /// Whether an output differs: the verdict of the models is known then.
-  bool isKnownDifferent = false;
+  size_t differentInARow = 0; ///< pairs that were compared since the last equal one
 };
 
 } // namespace

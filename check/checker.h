@@ -13,7 +13,8 @@ namespace kvopt::check {
 
 /// Checks each output of the second model, and each cache that its manifest describes, against the
 /// first model. `seed` selects the fields. Equality is proved over the real numbers: rounding is
-/// not looked at. A region is not decided if it needs more than `mostWork` products.
+/// not looked at. A region is not decided if it needs more than `mostWork` products, or all need
+/// three times as many.
 CheckReport checkModels(DrivenModel before, DrivenModel after, unsigned seed = 0,
                         int64_t mostWork = Arithmetic::usualWork);
 

@@ -156,7 +156,7 @@ ValueClass Classes::operatorOf(const ir::Node& node) {
   // The number of parts determines their sizes.
   if (node.is("Split"))
     hash.number(node.results().size());
-  if (const ir::Function* function = model.findFunction(node.op())) {
+  if (const ir::Function* function = model.findFunction(node)) {
     hash.text("function");
     hash.add(bodyOf(*function));
   }
@@ -221,7 +221,8 @@ void Classes::hash(const ir::Node& node) {
   });
   if (isHashed && !isStale && node.subgraphs().empty())
     return;
-  if (isIdentity(node) || types.isCastToSameType(node)) {
+  const bool isFunction = model.findFunction(node) != nullptr; // whatever its name
+  if (!isFunction && (isIdentity(node) || types.isCastToSameType(node))) {
     set(node.result(0), of(*node.operand(0)));
     return;
   }
@@ -230,9 +231,10 @@ void Classes::hash(const ir::Node& node) {
     operands.push_back(use.value() ? of(*use.value()) : absentClass);
   while (!operands.empty() && operands.back() == absentClass)
     operands.pop_back();
-  if (isCommutative(node))
+  if (!isFunction && isCommutative(node))
     std::sort(operands.begin(), operands.end());
-  operands.push_back(node.is("Add") && node.attributes().empty() ? sumClass : operatorOf(node));
+  const bool isSum = !isFunction && node.is("Add") && node.attributes().empty();
+  operands.push_back(isSum ? sumClass : operatorOf(node));
   // A constant is known by its contents.
   for (size_t i = 0; i < node.results().size(); ++i) {
     const ir::Value& result = node.result(unsigned(i));
@@ -241,7 +243,8 @@ void Classes::hash(const ir::Node& node) {
     else
       set(result, classOf("result", operands, {i}));
   }
-  hashSum(node);
+  if (!isFunction)
+    hashSum(node);
 }
 
 /// The last result of these operators is the sum that they normalize.

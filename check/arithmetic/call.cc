@@ -79,6 +79,7 @@ bool Call::isSpecial() const {
 Results Call::hollow(Extents shape) const { return {hollowTensor(std::move(shape), isSpecial())}; }
 
 const Attribute* Call::attribute(llvm::StringRef name) const {
+  readAttributes.insert(name);
   return resolved(node, name, function);
 }
 
@@ -126,47 +127,84 @@ const ir::Node& callerOf(const ir::Node& node, const FunctionCall* call) {
 
 } // namespace
 
-void Call::noteThreshold(const Ref& a, const Ref& b, bool meets) const {
-  const bool areIntegers = a->isInteger() && b->isInteger();
+void Call::noteUntraced(GrowthId growth) const {
+  const Growth& known = math.growths.at(growth);
+  if (known.isTraced())
+    return;
+  math.thresholds.noteOpen(known.why);
+  math.readsSizes = true;
+}
+
+void Call::noteThreshold(Growths::Number a, Growths::Number b, bool isExact) const {
+  noteDifference(math.growths.sum(a, b, -1), a.value - b.value, isExact);
+}
+
+void Call::noteDifference(GrowthId difference, double value, bool isExact, int side) const {
+  if (difference == fixedGrowth)
+    return;
+  const Growth& growth = math.growths.at(difference);
+  if (!growth.isTraced())
+    return noteUntraced(difference);
+  // Functions that are the same on both sides where they meet only change beyond it.
+  if (growth.low > 0 || growth.high < 0 || (growth.low == 0 && (!isExact || side > 0)) ||
+      (growth.high == 0 && (!isExact || side < 0)))
+    return;
+  if (!growth.isAffine())
+    return math.thresholds.noteOpen(node.describe() + " compares products of sizes");
+  math.thresholds.note(callerOf(node, function), node, difference, growth, value, isExact);
+}
+
+void Call::noteThreshold(const Ref& a, const Ref& b, bool meets, int side) const {
+  if (a->growths.empty() && b->growths.empty())
+    return;
   const auto shape = broadcastShape(a->shape, b->shape);
-  if (!shape || a->isReal() || b->isReal() || a->kind != b->kind || a->isBool())
+  if (!shape || elementCount(*shape) < 0)
     return;
   const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
-  const ir::Node& caller = callerOf(node, function);
-  const auto count = static_cast<size_t>(left->count());
-  // A constant is a threshold of its own, unless it is one of very many, as in a table.
-  constexpr int64_t mostConstants = 64;
-  auto isThreshold = [&](const Ref& tensor) {
-    return tensor->isConstant && tensor->count() <= mostConstants;
-  };
-  const Tensor* constant = isThreshold(b) ? right.get() : isThreshold(a) ? left.get() : nullptr;
-  auto valueOf = [&](const Tensor& tensor, size_t at) {
-    return areIntegers ? static_cast<double>(tensor.integers[at]) : tensor.known[at];
+  const auto count = static_cast<size_t>(elementCount(*shape));
+  const bool areIntegers = a->isInteger() && b->isInteger();
+  Growths::Number lastX, lastY;
+  GrowthId difference = fixedGrowth;
+  bool isExact = false;
+  auto isSame = [](Growths::Number one, Growths::Number other) {
+    return one.id == other.id && (one.id != fixedGrowth || one.value == other.value);
   };
   for (size_t i = 0; i < count; ++i) {
+    const Growths::Number x = left->number(i), y = right->number(i);
     if (areIntegers && (left->integers[i] == openInteger || right->integers[i] == openInteger))
       continue; // it has no order, and the result is open
-    const double threshold = constant ? valueOf(*constant, i) : 0;
-    const Thresholds::Element element{i, count, std::isnan(threshold) ? 0 : threshold,
-                                      commonPeriod(a->period, b->period)};
-    math.thresholds.note(caller, node, element, valueOf(*left, i) - valueOf(*right, i),
-                         areIntegers && meets, a->isToken || b->isToken);
+    if (i == 0 || !isSame(x, lastX) || !isSame(y, lastY)) {
+      difference = math.growths.sum(x, y, -1);
+      isExact = meets;
+    }
+    lastX = x;
+    lastY = y;
+    noteDifference(difference, x.value - y.value, isExact, side);
   }
 }
 
-void Call::noteSteps(const Ref& numbers) const {
-  auto sizes = std::make_shared<Tensor>(*numbers);
-  for (double& number : sizes->known)
-    number = std::abs(number);
-  auto one = std::make_shared<Tensor>();
-  one->kind = Kind::Known;
-  one->known = {std::nextafter(1.0, 0.0)};
-  noteThreshold(sizes, one, /*meets=*/false);
+void Call::noteRead(unsigned operand, unsigned axis, llvm::ArrayRef<int64_t> entries,
+                    llvm::ArrayRef<Ref> selectors, unsigned result) const {
+  const Ref data = in(operand);
+  const bool varies =
+      llvm::any_of(selectors, [](const Ref& selector) { return selector && !selector->isFixed; });
+  if (data->isHollow || !data->isTableAlong(axis) || !varies)
+    return;
+  constexpr unsigned axes = 32, operandCount = 64;
+  math.tableReads.note(callerOf(node, function), node,
+                       (result * operandCount + operand) * axes + axis, data->shape[axis], entries);
 }
 
-void Call::noteThreshold(int64_t difference, size_t which, bool meets) const {
-  math.thresholds.note(callerOf(node, function), node, {0, 1, static_cast<double>(which)},
-                       static_cast<double>(difference), meets, false);
+void Call::noteReadElements(unsigned operand, llvm::ArrayRef<int64_t> elements,
+                            const Ref& selector) const {
+  const Ref data = in(operand);
+  if (!data->isHollow && data->tableAxes && !selector->isFixed)
+    math.tableReads.note(callerOf(node, function), node, operand, data->count(), elements);
+}
+
+void Call::noteSteps(Growths::Number number, double apart) const {
+  for (double end : {-apart, 0.0, apart})
+    noteThreshold(number, {fixedGrowth, end}, /*isExact=*/false);
 }
 
 Results Call::fail(std::string reason) {
@@ -185,6 +223,8 @@ RuleTable allRules() {
   addMovementRules(rules);
   addPartRules(rules);
   addIndexRules(rules);
+  addIntegerRules(rules);
+  addFunctionRules(rules);
   addArithmeticRules(rules);
   addComparisonRules(rules);
   addProductRules(rules);
@@ -209,7 +249,7 @@ bool isWeightData(const ir::TensorData& data) {
 Ref tensorOf(const ir::TensorData& data) {
   auto result = std::make_shared<Tensor>();
   result->type = data.elementType();
-  result->isConstant = true;
+  result->isConstant = result->isFixed = true;
   result->shape.assign(data.shape().begin(), data.shape().end());
   if (elementCount(result->shape) < 0)
     return nullptr;
@@ -217,11 +257,13 @@ Ref tensorOf(const ir::TensorData& data) {
     result->kind = Kind::Known;
     result->known.assign(numbers->begin(), numbers->end());
     result->isWeight = isWeightData(data);
+    result->tableAxes = tableAxesOf(*result);
     return result;
   }
   if (auto numbers = ir::integerValues(data, mostElements)) {
     result->kind = Kind::Integer;
     result->integers.assign(numbers->begin(), numbers->end());
+    result->tableAxes = tableAxesOf(*result);
     return result;
   }
   return nullptr;
@@ -281,11 +323,10 @@ Ref multiplyReals(Call& call, const Ref& a, const Ref& b) {
     return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> elements) {
       return call.field().multiply(elements[0], elements[1]);
     });
-  const Ref signs = broadcastTo(b, *shape);
+  const Ref factors = broadcastTo(b, *shape);
   size_t at = 0;
   return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> elements) {
-    const double value = signs->known[at++];
-    return call.field().multiply(elements[0], elements[1], value > 0 ? 1 : value < 0 ? -1 : 0);
+    return call.field().multiply(elements[0], elements[1], factors->known[at++]);
   });
 }
 

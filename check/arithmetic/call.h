@@ -6,7 +6,9 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,6 +33,8 @@ public:
       : node(evaluated), operands(values), math(shared), function(enclosing), needed(needs) {}
 
   const ir::Node& node;
+  /// For questions about all operands. What a rule computes with is asked for (in, real), so that
+  /// an operand that no rule reads is noticed.
   llvm::ArrayRef<Ref> operands;
   Arithmetic& math;
 
@@ -38,11 +42,16 @@ public:
   /// Whether a rule must return the result. It may return null for others.
   bool isNeeded(unsigned result) const { return !needed || needed(result); }
   /// The operand; null if it is absent.
-  Ref in(unsigned index) const { return index < operands.size() ? operands[index] : nullptr; }
+  Ref in(unsigned index) const {
+    readOperands |= uint64_t(1) << std::min(index, mostRead);
+    return index < operands.size() ? operands[index] : nullptr;
+  }
   /// The operand with elements of the fields; null if it is absent.
   Ref real(unsigned index) const { return in(index) ? real(in(index)) : nullptr; }
   /// The tensor with elements of the fields. A hollow tensor stays one.
-  Ref real(const Ref& tensor) const { return math.constants.real(tensor); }
+  Ref real(const Ref& tensor) const {
+    return math.real(tensor, [&] { return node.describe(); });
+  }
   /// Whether the result depends on integers that are open, other than by open elements of its own.
   bool dependsOnOpenIntegers() const;
   /// Whether an operand is hollow, so that results are, too.
@@ -58,6 +67,9 @@ public:
   double number(llvm::StringRef name, double otherwise) const;
   std::string text(llvm::StringRef name, llvm::StringRef otherwise) const;
   std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const;
+  /// Whether a rule has asked for an operand or for an attribute.
+  bool hasRead(unsigned operand) const { return readOperands >> std::min(operand, mostRead) & 1; }
+  bool hasRead(llvm::StringRef attribute) const { return readAttributes.contains(attribute); }
   /// Integers of an attribute, or else of an operand; nullopt if there is neither.
   std::optional<std::vector<int64_t>> integers(llvm::StringRef name, unsigned operand) const;
   /// Version of the operator set of the node's domain.
@@ -66,13 +78,24 @@ public:
   /// Notes that the node's behavior depends on the order of both tensors' elements, which are
   /// integers or known numbers and broadcast to each other. The scope must have equal integers
   /// unless `meets` is false, as for functions that are the same on both sides where they meet.
-  void noteThreshold(const Ref& a, const Ref& b, bool meets = true) const;
-  /// The same for one of the node's differences, which `which` identifies.
-  void noteThreshold(int64_t difference, size_t which, bool meets = false) const;
+  /// `side` is 1 or -1 if equal numbers count as those with a larger or with a smaller a.
+  void noteThreshold(const Ref& a, const Ref& b, bool meets = true, int side = 0) const;
+  /// The same for two numbers.
+  void noteThreshold(Growths::Number a, Growths::Number b, bool isExact) const;
+  /// Notes that the node makes steps of a number, each `apart` from the next one. A staircase shows
+  /// its form once it has left the first step, which is why the scope must have numbers on both
+  /// sides of each of its ends, or never come nearer.
+  void noteSteps(Growths::Number number, double apart) const;
+  /// Notes that results depend on a number whose growth is not traced, if it is not.
+  void noteUntraced(GrowthId growth) const;
 
-  /// Notes that the node rounds known numbers. A staircase shows its form once it has left the
-  /// first step, which is why the scope must have numbers on both sides of 1, or never come nearer.
-  void noteSteps(const Ref& numbers) const;
+  /// Notes which entries of a table, along an axis of an operand, one of the node's results has.
+  /// What only constants select is not noted, nor entries of other tensors.
+  void noteRead(unsigned operand, unsigned axis, llvm::ArrayRef<int64_t> entries,
+                llvm::ArrayRef<Ref> selectors, unsigned result = 0) const;
+  /// The same for elements of all axes, by their flat indices.
+  void noteReadElements(unsigned operand, llvm::ArrayRef<int64_t> elements,
+                        const Ref& selector) const;
 
   /// Notes a failure and returns no results. The model itself fails for these operands.
   Results fail(std::string reason);
@@ -82,8 +105,13 @@ public:
   bool isInvalid = false;
 
 private:
+  static constexpr unsigned mostRead = 63; ///< further operands count as this one
+  void noteDifference(GrowthId difference, double value, bool isExact, int side = 0) const;
+
   const FunctionCall* function;
   llvm::function_ref<bool(unsigned result)> needed;
+  mutable uint64_t readOperands = 0;
+  mutable llvm::StringSet<> readAttributes;
 };
 
 /// Evaluates a node. Returns no results, and a failure, if it cannot.
@@ -94,6 +122,8 @@ using RuleTable = llvm::StringMap<Rule>; // by OpName::str()
 void addMovementRules(RuleTable& rules);
 void addPartRules(RuleTable& rules);
 void addIndexRules(RuleTable& rules);
+void addIntegerRules(RuleTable& rules);
+void addFunctionRules(RuleTable& rules);
 void addArithmeticRules(RuleTable& rules);
 void addComparisonRules(RuleTable& rules);
 void addProductRules(RuleTable& rules);
@@ -130,6 +160,8 @@ Ref realScalar(Call& call, double value);
 Ref normalized(Call& call, const Ref& input, unsigned axis, bool isCentered, double epsilon);
 /// Joins tensors along an axis; null if shapes differ elsewhere.
 Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis);
+/// The difference of neighbors along an axis of integers, if there is one for all; else nullopt.
+std::optional<double> progression(const Tensor& data, unsigned axis);
 /// Converts tensors to one kind.
 void unify(Call& call, llvm::MutableArrayRef<Ref> tensors);
 uint64_t nameHash(llvm::StringRef name);

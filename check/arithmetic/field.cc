@@ -3,16 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
 
 namespace kvopt::check {
 namespace {
-
-/// Primes p and q = (p - 1) / 2, both 3 modulo 4.
-struct Primes {
-  uint32_t p, q;
-};
-constexpr std::array<Primes, Field::seeds> primePairs = {
-    {{1075729199, 537864599}, {1076995919, 538497959}, {1078566719, 539283359}}};
 
 uint32_t productOf(uint64_t a, uint64_t b, uint32_t modulus) {
   return static_cast<uint32_t>(a * b % modulus);
@@ -37,10 +33,41 @@ Status negated(Status status) {
   case Status::PlusInfinity:
     return Status::MinusInfinity;
   case Status::Fill:
-    return Status::Unspecified;
+    return Status::Number;
   default:
     return status;
   }
+}
+
+/// The status outside of sums: that of a number for a fill.
+Status statusOf(const Exact& a) {
+  if (a.status == Status::Fill)
+    return a.isVague ? Status::Unspecified : Status::Number;
+  return a.status;
+}
+
+/// Least binary exponent of a fill.
+constexpr int leastLevel = 13;
+/// Exponent of a fill whose magnitude is unknown.
+constexpr int8_t unknownLevel = 127;
+/// Difference of exponents from which on a positive number leaves a fill what it is.
+constexpr int cancelledLevels = 4;
+
+/// The exponent of a product of an element with a level and a known positive number.
+int8_t scaledLevel(int8_t level, double factor) {
+  if (level == 0 || level == unknownLevel)
+    return level;
+  return static_cast<int8_t>(std::clamp(level + std::ilogb(factor), 0, unknownLevel - 1));
+}
+
+/// Status and level of a product with a known positive number.
+void scaleFill(Exact& product, const Exact& a, double factor) {
+  product.level = scaledLevel(a.level, factor);
+  product.isVague = a.isVague;
+  if (product.level >= leastLevel)
+    product.status = Status::Fill;
+  else if (a.isVague)
+    product.status = Status::Unspecified;
 }
 
 /// Kind of the product of zero and an element.
@@ -62,11 +89,9 @@ uint64_t mixBits(uint64_t bits) {
   return bits;
 }
 
-Field::Field(unsigned seed)
-    : p(primePairs[seed % seeds].p), q(primePairs[seed % seeds].q), w(4),
-      key(mixBits(0x6b766f7074u + seed)) {} // 4 = 2^((p - 1) / q) has order q
+namespace {
 
-uint32_t Field::power(uint32_t base, uint64_t exponent, uint32_t modulus) const {
+uint32_t powerOf(uint64_t base, uint64_t exponent, uint32_t modulus) {
   uint64_t result = 1;
   for (uint64_t square = base % modulus; exponent; exponent >>= 1) {
     if (exponent & 1)
@@ -74,6 +99,60 @@ uint32_t Field::power(uint32_t base, uint64_t exponent, uint32_t modulus) const 
     square = square * square % modulus;
   }
   return static_cast<uint32_t>(result);
+}
+
+/// Whether an odd number of 32 bits is prime: the test of Miller and Rabin. These bases decide all
+/// numbers below 3,215,031,751.
+bool isPrime(uint32_t number) {
+  uint32_t odd = number - 1;
+  unsigned twos = 0;
+  for (; odd % 2 == 0; odd /= 2)
+    ++twos;
+  for (uint64_t base : {2, 3, 5, 7}) {
+    uint64_t x = powerOf(base, odd, number);
+    for (unsigned i = 1; i < twos && x != 1 && x != number - 1; ++i)
+      x = x * x % number;
+    if (x != number - 1 && (x != 1 || powerOf(base, odd, number) != 1))
+      return false;
+  }
+  return true;
+}
+
+constexpr uint32_t smallPrimes[] = {3, 5, 7, 11, 13};
+
+bool hasSmallFactor(uint32_t number) {
+  return std::any_of(std::begin(smallPrimes), std::end(smallPrimes),
+                     [&](uint32_t prime) { return number % prime == 0; });
+}
+
+/// Whether 2, 3, 5, 7, 11 and 13 are squares modulo a prime, which is 7 modulo 8.
+bool hasRootsOfSmallPrimes(uint32_t modulus) {
+  return std::all_of(std::begin(smallPrimes), std::end(smallPrimes), [&](uint32_t prime) {
+    return powerOf(prime, (modulus - 1) / 2, modulus) == 1;
+  });
+}
+
+/// A prime q between 2^29 and 2^30 for which 2q + 1 is prime and both have the roots.
+uint32_t drawnPrime(uint32_t seed) {
+  constexpr uint32_t least = uint32_t(1) << 29, step = 8;
+  for (uint64_t draw = 0;; ++draw) {
+    const uint64_t bits = mixBits(uint64_t(seed) << 32 ^ draw);
+    const uint32_t q = least + static_cast<uint32_t>(bits % (least / step)) * step + (step - 1);
+    const uint32_t p = 2 * q + 1;
+    if (!hasSmallFactor(q) && !hasSmallFactor(p) && isPrime(q) && isPrime(p) &&
+        hasRootsOfSmallPrimes(q) && hasRootsOfSmallPrimes(p))
+      return q;
+  }
+}
+
+} // namespace
+
+Field::Field(uint32_t seed)
+    : q(drawnPrime(seed)), p(2 * q + 1), w(4), // 4 = 2^((p - 1) / q) has order q
+      key(mixBits(0x6b766f7074u + seed)), powersP(p), powersQ(q) {}
+
+uint32_t Field::power(uint32_t base, uint64_t exponent, uint32_t modulus) const {
+  return powerOf(base, exponent, modulus);
 }
 
 Exact Field::integer(int64_t value) const {
@@ -97,14 +176,27 @@ Exact Field::fraction(uint64_t numerator, uint64_t denominator, unsigned root) c
 
 Exact Field::dyadic(int64_t mantissa, int exponent) const {
   Exact result = integer(mantissa);
-  auto scale = [&](uint32_t& residue, uint32_t modulus) {
+  auto scale = [&](uint32_t& residue, uint32_t modulus, const PowersOfTwo& powers) {
+    const auto size = static_cast<size_t>(std::abs(exponent));
+    const std::vector<uint32_t>& known = exponent < 0 ? powers.negative : powers.positive;
     const uint32_t base = exponent < 0 ? (modulus + 1) / 2 : 2;
-    residue = productOf(residue, power(base, static_cast<uint64_t>(std::abs(exponent)), modulus),
-                        modulus);
+    residue =
+        productOf(residue, size < known.size() ? known[size] : power(base, size, modulus), modulus);
   };
-  scale(result.p, p);
-  scale(result.q, q);
+  scale(result.p, p, powersP);
+  scale(result.q, q, powersQ);
   return result;
+}
+
+Field::PowersOfTwo::PowersOfTwo(uint32_t modulus) {
+  constexpr size_t count = 256; // weights have these exponents
+  uint32_t up = 1, down = 1;
+  for (size_t i = 0; i < count; ++i) {
+    positive.push_back(up);
+    negative.push_back(down);
+    up = productOf(up, 2, modulus);
+    down = productOf(down, (modulus + 1) / 2, modulus);
+  }
 }
 
 Exact Field::arbitrary(uint64_t bits) const {
@@ -116,24 +208,46 @@ Exact Field::arbitrary(uint64_t bits) const {
 Exact Field::add(const Exact& a, const Exact& b) const {
   uint64_t sumP = uint64_t(a.p) + b.p;
   uint64_t sumQ = uint64_t(a.q) + b.q;
-  return {static_cast<uint32_t>(sumP >= p ? sumP - p : sumP),
-          static_cast<uint32_t>(sumQ >= q ? sumQ - q : sumQ), statusOfSum(a.status, b.status),
-          a.hasExponent && b.hasExponent};
+  Exact sum{static_cast<uint32_t>(sumP >= p ? sumP - p : sumP),
+            static_cast<uint32_t>(sumQ >= q ? sumQ - q : sumQ), statusOfSum(a.status, b.status),
+            a.hasExponent && b.hasExponent, std::max(a.level, b.level)};
+  if (sum.status != Status::Fill)
+    return sum;
+  sum.isVague = a.isVague || b.isVague || std::max(a.status, b.status) == Status::Unspecified;
+  // A large positive number may make an ordinary number of a fill.
+  const Exact& fill = a.status == Status::Fill ? a : b;
+  const Exact& other = a.status == Status::Fill ? b : a;
+  if (other.isNumber() && other.level > 0 && other.level >= fill.level - cancelledLevels)
+    sum.status = sum.isVague ? Status::Unspecified : Status::Number;
+  else if (other.isNumber())
+    sum.level = fill.level;
+  return sum;
 }
 
 Exact Field::negate(const Exact& a) const {
-  return {a.p ? p - a.p : 0, a.q ? q - a.q : 0, negated(a.status), a.hasExponent};
+  Exact result{a.p ? p - a.p : 0, a.q ? q - a.q : 0, negated(a.status), a.hasExponent};
+  if (a.status != Status::Fill)
+    return result;
+  result.status = statusOf(a);
+  result.level = a.level == unknownLevel ? int8_t(0) : a.level;
+  return result;
 }
 
-Exact Field::multiply(const Exact& a, const Exact& b, int signOfB) const {
-  const Status more = std::max(a.status, b.status);
+Exact Field::multiply(const Exact& a, const Exact& b, double factor) const {
+  const Status ofA = statusOf(a), ofB = statusOf(b), more = std::max(ofA, ofB);
   if (a.isZero() || b.isZero())
     return {0, 0, timesZero(more), true};
   Status status =
       more >= Status::Unspecified || more == Status::Number ? more : Status::Unspecified;
-  if (signOfB != 0 && b.isNumber() && a.status != Status::Number && a.status < Status::Unspecified)
-    status = signOfB > 0 ? a.status : negated(a.status);
-  return {productOf(a.p, b.p, p), productOf(a.q, b.q, q), status, a.hasExponent && b.hasExponent};
+  if (factor != 0 && ofB == Status::Number && ofA != Status::Number && ofA < Status::Unspecified)
+    status = factor > 0 ? ofA : negated(ofA);
+  Exact product{productOf(a.p, b.p, p), productOf(a.q, b.q, q), status,
+                a.hasExponent && b.hasExponent};
+  if (factor > 0 && a.status == Status::Fill)
+    scaleFill(product, a, factor);
+  else if (factor > 0 && a.isNumber() && product.isNumber())
+    product.level = scaledLevel(a.level, factor);
+  return product;
 }
 
 Exact Field::invert(const Exact& a) const {
@@ -141,14 +255,14 @@ Exact Field::invert(const Exact& a) const {
     return {0, 0, Status::Number, true};
   if (a.isNumber() && a.p == 0)
     return {0, 0, Status::Undecided, false};
-  const Status status = a.status == Status::Fill ? Status::Unspecified : a.status;
+  const Status status = statusOf(a);
   return {power(a.p, p - 2, p), power(a.q, q - 2, q), status, a.hasExponent && a.q != 0};
 }
 
-Exact Field::divide(const Exact& a, const Exact& b, int signOfB) const {
+Exact Field::divide(const Exact& a, const Exact& b, double divisor) const {
   if (a.isZero() && b.isZero())
     return {0, 0, Status::NotANumber, false};
-  return multiply(a, invert(b), signOfB);
+  return multiply(a, invert(b), divisor != 0 ? 1 / divisor : 0);
 }
 
 Exact Field::exponential(const Exact& a) const {
@@ -174,10 +288,11 @@ Exact Field::unknown(uint64_t name, std::initializer_list<Exact> operands) const
   uint64_t bits = mixBits(key ^ name);
   Status status = Status::Number;
   for (const Exact& operand : operands) {
-    const uint64_t residue = operand.isNumber() ? operand.p : 0;
-    bits = mixBits(bits ^ residue ^ (static_cast<uint64_t>(operand.status) << 40));
-    if (operand.status >= Status::Unspecified)
-      status = std::max(status, operand.status);
+    const uint64_t residue = operand.hasResidue() ? operand.p : 0;
+    const Status own = statusOf(operand);
+    bits = mixBits(bits ^ residue ^ (static_cast<uint64_t>(own) << 40));
+    if (own >= Status::Unspecified)
+      status = std::max(status, own);
   }
   Exact result = arbitrary(bits);
   result.status = status;
@@ -194,12 +309,12 @@ Exact Field::withExponent(const Exact& a) const {
 }
 
 void ExactSum::add(const Exact& a, const Exact& b) {
+  const Status more = std::max(statusOf(a), statusOf(b));
   if (a.isZero() || b.isZero()) {
-    status = std::max(status, timesZero(std::max(a.status, b.status)));
+    status = std::max(status, timesZero(more));
     return;
   }
-  if (!a.isNumber() || !b.isNumber()) {
-    const Status more = std::max(a.status, b.status);
+  if (more != Status::Number) {
     sawMinus |= more == Status::MinusInfinity;
     sawPlus |= more == Status::PlusInfinity;
     status = std::max(status, more);
@@ -225,10 +340,12 @@ Exact ExactSum::sum(bool ofProducts) const {
 }
 
 void ExactBound::add(const Exact& a) {
-  if (a.isNumber()) {
-    // Without the residue modulo q, which equal numbers need not both have.
+  // Without the residue modulo q, which equal numbers need not both have.
+  if (a.isNumber())
     total = field.add(total, field.unknown(name, {a}));
-  }
+  else if (a.hasResidue())
+    totalOfFills = field.add(totalOfFills, field.unknown(name, {a}));
+  hasVague |= a.isVague;
   seen |= 1u << unsigned(a.status);
 }
 
@@ -243,6 +360,10 @@ Exact ExactBound::bound() const {
   Exact result = saw(Status::Number) ? field.unknown(name, {total}) : total;
   for (Status status : isUpper ? upper : lower)
     if (saw(status)) {
+      if (status == Status::Fill)
+        result = field.unknown(name, {totalOfFills});
+      result.level = status == Status::Fill ? unknownLevel : int8_t(0);
+      result.isVague = status == Status::Fill && hasVague;
       result.status = status;
       break;
     }

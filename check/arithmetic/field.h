@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <vector>
 
 namespace kvopt::check {
 
@@ -10,7 +11,8 @@ namespace kvopt::check {
 enum class Status : uint8_t {
   Number,
   MinusInfinity,
-  /// A finite number that a mask adds to a score instead of minus infinity.
+  /// A large negative number that a mask adds to a score instead of minus infinity. It is an
+  /// ordinary number, except as an operand of an exponential or of a bound.
   Fill,
   PlusInfinity,
   /// Some finite number that no result may depend on: a row that sees no key.
@@ -27,15 +29,22 @@ struct Exact {
   Status status = Status::Number;
   /// Whether q is known. Results of an exponential have no q.
   bool hasExponent = true;
+  /// Binary exponent of a known magnitude that a fill or a positive number has; 0 if it has none.
+  int8_t level = 0;
+  /// Whether a fill depends on an unspecified number, so that p and q mean nothing.
+  bool isVague = false;
 
   bool isNumber() const { return status == Status::Number; }
+  /// Whether p is the number: of numbers, and of fills, which are numbers outside of a softmax.
+  bool hasResidue() const { return isNumber() || (status == Status::Fill && !isVague); }
   /// Whether the element is the number zero.
   bool isZero() const { return isNumber() && p == 0 && (q == 0 || !hasExponent); }
   /// Whether two elements are known to be equal.
   bool isEqual(const Exact& other) const {
-    if (status != other.status || status == Status::Undecided)
-      return false;
-    return !isNumber() || (p == other.p && (!hasExponent || !other.hasExponent || q == other.q));
+    if (hasResidue() && other.hasResidue())
+      return p == other.p && (!hasExponent || !other.hasExponent || q == other.q);
+    return status == other.status && status != Status::Undecided && !hasResidue() &&
+           !other.hasResidue();
   }
 };
 
@@ -47,9 +56,9 @@ uint64_t mixBits(uint64_t bits);
 /// -> x^((p + 1) / 4) is a root that is multiplicative on squares.
 class Field {
 public:
-  static constexpr unsigned seeds = 3;
-  /// `seed` is in [0, seeds) and selects the primes and the key of all hashes.
-  explicit Field(unsigned seed);
+  /// `seed` selects the primes, of about 2,500 pairs with p between 2^30 and 2^31, and the key of
+  /// all hashes.
+  explicit Field(uint32_t seed);
 
   uint32_t modulusP() const { return p; }
   uint32_t modulusQ() const { return q; }
@@ -64,12 +73,13 @@ public:
 
   Exact add(const Exact& a, const Exact& b) const;
   Exact negate(const Exact& a) const;
-  /// `signOfB` is the sign of b where b is a known number, otherwise 0.
-  Exact multiply(const Exact& a, const Exact& b, int signOfB = 0) const;
+  /// `factor` is b where b is a known number, otherwise 0.
+  Exact multiply(const Exact& a, const Exact& b, double factor = 0) const;
   /// 1 / a. Of zero, whose sign is unknown, the inverse is undecided.
   Exact invert(const Exact& a) const;
-  /// a / b, where 0 / 0 is not a number. `signOfB` is as for multiply.
-  Exact divide(const Exact& a, const Exact& b, int signOfB = 0) const;
+  /// a / b, where 0 / 0 is not a number. `divisor` is b where b is a known number, otherwise 0.
+  Exact divide(const Exact& a, const Exact& b, double divisor = 0) const;
+  /// exp(a). Of a fill, it is taken for zero.
   Exact exponential(const Exact& a) const;
   /// An unknown function, which `name` identifies, of exact operands.
   Exact unknown(uint64_t name, std::initializer_list<Exact> operands) const;
@@ -79,10 +89,17 @@ public:
   uint32_t power(uint32_t base, uint64_t exponent, uint32_t modulus) const;
 
 private:
-  uint32_t p;
+  /// 2^i and 2^-i for small i.
+  struct PowersOfTwo {
+    explicit PowersOfTwo(uint32_t modulus);
+    std::vector<uint32_t> positive, negative;
+  };
+
   uint32_t q;
+  uint32_t p;
   uint32_t w;
   uint64_t key;
+  PowersOfTwo powersP, powersQ;
 };
 
 /// A sum of products of exact elements.
@@ -93,8 +110,8 @@ public:
         wrapQ(uint64_t(arithmetic.modulusQ()) << 32) {}
   void add(const Exact& a) { add(a, {1, 1}); }
   void add(const Exact& a, const Exact& b);
-  /// The sum. For sums without products, minus infinity and fills remain what they are; in sums of
-  /// products, they become unspecified.
+  /// The sum. In a sum without products, minus infinity remains what it is; in sums of products, it
+  /// becomes unspecified. Fills are ordinary numbers.
   Exact sum(bool ofProducts) const;
 
 private:
@@ -109,13 +126,16 @@ private:
 };
 
 /// A maximum or minimum, as an unknown commutative function of the operands. The infinity that
-/// bounds all numbers on the wanted side is the result; the other one is left out.
+/// bounds all numbers on the wanted side is the result; the other one is left out. Fills are taken
+/// to be below all other numbers.
 class ExactBound {
 public:
   ExactBound(const Field& arithmetic, bool isMaximum)
       : field(arithmetic), isUpper(isMaximum), name(isMaximum ? 0x4d6178 : 0x4d696e) {}
   void add(const Exact& a);
   Exact bound() const;
+  /// Whether fills were compared with other numbers.
+  bool assumesFills() const { return saw(Status::Fill) && saw(Status::Number); }
 
 private:
   bool saw(Status status) const { return seen >> unsigned(status) & 1; }
@@ -123,7 +143,8 @@ private:
   const Field& field;
   bool isUpper;
   uint64_t name;
-  Exact total;
+  Exact total, totalOfFills;
+  bool hasVague = false;
   unsigned seen = 0; ///< a bit for each status
 };
 

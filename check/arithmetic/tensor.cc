@@ -35,10 +35,12 @@ Ref integerTensor(Extents shape, std::vector<int64_t> elements, ir::ElementType 
 
 Ref integerScalar(int64_t value) { return integerTensor({}, {value}); }
 
-Ref hollowTensor(Extents shape, bool isSpecial, ir::ElementType type) {
+Ref hollowTensor(Extents shape, bool isSpecial, ir::ElementType type,
+                 llvm::ArrayRef<GrowthId> extentGrowths) {
   auto result = std::make_shared<Tensor>();
   result->type = type;
   result->shape = std::move(shape);
+  result->extentGrowths.assign(extentGrowths.begin(), extentGrowths.end());
   result->isHollow = true;
   result->isSpecial = isSpecial;
   return result;
@@ -76,7 +78,6 @@ std::shared_ptr<Tensor> likeTensor(const Tensor& from, Extents shape) {
   result->isSpecial = from.isSpecial;
   result->isToken = from.isToken;
   result->isConstant = from.isConstant;
-  result->period = from.period;
   result->isWeight = from.isWeight;
   return result;
 }
@@ -89,6 +90,8 @@ namespace {
 template <typename Move> void moveElements(const Tensor& from, Tensor& to, Move move) {
   if (from.isHollow)
     return;
+  if (!from.growths.empty())
+    move(from.growths, to.growths);
   switch (from.kind) {
   case Kind::Integer:
     move(from.integers, to.integers);
@@ -134,11 +137,17 @@ Ref strided(const Ref& from, Extents shape, llvm::ArrayRef<int64_t> strides, int
 Ref rearranged(const Ref& from, Extents shape,
                llvm::function_ref<int64_t(llvm::ArrayRef<int64_t> place)> indexOf) {
   auto result = likeTensor(*from, std::move(shape));
+  if (from->isHollow)
+    return result;
+  std::vector<size_t> indices; // the function may count its calls
+  indices.reserve(static_cast<size_t>(result->count()));
+  forEachPlace(result->shape, [&](llvm::ArrayRef<int64_t> place) {
+    indices.push_back(static_cast<size_t>(indexOf(place)));
+  });
   moveElements(*from, *result, [&](const auto& source, auto& target) {
-    target.reserve(static_cast<size_t>(result->count()));
-    forEachPlace(result->shape, [&](llvm::ArrayRef<int64_t> place) {
-      target.push_back(source[static_cast<size_t>(indexOf(place))]);
-    });
+    target.reserve(indices.size());
+    for (size_t index : indices)
+      target.push_back(source[index]);
   });
   return result;
 }
@@ -165,12 +174,6 @@ Ref rowsOf(const Ref& from, unsigned axis, int64_t first, int64_t last) {
   shape[axis] = last - first;
   const Extents strides = stridesOf(from->shape);
   return strided(from, std::move(shape), strides, first * strides[axis]);
-}
-
-int64_t commonPeriod(int64_t a, int64_t b) {
-  if (a == 0 || b == 0)
-    return a + b;
-  return a == b ? a : -1;
 }
 
 std::optional<Extents> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/arithmetic/field.h"
+#include "check/arithmetic/growth.h"
 #include "ir/element_type.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -41,11 +42,30 @@ struct Tensor {
   bool isToken = false;
   /// Whether each element is a constant of the model, or computed from constants only.
   bool isConstant = false;
-  /// The divisor, if the elements are computed from remainders of one divisor; 0 if they are not,
-  /// and -1 for several divisors.
-  int64_t period = 0;
+  /// How integers or known numbers depend on sizes; empty if they are all fixed.
+  std::vector<GrowthId> growths;
+  /// The same of the extents; empty if they are all fixed.
+  llvm::SmallVector<GrowthId, 4> extentGrowths;
   /// Whether the elements are weights: exact fractions without a relation to each other.
   bool isWeight = false;
+  /// Whether the elements are the same in all steps: constants, and what only constants determine.
+  /// Rules need not set it (spreadTables).
+  bool isFixed = false;
+  /// Bits of the axes along which elements differ as the contents of a constant do, without a
+  /// closed form (tableAxesOf). Rules need not set it, either.
+  uint32_t tableAxes = 0;
+
+  bool isTableAlong(size_t axis) const { return axis >= 32 || (tableAxes >> axis & 1) != 0; }
+
+  GrowthId growth(size_t element) const { return growths.empty() ? fixedGrowth : growths[element]; }
+  GrowthId extentGrowth(size_t axis) const {
+    return axis < extentGrowths.size() ? extentGrowths[axis] : fixedGrowth;
+  }
+  /// An element, which is an integer or known, as a number of Growths.
+  Growths::Number number(size_t element) const {
+    return {growth(element), isInteger() ? double(integers[element]) : known[element]};
+  }
+  Growths::Number extent(size_t axis) const { return {extentGrowth(axis), double(shape[axis])}; }
 
   int64_t count() const;
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
@@ -65,7 +85,8 @@ int64_t elementCount(llvm::ArrayRef<int64_t> shape);
 Ref integerTensor(Extents shape, std::vector<int64_t> elements,
                   ir::ElementType type = ir::ElementType::Int64);
 Ref integerScalar(int64_t value);
-Ref hollowTensor(Extents shape, bool isSpecial, ir::ElementType type = ir::ElementType::Float);
+Ref hollowTensor(Extents shape, bool isSpecial, ir::ElementType type = ir::ElementType::Float,
+                 llvm::ArrayRef<GrowthId> extentGrowths = {});
 
 /// Row-major strides.
 Extents stridesOf(llvm::ArrayRef<int64_t> shape);
@@ -84,9 +105,6 @@ Ref reshaped(const Ref& from, Extents shape);
 Ref transposed(const Ref& from, llvm::ArrayRef<int64_t> permutation);
 /// Entries [first, last) of an axis.
 Ref rowsOf(const Ref& from, unsigned axis, int64_t first, int64_t last);
-
-/// Period of a function of values with these periods.
-int64_t commonPeriod(int64_t a, int64_t b);
 
 /// Shape to which both broadcast; nullopt if they do not.
 std::optional<Extents> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);

@@ -85,7 +85,7 @@ Ref CacheContents::of(const CacheInput& input, const Step& step, Arithmetic& mat
   if (!held)
     return nullptr;
   const uint64_t rows = mixBits(nameHash(input.history->past) + static_cast<uint64_t>(step.past));
-  const uint64_t unwritten = mixBits(nameHash(input.name + " poison"));
+  const uint64_t unwritten = mixBits(nameHash(input.name + " poison") + otherUnwritten);
   auto result = std::make_shared<Tensor>();
   result->shape = held->shape;
   for (int64_t place : held->integers)

@@ -29,6 +29,8 @@ public:
   /// The earlier rows of a cache as numbers, in the order of its axes.
   Ref numbersOf(const ir::ManifestCache& cache, const Step& step, const Field& field);
   const std::string& failure() const { return reason; }
+  /// Gives other numbers to the places that no token wrote; 0 for the usual ones.
+  void fillUnwritten(uint64_t other) { otherUnwritten = other; }
 
   /// What the second model's cache must hold for the rows of a present of the original.
   std::optional<CachedRows> beforeRows(const CachePair& pair, const Ref& present, const Step& step,
@@ -54,6 +56,7 @@ private:
   DrivenModel second;
   CachePairs caches;
   SymbolSizes sizes;
+  uint64_t otherUnwritten = 0;
   std::string reason;
 };
 

@@ -8,6 +8,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -37,12 +40,14 @@ std::vector<int64_t> positions(const Step& step) {
   return result;
 }
 
-/// Integers as the element type of an input.
-Ref typed(Extents shape, std::vector<int64_t> values, ir::ElementType type, bool isToken = false) {
+/// Integers as the element type of an input, with one growth.
+Ref typed(Extents shape, std::vector<int64_t> values, ir::ElementType type,
+          GrowthId growth = fixedGrowth) {
   auto result = std::make_shared<Tensor>();
   result->shape = std::move(shape);
   result->type = type;
-  result->isToken = isToken;
+  if (growth != fixedGrowth)
+    result->growths.assign(values.size(), growth);
   if (ir::isFloatingPoint(type)) {
     result->kind = Kind::Known;
     result->known.assign(values.begin(), values.end());
@@ -51,6 +56,80 @@ Ref typed(Extents shape, std::vector<int64_t> values, ir::ElementType type, bool
     result->integers = std::move(values);
   }
   return result;
+}
+
+/// Integers that no size determines, each another one.
+GrowthId anyOf(Growths& growths, const std::string& name) {
+  Growth any = growths.at(growths.data(name));
+  any.rises = any.falls = 1;
+  return growths.keep(std::move(any));
+}
+
+/// The positions of tokens, which count up from the past, less those of hidden ones.
+GrowthId positionGrowth(Growths& growths, const Step& step) {
+  const GrowthId position = growths.indexed(growths.size(GrowingSize::Past), 0, 1);
+  if (step.padding == 0)
+    return position;
+  const GrowthId hidden = growths.data("hidden tokens");
+  return growths.bound({growths.sum({position, 0}, {hidden, 0}, -1), 0}, {fixedGrowth, 0}, true);
+}
+
+/// A step with other sizes.
+Step moved(Step step, GrowingSize size, int64_t by) {
+  (size == GrowingSize::Batch    ? step.batch
+   : size == GrowingSize::Past   ? step.past
+   : size == GrowingSize::Tokens ? step.tokens
+                                 : step.spare) += by;
+  return step;
+}
+
+constexpr GrowingSize stepSizes[] = {GrowingSize::Batch, GrowingSize::Past, GrowingSize::Tokens,
+                                     GrowingSize::Free};
+
+/// The growth of a number of a step: a sum of multiples of its sizes, or else an independent one,
+/// which `name` identifies. `numberOf` gives the number in a step; nullopt if it has none.
+GrowthId bySizes(Growths& growths, const Step& step, const std::string& name,
+                 llvm::function_ref<std::optional<int64_t>(const Step&)> numberOf) {
+  const std::optional<int64_t> own = numberOf(step);
+  Growths::Number total{fixedGrowth, 0};
+  double rest = double(own.value_or(0));
+  for (GrowingSize size : stepSizes) {
+    const auto larger = numberOf(moved(step, size, 1)), largest = numberOf(moved(step, size, 2));
+    const auto smaller = numberOf(moved(step, size, -1));
+    if (!own || (!larger && !smaller))
+      return growths.data(name);
+    const int64_t each = larger ? *larger - *own : *own - *smaller;
+    if (larger && largest && *largest - *larger != each)
+      return growths.data(name);
+    const int64_t now = size == GrowingSize::Batch    ? step.batch
+                        : size == GrowingSize::Past   ? step.past
+                        : size == GrowingSize::Tokens ? step.tokens
+                                                      : step.spare;
+    if (each != 0)
+      total.id = growths.sum(total, {growths.size(size, double(each)), 0});
+    rest -= double(each * now);
+  }
+  return total.id == fixedGrowth ? total.id : growths.sum(total, {fixedGrowth, rest});
+}
+
+/// Consecutive numbers.
+std::vector<int64_t> counted(int64_t first, int64_t count) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+/// The ids of a step's tokens. The first one of each batch row is the step's own token, if it has
+/// one.
+std::vector<int64_t> tokenIds(int64_t count, const Step& step) {
+  std::vector<int64_t> ids;
+  constexpr int64_t vocabulary = 31;
+  for (int64_t i = 0; i < count; ++i)
+    ids.push_back((i * 7 + 3 + 5 * step.past) % vocabulary);
+  const int64_t inRow = count / std::max<int64_t>(step.batch, 1);
+  for (int64_t i = 0; step.token >= 0 && i < count; i += std::max<int64_t>(inRow, 1))
+    ids[static_cast<size_t>(i)] = step.token;
+  return ids;
 }
 
 } // namespace
@@ -70,7 +149,7 @@ Feeding::Feeding(DrivenModel before, DrivenModel after)
     : original(before), second(after), caches(before, after) {}
 
 Ref Feeding::lengthInput(const ir::Manifest& manifest, const ir::ManifestLength& length,
-                         ir::ElementType type, const Step& step) {
+                         ir::ElementType type, const Step& step, Growths& growths) {
   const auto value = ir::fedLength(length.feed, step.past, step.tokens);
   if (!value) {
     const auto table = BlockTable::of(manifest, step, reason);
@@ -80,14 +159,43 @@ Ref Feeding::lengthInput(const ir::Manifest& manifest, const ir::ManifestLength&
     for (int64_t row = 0; row < table->batch(); ++row)
       for (int64_t index = 0; index < table->columns(); ++index)
         blocks.push_back(table->block(row, index));
-    return typed({table->batch(), table->columns()}, std::move(blocks), type);
+    return typed({table->batch(), table->columns()}, std::move(blocks), type,
+                 anyOf(growths, length.input));
   }
   Extents shape;
   for (const ir::ManifestExtent& written : length.shape)
     shape.push_back(std::holds_alternative<int64_t>(written) ? std::get<int64_t>(written)
                                                              : step.batch);
   const auto count = static_cast<size_t>(std::max<int64_t>(elementCount(shape), 0));
-  return typed(shape, std::vector<int64_t>(count, *value), type);
+  const GrowthId growth = bySizes(growths, step, length.input, [&](const Step& other) {
+    return ir::fedLength(length.feed, other.past, other.tokens);
+  });
+  return typed(shape, std::vector<int64_t>(count, *value), type, growth);
+}
+
+namespace {
+
+std::string constancyOf(const ir::Value& input, llvm::ArrayRef<double> numbers) {
+  return fmt::format("the input '{}' is {}", input.name(),
+                     fmt::join(numbers.begin(), numbers.end(), ", "));
+}
+
+std::vector<int64_t> repeatedly(llvm::ArrayRef<double> numbers, int64_t count) {
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<int64_t>(numbers[static_cast<size_t>(i) % numbers.size()]));
+  return values;
+}
+
+} // namespace
+
+/// The numbers of an input that either manifest says is constant.
+llvm::ArrayRef<double> Feeding::constantOf(const ir::Value& input) const {
+  for (const DrivenModel* side : {&original, &second})
+    for (const ir::ManifestInput& described : side->manifest.inputs)
+      if (described.input == input.name() && described.feed == InputFeed::Constant)
+        return described.numbers;
+  return {};
 }
 
 Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const Step& step,
@@ -109,7 +217,7 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
   };
   for (const ir::ManifestLength& length : side.manifest.lengths)
     if (length.input == input.name())
-      return lengthInput(side.manifest, length, type, step);
+      return lengthInput(side.manifest, length, type, step, math.growths);
   Extents shape;
   InputFeed feed = InputFeed::Any;
   bool isDescribed = false;
@@ -134,38 +242,37 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
     reason = "the input '" + input.name().str() + "' is too large";
     return nullptr;
   }
-  auto fits = [&](const std::vector<int64_t>& values) {
-    return static_cast<int64_t>(values.size()) == count;
-  };
+  if (const auto numbers = constantOf(input); !numbers.empty() && ir::isInteger(type)) {
+    math.assumptions.insert(constancyOf(input, numbers));
+    return typed(shape, repeatedly(numbers, count), type);
+  }
   // A mask may have axes of extent 1 between batch and keys.
-  auto repeated = [&](std::vector<int64_t> values) -> Ref {
-    if (fits(values))
-      return typed(shape, std::move(values), type);
+  auto repeated = [&](std::vector<int64_t> values, GrowthId growth = fixedGrowth) -> Ref {
+    const bool fits = static_cast<int64_t>(values.size()) == count;
+    if (fits)
+      return typed(shape, std::move(values), type, growth);
     if (!shape.empty() && !values.empty() && count % static_cast<int64_t>(values.size()) == 0 &&
         step.batch == 1) {
       std::vector<int64_t> all;
       while (static_cast<int64_t>(all.size()) < count)
         all.insert(all.end(), values.begin(), values.end());
-      return typed(shape, std::move(all), type);
+      return typed(shape, std::move(all), type, growth);
     }
     reason = "the shape of the input '" + input.name().str() + "' does not fit its role";
     return nullptr;
   };
   switch (feed) {
   case InputFeed::Tokens: {
-    std::vector<int64_t> ids;
-    constexpr int64_t vocabulary = 31;
-    for (int64_t i = 0; i < count; ++i)
-      ids.push_back((i * 7 + 3 + 5 * step.past) % vocabulary);
-    return typed(shape, std::move(ids), type, true);
+    auto tokens = std::make_shared<Tensor>(
+        *typed(shape, tokenIds(count, step), type, anyOf(math.growths, input.name().str())));
+    tokens->isToken = true;
+    return tokens;
   }
   case InputFeed::Positions:
-    if (shape.size() == 1) {
-      std::vector<int64_t> all(static_cast<size_t>(count));
-      std::iota(all.begin(), all.end(), step.past);
-      return typed(shape, std::move(all), type);
-    }
-    return repeated(positions(step));
+    if (shape.size() <= 1)
+      return typed(shape, counted(step.past, count), type,
+                   positionGrowth(math.growths, {.past = step.past}));
+    return repeated(positions(step), positionGrowth(math.growths, step));
   case InputFeed::VisibleKeys:
     if (isMaskOfOtherRows(input))
       return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), 1), type);
@@ -176,15 +283,18 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
       value = !value;
     return repeated(std::move(values));
   }
-  case InputFeed::BatchRows: {
-    std::vector<int64_t> rows(static_cast<size_t>(count));
-    std::iota(rows.begin(), rows.end(), 0);
-    return typed(shape, std::move(rows), type);
-  }
+  case InputFeed::BatchRows:
+    return typed(shape, counted(0, count), type, math.growths.indexed(fixedGrowth, 0, 1));
   case InputFeed::AdditiveMask:
+  case InputFeed::VisibleKeysAtEnd:
+  case InputFeed::HiddenKeysAtEnd:
+  case InputFeed::AdditiveMaskAtEnd:
+  case InputFeed::Slots:
+  case InputFeed::KeyPositions:
   case InputFeed::Segments:
     reason = "the role of the input '" + input.name().str() + "' is not modelled";
     return nullptr;
+  case InputFeed::Constant:
   case InputFeed::Any:
     break;
   }
@@ -193,24 +303,41 @@ Ref Feeding::plainInput(const DrivenModel& side, const ir::Value& input, const S
   math.assumptions.insert("the input '" + input.name().str() + "' is " +
                           (type == ir::ElementType::Bool ? "whether there is a past" : "zero"));
   const int64_t value = type == ir::ElementType::Bool && step.past > 0;
-  return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), value), type);
+  const GrowthId growth =
+      type == ir::ElementType::Bool ? fixedGrowth : anyOf(math.growths, input.name().str());
+  return typed(shape, std::vector<int64_t>(static_cast<size_t>(count), value), type, growth);
 }
 
-std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
+std::optional<InputFeed> Feeding::feedOf(bool isAfter, const ir::Value& input) const {
   const DrivenModel& side = isAfter ? second : original;
-  if (ir::isFloatingPoint(input.type().elementType()) || cacheInput(isAfter, input) ||
+  if (cacheInput(isAfter, input) ||
       llvm::any_of(side.manifest.lengths,
                    [&](const ir::ManifestLength& length) { return length.input == input.name(); }))
-    return "";
-  InputFeed feed = InputFeed::Any;
-  const ir::DocumentedInput* known = ir::documentedInput(input);
+    return std::nullopt;
   auto described = llvm::find_if(side.manifest.inputs, [&](const ir::ManifestInput& entry) {
     return entry.input == input.name();
   });
   if (described != side.manifest.inputs.end())
-    feed = described->feed;
-  else if (known)
-    feed = known->feed;
+    return described->feed;
+  const ir::DocumentedInput* known = ir::documentedInput(input);
+  return known ? known->feed : InputFeed::Any;
+}
+
+std::string Feeding::assumptionOfInput(bool isAfter, const ir::Value& input) const {
+  const std::optional<InputFeed> feed = feedOf(isAfter, input);
+  if (feed == InputFeed::Positions)
+    return "the input '" + input.name().str() +
+           "' counts the tokens of each row that are not hidden";
+  if ((feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys) &&
+      !isMaskOfOtherRows(input))
+    return "the input '" + input.name().str() + "' hides tokens on one side of a row only";
+  return "";
+}
+
+std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
+  const std::optional<InputFeed> feed = feedOf(isAfter, input);
+  if (ir::isFloatingPoint(input.type().elementType()) || !feed)
+    return "";
   if (feed == InputFeed::Any)
     return "the role of the input '" + input.name().str() +
            "' is unknown, so that not all of its values are compared";
@@ -223,12 +350,67 @@ std::string Feeding::gapOfInput(bool isAfter, const ir::Value& input) const {
 
 Ref Feeding::contents(bool isAfter, const ir::Value& input, const Step& step, Arithmetic& math) {
   const CacheInput* known = cacheInput(isAfter, input);
-  if (!known)
-    return plainInput(isAfter ? second : original, input, step, math);
-  const Ref held = caches.of(*known, step, math);
-  if (!held)
+  const Ref held = known ? caches.of(*known, step, math)
+                         : plainInput(isAfter ? second : original, input, step, math);
+  if (!held && known)
     reason = caches.failure();
-  return held;
+  if (!held)
+    return nullptr;
+  auto growing = std::make_shared<Tensor>(*held);
+  growing->extentGrowths = extentGrowths(isAfter, input, step, math);
+  return growing;
+}
+
+GrowthId Feeding::growthOf(const ir::Dim& dim, const Step& step, Arithmetic& math) const {
+  return bySizes(math.growths, step, "a declared extent",
+                 [&](const Step& other) { return extentOf(dim, other); });
+}
+
+std::optional<Extents> Feeding::shapeOf(bool isAfter, const ir::Value& input, const Step& step,
+                                        Arithmetic& math) {
+  if (step.batch < 1 || step.past < 0 || step.tokens < 1 || step.spare < 0)
+    return std::nullopt;
+  const CacheInput* known = cacheInput(isAfter, input);
+  const Ref held = known ? caches.places(*known, step)
+                         : plainInput(isAfter ? second : original, input, step, math);
+  return held ? std::optional(held->shape) : std::nullopt;
+}
+
+llvm::SmallVector<GrowthId, 4> Feeding::extentGrowths(bool isAfter, const ir::Value& input,
+                                                      const Step& step, Arithmetic& math) {
+  const std::array<int64_t, 6> sizes{step.batch, step.past,    step.tokens,
+                                     step.spare, step.padding, step.padsRight};
+  const CacheInput* cache = cacheInput(isAfter, input);
+  const auto key =
+      std::make_tuple(isAfter, cache ? cache->form : reinterpret_cast<uintptr_t>(&input), sizes);
+  if (const auto known = extents.find(key); known != extents.end())
+    return known->second;
+  const std::string failure = reason;
+  const auto own = shapeOf(isAfter, input, step, math);
+  llvm::SmallVector<GrowthId, 4> ids;
+  std::map<std::array<int64_t, 4>, std::optional<Extents>> shapes;
+  for (size_t axis = 0; own && axis < own->size(); ++axis) {
+    const ir::TensorType& type = input.type();
+    const auto symbols = type.hasRank() && axis < type.rank()
+                             ? type.shape()[axis].symbols()
+                             : decltype(type.shape()[axis].symbols()){};
+    const std::string name = symbols.size() == 1 ? "extent " + std::string(symbols[0])
+                                                 : input.name().str() + " " + std::to_string(axis);
+    ids.push_back(
+        bySizes(math.growths, step, name, [&](const Step& other) -> std::optional<int64_t> {
+          auto [shape, isFirst] =
+              shapes.try_emplace({other.batch, other.past, other.tokens, other.spare});
+          if (isFirst)
+            shape->second = shapeOf(isAfter, input, other, math);
+          return shape->second && axis < shape->second->size()
+                     ? std::optional((*shape->second)[axis])
+                     : std::nullopt;
+        }));
+  }
+  if (llvm::all_of(ids, [](GrowthId id) { return id == fixedGrowth; }))
+    ids.clear();
+  reason = failure;
+  return extents[key] = ids;
 }
 
 bool Feeding::readsCodes(llvm::ArrayRef<const ir::Node*> nodes) const {

@@ -22,6 +22,8 @@ std::string Step::text() const {
                        std::to_string(tokens) + " new";
   if (padding)
     result += ", " + std::to_string(padding) + " hidden on the " + (padsRight ? "right" : "left");
+  if (token >= 0)
+    result += ", token " + std::to_string(token);
   if (spare)
     result += ", " + std::to_string(spare) + " free";
   return result;

@@ -20,6 +20,8 @@ struct Step {
   bool padsRight = false;
   /// Rows of buffers that the step leaves free.
   int64_t spare = 0;
+  /// The first token of each row; -1 for one that the check chooses.
+  int64_t token = -1;
   /// Limit of the second model's manifest that excludes the step; empty if none does.
   std::string excludedBy;
 

@@ -4,7 +4,9 @@
 #include "check/arithmetic/integer_range.h"
 #include "check/evaluation/operand_types.h"
 #include "check/evaluation/operator_contract.h"
+#include "check/evaluation/result_growths.h"
 #include "check/evaluation/roundings.h"
+#include "check/evaluation/table_axes.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -43,8 +45,11 @@ bool Evaluation::leaf(Frame& frame, const ir::Value& value) {
   Ref contents;
   if (isTop && hooks.given)
     contents = hooks.given(value);
-  if (!contents && value.isGraphInput() && isTop)
+  if (!contents && value.isGraphInput() && isTop) {
     contents = typed(hooks.input(value), value.type().elementType());
+    if (contents)
+      math.countElements(*contents);
+  }
   if (!contents && value.isInitializer() && value.initializer()) {
     contents = tensorOf(*value.initializer());
     if (contents)
@@ -107,9 +112,49 @@ Ref Evaluation::demand(Frame& frame, const ir::Value& root) {
   return frame.values[&root];
 }
 
+namespace {
+
+/// Whether only constants make the value, in few steps.
+bool isOfConstants(const ir::Value& value, unsigned steps) {
+  if (value.isInitializer())
+    return true;
+  return value.producer() && steps > 0 &&
+         llvm::all_of(value.producer()->operands(), [&](const ir::Use& use) {
+           return !use.value() || isOfConstants(*use.value(), steps - 1);
+         });
+}
+
+} // namespace
+
+bool Evaluation::isAbsorbed(Frame& frame, const ir::Node& node) {
+  constexpr unsigned fewSteps = 3;
+  const ir::Value& truth = node.result(0);
+  // Values of the main graph are compared with others, which may be read elsewhere. What constants
+  // make has no thresholds.
+  if (!frame.call.node || truth.isGraphOutput() || !truth.hasUses() ||
+      isOfConstants(truth, fewSteps))
+    return false;
+  return llvm::all_of(truth.uses(), [&](const ir::Use& use) {
+    const ir::Node& reader = use.user();
+    const bool isOr = reader.is("Or");
+    if ((!isOr && !reader.is("And")) || reader.operands().size() != 2)
+      return false;
+    const ir::Value* other = reader.operand(1 - use.operandIndex());
+    if (!other || !isOfConstants(*other, fewSteps))
+      return false;
+    const Ref decided = demand(frame, *other);
+    return decided && decided->isFixed && decided->isInteger() &&
+           llvm::all_of(decided->integers, [&](int64_t element) { return element == isOr; });
+  });
+}
+
 bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
+  if (math.isExhaustedInAll())
+    return fail("the check needs more than " + std::to_string(math.mostInAll) + " products");
   if (math.isExhausted())
     return fail("more than " + std::to_string(math.mostWork) + " products are needed");
+  constexpr int64_t workOfNode = 1024; // of looking up operands and making a tensor
+  math.work += workOfNode;
   llvm::SmallVector<Ref, 8> operands;
   for (const ir::Use& use : node.operands()) {
     operands.push_back(use.value() ? frame.values[use.value()] : nullptr);
@@ -125,7 +170,7 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
   auto isNeeded = [&](unsigned i) {
     return i == needed || !isTop || !hooks.isRead || !hooks.isRead(node.result(i));
   };
-  const ir::Function* function = model.findFunction(node.op());
+  const ir::Function* function = model.findFunction(node);
   auto rule = rules.find(node.op().str());
   if (function) {
     const Call call(node, frame.enclosing(), operands, math, isNeeded);
@@ -147,11 +192,21 @@ bool Evaluation::run(Frame& frame, const ir::Node& node, unsigned needed) {
       math.thresholds.noteOpen(math.openInteger);
     const auto step = math.codeSteps ? math.codeSteps->find(&node) : CodeSteps::const_iterator();
     const bool makesCodes = math.codeSteps && step != math.codeSteps->end();
+    math.thresholds.mute(node.results().size() == 1 && isAbsorbed(frame, node));
     results = makesCodes ? evaluateCodes(call, step->second, rule->second) : rule->second(call);
+    math.thresholds.mute(false);
     if (results.empty()) {
       invalid |= call.isInvalid && reason.empty();
       return fail(call.failure.empty() ? node.describe() + ": it has no value" : call.failure);
     }
+    spreadTables(call, results);
+    // A hollow result is a shape, for which not everything is asked for.
+    const bool isHollow =
+        llvm::any_of(results, [](const Ref& made) { return made && made->isHollow; });
+    if (!makesCodes && !isHollow && !call.isHollow())
+      if (const std::string unread = unreadPart(call); !unread.empty())
+        return fail(node.describe() + ": " + unread);
+    traceResults(call, results);
   } else {
     for (const ir::Value& result : node.results()) {
       Ref unknown = isTop && hooks.unruled && !result.isAbsent() ? hooks.unruled(result) : nullptr;

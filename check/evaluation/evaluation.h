@@ -50,6 +50,9 @@ private:
   };
   Ref demand(Frame& frame, const ir::Value& root);
   bool leaf(Frame& frame, const ir::Value& value);
+  /// Whether constants decide each reader of a truth in a function's body alone, as `window == 0`
+  /// does in `window == 0 or distance < window`.
+  bool isAbsorbed(Frame& frame, const ir::Node& node);
   /// Evaluates at least one result of a node.
   bool run(Frame& frame, const ir::Node& node, unsigned needed);
   Results runFunction(Frame& frame, const ir::Function& function, const Call& call);

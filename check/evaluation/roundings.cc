@@ -113,11 +113,11 @@ bool Roundings::reachesRound(Place at) {
   bool reaches = false;
   const ir::Node* node = value->producer();
   if (!node) { // an input of the function is an operand of its call
-    const ir::Function* function = caller ? model->findFunction(caller->op()) : nullptr;
+    const ir::Function* function = caller ? model->findFunction(*caller) : nullptr;
     for (unsigned i = 0; function && i < function->body.inputs().size(); ++i)
       if (function->body.inputs()[i].get() == value && i < caller->operands().size())
         reaches |= reachesRound({caller->operand(i), nullptr});
-  } else if (const ir::Function* function = model->findFunction(node->op())) {
+  } else if (const ir::Function* function = model->findFunction(*node)) {
     if (!caller && value->resultIndex() < function->body.outputs().size())
       reaches = reachesRound({function->body.outputs()[value->resultIndex()], node});
     if (reaches)
@@ -140,7 +140,7 @@ bool Roundings::coverAllCalls() const {
     covered += entry.second.size();
   auto count = [&](const ir::Graph& graph) {
     for (const ir::Node& node : graph.nodes())
-      if (const ir::Function* function = model->findFunction(node.op()))
+      if (const ir::Function* function = model->findFunction(node))
         all += calls.count(function);
   };
   ir::forEachGraph(const_cast<ir::Graph&>(model->graph()), count);

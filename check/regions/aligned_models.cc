@@ -15,6 +15,7 @@ AlignedModels::AlignedModels(Feeding& inputs, const RuleTable& table, std::vecto
       leaves(inputs, table, classesBefore, digests, shapes, steps, math, forms),
       stops(classesBefore, classesAfter, shapes, leaves) {
   math.mostWork = mostWork;
+  math.mostInAll = Arithmetic::regions * mostWork;
   math.codeSteps = &feeding.cacheContents().pairs().codeSteps();
   if (const auto limit = lengthLimit(feeding.before(), feeding.after())) {
     math.thresholds.limitLengths();
@@ -34,14 +35,14 @@ AlignedModels::AlignedModels(Feeding& inputs, const RuleTable& table, std::vecto
 
 /// Whether the first model has neither a rule nor a function for an operator.
 bool AlignedModels::isUnruled(const ir::Node& node) const {
-  return !node.is("If") && !feeding.before().model.findFunction(node.op()) &&
+  return !node.is("If") && !feeding.before().model.findFunction(node) &&
          !rules.count(node.op().str());
 }
 
 void AlignedModels::collectDoubts(const ir::Graph& graph) {
   llvm::DenseMap<const ir::Function*, bool> functions; // whether a node of their body is unruled
   auto hasUnruled = [&](const ir::Node& node) {
-    const ir::Function* function = feeding.before().model.findFunction(node.op());
+    const ir::Function* function = feeding.before().model.findFunction(node);
     if (!function)
       return isUnruled(node);
     auto [at, isNew] = functions.try_emplace(function, false);

@@ -15,7 +15,7 @@ std::string elementText(const Exact& element) {
   case Status::MinusInfinity:
     return "minus infinity";
   case Status::Fill:
-    return "fill of a mask";
+    return "fill " + std::to_string(element.p);
   case Status::PlusInfinity:
     return "infinity";
   case Status::Unspecified:
@@ -35,6 +35,12 @@ std::string placeText(llvm::ArrayRef<int64_t> place) {
   return text + "]";
 }
 
+void noteUntraced(llvm::ArrayRef<GrowthId> growths, Arithmetic& math) {
+  for (GrowthId id : growths)
+    if (const Growth& growth = math.growths.at(id); !growth.isTraced())
+      math.thresholds.noteOpen(growth.why);
+}
+
 std::string shapeText(const Ref& tensor) { return placeText(tensor->shape); }
 
 } // namespace
@@ -45,6 +51,8 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
     evidence.reason = "shapes are " + shapeText(before) + " and " + shapeText(after);
     return Answer::Different;
   }
+  for (const Ref& side : {before, after})
+    noteUntraced(side->extentGrowths, math);
   if (before->isInteger() && after->isInteger() && before->type != after->type) {
     evidence.reason = "element types are " + ir::onnxName(before->type).str() + " and " +
                       ir::onnxName(after->type).str();
@@ -52,6 +60,8 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
   }
   if (before->isInteger() && after->isInteger()) {
     evidence.elements += before->integers.size();
+    for (const Ref& side : {before, after})
+      noteUntraced(side->growths, math);
     for (const Ref& side : {before, after})
       if (llvm::is_contained(side->integers, openInteger)) {
         evidence.reason = math.openInteger;
@@ -66,9 +76,11 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
     evidence.afterElement = std::to_string(*differs.second);
     return Answer::Different;
   }
-  before = math.constants.real(before);
-  after = math.constants.real(after);
+  auto user = [] { return std::string("the comparison of both models"); };
+  before = math.real(before, user);
+  after = math.real(after, user);
   bool isUndecided = false, isPlain = true;
+  size_t hidden = 0;
   auto kept = std::make_shared<Tensor>(*before);
   size_t at = 0;
   Answer answer = Answer::Equal;
@@ -77,10 +89,11 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
     const Exact& b = after->reals[at];
     Exact& keep = kept->reals[at++];
     isPlain &= a.isNumber();
-    if (a.status == Status::Unspecified || a.status == Status::NotANumber ||
-        (allowsHidden && b.status == Status::Unspecified)) {
-      ++evidence.hidden;
-      keep = {0, 0, Status::Unspecified, false};
+    if (a.status == Status::Unspecified || a.status == Status::NotANumber || a.isVague ||
+        (allowsHidden && (b.status == Status::Unspecified || b.isVague))) {
+      ++hidden;
+      if (!a.isVague)
+        keep = {0, 0, Status::Unspecified, false};
       isPlain = false;
       return;
     }
@@ -97,8 +110,12 @@ Answer compareElements(Ref before, Ref after, bool allowsHidden, Arithmetic& mat
     evidence.beforeElement = elementText(a);
     evidence.afterElement = elementText(b);
   });
+  evidence.hidden += hidden;
   if (answer == Answer::Different)
     return answer;
+  if (hidden > 0)
+    math.assumptions.insert("no result depends on rows that see no key, or on other elements that "
+                            "are not numbers in the first model: they are not compared");
   if (!isPlain)
     pattern = kept;
   if (isUndecided) {

@@ -111,19 +111,30 @@ void FormGaps::addOperand(FormGap& gap, const ir::Node& node, const ir::Value& o
     take(gap.pattern, own.contents);
 }
 
-void FormGaps::add(const ir::Node& node, const std::string& own, FormOf formOf) {
+void FormGaps::add(const ir::Node& node, const OwnGaps& own, FormOf formOf) {
   FormGap gap;
-  if (!own.empty()) {
-    gap.contents = gap.pattern = &*texts.insert(own).first;
-    if (!shapesFollowShapes(node))
-      gap.shape = gap.contents;
-  }
   const bool isSpecial =
       llvm::any_of(node.results(),
                    [&](const ir::Value& result) { return hasSpecial(formOf(result)); }) ||
       llvm::any_of(node.operands(), [&](const ir::Use& use) {
         return use.value() && hasSpecial(formOf(*use.value()));
       });
+  if (!own.compared.empty()) {
+    gap.contents = &*texts.insert(own.compared).first;
+    // Which of the elements it moves are numbers only matters if some are not.
+    const bool areNumbers =
+        !isSpecial && llvm::all_of(node.results(), [&](const ir::Value& result) {
+          return kindOf(formOf(result)) == Kind::Real;
+        });
+    gap.pattern = areNumbers ? nullptr : gap.contents;
+    if (!shapesFollowShapes(node))
+      gap.shape = gap.contents;
+  } else if (!own.unread.empty()) {
+    // All entries are read for infinities.
+    gap.contents = &*texts.insert(own.unread).first;
+    if (!isPlain(node.result(0)))
+      gap.pattern = gap.contents;
+  }
   for (const ir::Use& use : node.operands())
     if (use.value())
       addOperand(gap, node, *use.value(), formOf, isSpecial);

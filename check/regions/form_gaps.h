@@ -28,9 +28,14 @@ public:
   using FormOf = llvm::function_ref<const Form*(const ir::Value& value)>;
 
   const FormGap& of(const ir::Value& value) const;
-  /// Adds the results of a node. `own` is the gap of its own comparisons, or empty. `formOf` gives
-  /// the forms of its operands and results.
-  void add(const ir::Node& node, const std::string& own, FormOf formOf);
+  /// Gaps that a node opens: of its own comparisons, and of tables whose entries the scope does not
+  /// read. Empty if there is none.
+  struct OwnGaps {
+    const std::string& compared;
+    const std::string& unread;
+  };
+  /// Adds the results of a node. `formOf` gives the forms of its operands and results.
+  void add(const ir::Node& node, const OwnGaps& own, FormOf formOf);
   /// Whether the value is plain (PlainNumbers).
   bool isPlain(const ir::Value& value) { return plain.isPlain(value); }
 

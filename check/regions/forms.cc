@@ -10,14 +10,17 @@ namespace kvopt::check {
 namespace {
 
 bool isSame(const Exact& a, const Exact& b) {
-  return a.p == b.p && a.q == b.q && a.status == b.status && a.hasExponent == b.hasExponent;
+  return a.p == b.p && a.q == b.q && a.status == b.status && a.hasExponent == b.hasExponent &&
+         a.level == b.level && a.isVague == b.isVague;
 }
 
 bool isSame(const Tensor& a, const Tensor& b) {
   auto areSame = [](const Exact& x, const Exact& y) { return isSame(x, y); };
   return a.kind == b.kind && a.type == b.type && a.shape == b.shape && a.isHollow == b.isHollow &&
          a.isSpecial == b.isSpecial && a.isToken == b.isToken && a.isConstant == b.isConstant &&
-         a.isWeight == b.isWeight && a.integers == b.integers && a.known.size() == b.known.size() &&
+         a.isWeight == b.isWeight && a.tableAxes == b.tableAxes && a.isFixed == b.isFixed &&
+         a.growths == b.growths && a.extentGrowths == b.extentGrowths && a.integers == b.integers &&
+         a.known.size() == b.known.size() &&
          // Bits, as a comparison of numbers does not tell zeros apart.
          (a.known.empty() ||
           std::memcmp(a.known.data(), b.known.data(), a.known.size() * sizeof(double)) == 0) &&
@@ -34,9 +37,11 @@ size_t hashOf(const Tensor& tensor) {
   for (const Exact& element : tensor.reals)
     reals = (reals ^ element.p ^ uint64_t(element.q) << 32 ^ uint64_t(element.status) << 61) *
             0x9E3779B97F4A7C15u;
-  return llvm::hash_combine(int(tensor.kind), int(tensor.type), tensor.isHollow, tensor.isSpecial,
-                            llvm::hash_combine_range(tensor.shape.begin(), tensor.shape.end()),
-                            hashOf(tensor.integers), hashOf(tensor.known), reals);
+  return llvm::hash_combine(
+      int(tensor.kind), int(tensor.type), tensor.isHollow, tensor.isSpecial,
+      llvm::hash_combine_range(tensor.shape.begin(), tensor.shape.end()),
+      llvm::hash_combine_range(tensor.extentGrowths.begin(), tensor.extentGrowths.end()),
+      hashOf(tensor.integers), hashOf(tensor.known), reals);
 }
 
 } // namespace
@@ -47,7 +52,7 @@ Ref patternOf(const Ref& tensor) {
   auto pattern = std::make_shared<Tensor>(*tensor);
   for (Exact& element : pattern->reals) {
     if (!element.isNumber())
-      element = {0, 0, element.status, true};
+      element = {0, 0, element.status, true, element.level, element.isVague};
     else if (element.isZero())
       element = {0, 0, Status::Number, element.hasExponent};
     else
@@ -61,7 +66,7 @@ Ref hollowed(const Ref& tensor) {
     return tensor;
   const bool isSpecial =
       llvm::any_of(tensor->reals, [](const Exact& element) { return !element.isNumber(); });
-  return hollowTensor(tensor->shape, isSpecial, tensor->type);
+  return hollowTensor(tensor->shape, isSpecial, tensor->type, tensor->extentGrowths);
 }
 
 Ref Forms::tensor(const Ref& contents) {

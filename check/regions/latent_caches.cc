@@ -192,7 +192,8 @@ Ref LatentCaches::rowsOf(const CachePair& pair, const Ref& latent, const Step& s
   };
   hooks.input = [&](const ir::Value& input) -> Ref {
     const Ref contents = feeding.beforeInput(input, whole, math);
-    return contents ? hollowTensor(contents->shape, false, contents->type) : nullptr;
+    return contents ? hollowTensor(contents->shape, false, contents->type, contents->extentGrowths)
+                    : nullptr;
   };
   Evaluation evaluation(feeding.before().model, rules, math, hooks);
   const Ref rows = evaluation.evaluate(*ofBefore);

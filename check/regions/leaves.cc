@@ -68,7 +68,7 @@ const Form* Leaves::formOf(const ValueClass& value, const ir::Value& representat
     if (compared && (*compared)[step])
       own[step] = (*compared)[step];
     else if (compared || !contents->isSpecial)
-      own[step] = hollowTensor(contents->shape, false, contents->type);
+      own[step] = hollowTensor(contents->shape, false, contents->type, contents->extentGrowths);
     else
       special.push_back(step);
   }
@@ -164,20 +164,34 @@ Ref Leaves::exact(size_t step, const ir::Value& representative) {
   if (shape.empty() || shape.back() != 1)
     return nullptr;
   shape.back() = matrix->constantRef()->shape()[1];
-  return elementCount(shape) < 0 ? nullptr : broadcastTo(result, shape);
+  if (elementCount(shape) < 0)
+    return nullptr;
+  auto whole = std::make_shared<Tensor>(*broadcastTo(result, shape));
+  whole->extentGrowths = result->extentGrowths;
+  return whole;
 }
 
 Ref Leaves::fresh(size_t step, const ValueClass& value, const Ref& pattern) {
   auto result = std::make_shared<Tensor>();
   result->shape = pattern->shape;
   result->type = pattern->type;
+  result->extentGrowths = pattern->extentGrowths;
   const uint64_t name = value.bits[0] ^ mixBits(value.bits[1] + step);
   const auto count = static_cast<uint64_t>(result->count());
   result->reals.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    const bool keeps =
-        !pattern->isHollow && (!pattern->reals[i].isNumber() || pattern->reals[i].isZero());
-    result->reals.push_back(keeps ? pattern->reals[i] : math.field.arbitrary(name + i));
+    Exact element = math.field.arbitrary(name + i);
+    if (!pattern->isHollow) {
+      const Exact& kept = pattern->reals[i];
+      if (kept.status == Status::Fill) { // any such number
+        element.status = kept.status;
+        element.level = kept.level;
+        element.isVague = kept.isVague;
+      } else if (!kept.isNumber() || kept.isZero()) {
+        element = kept;
+      }
+    }
+    result->reals.push_back(element);
   }
   return result;
 }
@@ -192,7 +206,7 @@ const Form* Leaves::shapesOfTable(const ir::Value& value) {
   for (const Ref& contents : *shapes.of(value)) {
     if (!contents || contents->kind != Kind::Known || contents->isWeight)
       return nullptr;
-    own.push_back(hollowTensor(contents->shape, false, contents->type));
+    own.push_back(hollowTensor(contents->shape, false, contents->type, contents->extentGrowths));
   }
   return tables[&value] = shapes.isPlain(value) ? forms.form(own) : nullptr;
 }

@@ -42,7 +42,7 @@ std::optional<unsigned> operandsToCheck(const ir::Node& node) {
   return llvm::StringSwitch<std::optional<unsigned>>(node.op().type())
       .Cases("Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", first)
       .Cases("Expand", "Slice", "Gather", "Tile", "Split", first)
-      .Cases("Cast", "Flatten", "Trilu", first)
+      .Cases("Cast", "Flatten", "Trilu", "GatherElements", "GatherND", first)
       .Case("Concat", all)
       .Case("Range", none)
       .Default(std::nullopt);

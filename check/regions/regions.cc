@@ -120,6 +120,8 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
     ++evaluations;
     static_cast<Evidence&>(obligation) = {};
     outcome.answer = evaluate(question, frontier, obligation);
+    if (outcome.answer == Answer::Equal && !outcome.gap.empty() && models.math.readsSizes)
+      evaluateBySizes(question, frontier, obligation);
     outcome.isExhausted = models.math.isExhausted();
     if (region)
       answers.emplace(region->key, recorded(*region, obligation));
@@ -129,10 +131,42 @@ Answer Regions::compareAt(const Question& question, Frontier frontier, Obligatio
   return outcome.answer;
 }
 
+void Regions::assumeInputs(const Question& question) {
+  for (const bool isAfter : {false, true}) {
+    const DrivenModel& side = isAfter ? models.feeding.after() : models.feeding.before();
+    for (const auto& input : side.model.graph().inputs()) {
+      const std::string assumed = models.feeding.assumptionOfInput(isAfter, *input);
+      auto isInput = [&](const ir::Value& value) { return &value == input.get(); };
+      if (!assumed.empty() && (isInput(isAfter ? *question.after : *question.before) ||
+                               readContents(outcome.nodes[isAfter], isInput)))
+        models.math.assumptions.insert(assumed);
+    }
+  }
+}
+
+/// Evaluates a region again whose numbers may be equal by the sizes of the scope only. Where the
+/// numbers are equal as functions of sizes, too, this answer is the better one.
+void Regions::evaluateBySizes(const Question& question, Frontier frontier, Evidence& evidence) {
+  Outcome first = std::move(outcome);
+  Evidence other;
+  models.math.isBySizes = true;
+  const Answer answer = evaluate(question, frontier, other);
+  models.math.isBySizes = false;
+  if (answer != Answer::Equal || !outcome.gap.empty()) {
+    outcome = std::move(first);
+    return;
+  }
+  outcome.answer = answer;
+  evidence = other;
+}
+
 void Regions::begin() {
   outcome = {};
+  models.math.readsSizes = false;
   models.math.thresholds.clear();
-  models.math.work = 0;
+  models.math.tableReads.clear();
+  models.math.constants.forgetUses();
+  models.math.beginWork();
 }
 
 std::optional<Answer> Regions::evaluateHastily(const Question& question, Frontier frontier,
@@ -187,11 +221,17 @@ Answer Regions::evaluate(const Question& question, Frontier frontier, Evidence& 
                                            : "no step compares an element";
     return Answer::Undecided;
   }
+  if (answer == Answer::Equal) {
+    assumeInputs(question);
+    models.math.constants.noteMerged(models.math);
+  }
   for (Ref& pattern : patterns)
     pattern = patternOf(pattern);
   outcome.patterns = models.forms.form(patterns);
   if (outcome.gap.empty())
     outcome.gap = models.math.thresholds.gap();
+  if (outcome.gap.empty())
+    outcome.gap = models.math.tableReads.gap();
   return answer;
 }
 
@@ -263,6 +303,36 @@ Answer Regions::compareCaches(size_t at, const Question& question, Frontier fron
   }
   Ref unused;
   return compareElements(first->rows, rows, allowsHidden, models.math, evidence, unused);
+}
+
+bool Regions::differsByUnwrittenRows(size_t at, const Question& question, Frontier frontier,
+                                     const Ref& before, const Ref& after,
+                                     llvm::function_ref<Ref()> beforeAgain) {
+  CacheContents& caches = models.feeding.cacheContents();
+  caches.fillUnwritten(1);
+  const Ref again = beforeAgain();
+  caches.fillUnwritten(0);
+  if (!again || again->shape != before->shape || !before->isReal() || !again->isReal() ||
+      again->reals.size() != before->reals.size())
+    return false;
+  auto kept = std::make_shared<Tensor>(*before);
+  bool isRead = false;
+  for (size_t i = 0; i < kept->reals.size(); ++i)
+    if (!kept->reals[i].isEqual(again->reals[i])) {
+      kept->reals[i] = {0, 0, Status::Unspecified, false};
+      isRead = true;
+    }
+  if (!isRead)
+    return false;
+  const auto assumptions = models.math.assumptions;
+  Evidence unused;
+  Ref pattern;
+  const Answer answer =
+      question.pair
+          ? compareCaches(at, question, frontier, kept, after, /*allowsHidden=*/false, unused)
+          : compareElements(kept, after, /*allowsHidden=*/false, models.math, unused, pattern);
+  models.math.assumptions = assumptions;
+  return answer == Answer::Equal;
 }
 
 Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, Frontier frontier,
@@ -343,6 +413,21 @@ Regions::StepAnswer Regions::evaluateStep(size_t at, const Question& question, F
     evidence = earlier;
     return StepAnswer::LeftOut;
   }
+  auto beforeAgain = [&] {
+    return Evaluation(models.feeding.before().model, models.rules, models.math, hooksOf(false))
+        .evaluate(*question.before);
+  };
+  if (answer == Answer::Different &&
+      differsByUnwrittenRows(at, question, frontier, a, b, beforeAgain)) {
+    evidence = earlier;
+    reject(step, "it reads rows that no token wrote");
+    doubt("the first model reads rows that no token wrote in a step of " + step.text());
+    return StepAnswer::LeftOut;
+  }
+  // Each token of a step without padding sees itself, so that each element is a number.
+  if (evidence.hidden > earlier.hidden && step.padding == 0)
+    doubt("elements that are not numbers in the first model are not compared in a step of " +
+          step.text());
   return answer == Answer::Equal       ? StepAnswer::Equal
          : answer == Answer::Different ? StepAnswer::Different
                                        : StepAnswer::Undecided;

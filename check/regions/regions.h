@@ -82,11 +82,20 @@ private:
               std::string& failure);
   Answer compareCaches(size_t step, const Question& question, Frontier frontier, const Ref& before,
                        const Ref& after, bool allowsHidden, Evidence& evidence);
+  /// Whether all elements that differ are computed from rows that no token wrote: the values of the
+  /// first model, which are evaluated again, then have other numbers. A sequence does not reach
+  /// such a step.
+  bool differsByUnwrittenRows(size_t step, const Question& question, Frontier frontier,
+                              const Ref& before, const Ref& after,
+                              llvm::function_ref<Ref()> beforeAgain);
   Answer compareAt(const Question& question, Frontier frontier, Obligation& obligation);
   /// Adds why the forms of the values at which both models stopped may change beyond the scope.
   void addGapOfStops(Frontier frontier);
+  /// Notes what the contents of the inputs that the last region reads have in common in all steps.
+  void assumeInputs(const Question& question);
   void begin();
   Answer evaluate(const Question& question, Frontier frontier, Evidence& evidence);
+  void evaluateBySizes(const Question& question, Frontier frontier, Evidence& evidence);
   /// What the step of the last difference shows; nullopt if it shows neither a difference nor that
   /// equality cannot be decided.
   std::optional<Answer> evaluateHastily(const Question& question, Frontier frontier,

@@ -38,6 +38,9 @@ struct Evidence {
   /// The value of the second model whose region was evaluated instead of this one, because both are
   /// equal except for names; empty if this one was evaluated.
   std::string evaluatedAs;
+
+  /// Whether the counterexample names an element.
+  bool hasElements() const { return !beforeElement.empty(); }
 };
 
 /// An output of the second model, or a part of it that was compared on its own.

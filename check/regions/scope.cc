@@ -1,6 +1,7 @@
 // The steps of the scope and what excludes them.
 #include "check/regions/scope.h"
 
+#include "check/alignment/selected_tables.h"
 #include "check/regions/size_argument.h"
 #include "ir/manifest/documented_inputs.h"
 
@@ -141,6 +142,24 @@ void addLimit(const DrivenModel& before, const DrivenModel& after, const Add& ad
         add(1, past, tokens);
 }
 
+/// Adds steps that read rows in which tables of both models differ.
+template <class Add>
+void addDifferingRows(const DrivenModel& before, const DrivenModel& after, const Add& add) {
+  constexpr size_t mostRows = 2, mostTables = 4;
+  constexpr int64_t mostPast = 2000;
+  size_t added = 0;
+  for (const OtherContents& tables : tablesOfOtherContents(before.model, after.model)) {
+    const auto different = rowDifferences(tables, 0);
+    if (!different || different->rows.empty() || ++added > mostTables)
+      continue;
+    for (int64_t row : llvm::ArrayRef<int64_t>(different->rows).take_front(mostRows))
+      if (tables.after.isByTokens)
+        add({1, 1, 2, 0, false, 0, row});
+      else if (row <= mostPast)
+        add({1, std::max<int64_t>(row - 1, 0), 2});
+  }
+}
+
 /// The limit of a manifest that excludes a step; empty if none does.
 std::string limitOn(const ir::Manifest& manifest, const Step& step) {
   if (manifest.chunkBatch && step.past > 0 && step.tokens > 1 && step.batch > *manifest.chunkBatch)
@@ -228,6 +247,7 @@ std::vector<Step> scopeOf(const DrivenModel& before, const DrivenModel& after,
   addLimit(before, after, add);
   for (const DrivenModel* side : {&before, &after})
     addRounds(side->manifest, add);
+  addDifferingRows(before, after, [&](const Step& step) { all.push_back(step); });
   const FixedSizes fixed = fixedSizesOf(before), fixedAfter = fixedSizesOf(after);
   const bool hasMask = llvm::any_of(before.model.graph().inputs(), [](const auto& input) {
     return input->name() == "attention_mask";

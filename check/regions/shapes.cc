@@ -34,7 +34,9 @@ bool Shapes::settle(const ir::Value& value) {
     if (const CacheInput* cache = feeding.cacheInput(false, value)) {
       const Form& rows = *placesOf(*cache);
       for (size_t i = 0; i < all.size(); ++i)
-        all[i] = rows[i] ? hollowTensor(rows[i]->shape, false) : nullptr;
+        all[i] = rows[i] ? hollowTensor(rows[i]->shape, false, ir::ElementType::Float,
+                                        feeding.extentGrowths(false, value, steps[i], math))
+                         : nullptr;
     } else {
       for (size_t i = 0; i < all.size(); ++i)
         all[i] = hollowed(feeding.beforeInput(value, steps[i], math));
@@ -74,7 +76,7 @@ const Form* Shapes::of(const ir::Value& root) {
 /// Everything that the results of a node depend on; empty if that is not known.
 Key Shapes::keyOf(const ir::Node& node) {
   if (!node.subgraphs().empty() ||
-      (!rules.count(node.op().str()) && !feeding.before().model.findFunction(node.op())))
+      (!rules.count(node.op().str()) && !feeding.before().model.findFunction(node)))
     return {};
   Key key = classes.identityOf(node);
   for (const ir::Use& use : node.operands())
@@ -86,7 +88,8 @@ Ref Shapes::withPattern(size_t step, const ir::Value& value, Ref contents) {
   const Form* patterns = comparedAs(classes.of(value));
   if (!contents || !contents->isReal() || !patterns)
     return contents;
-  return hollowTensor(contents->shape, (*patterns)[step] != nullptr, contents->type);
+  return hollowTensor(contents->shape, (*patterns)[step] != nullptr, contents->type,
+                      contents->extentGrowths);
 }
 
 /// An evaluation that takes the values that are known already.
@@ -111,6 +114,7 @@ Evaluation Shapes::evaluationOf(size_t step) {
 Shapes::Evaluated Shapes::evaluate(const ir::Node& node) {
   std::vector<Form> all(node.results().size(), Form(steps.size()));
   const NotesApart notes(math);
+  math.isOfShapes = true;
   for (size_t step = 0; step < steps.size(); ++step) {
     const bool isFed = llvm::all_of(node.operands(), [&](const ir::Use& use) {
       return !use.value() || (*known.lookup(use.value()))[step];
@@ -123,10 +127,12 @@ Shapes::Evaluated Shapes::evaluate(const ir::Node& node) {
       if (!node.result(unsigned(i)).isAbsent())
         all[i][step] = evaluation.evaluate(node.result(unsigned(i)));
   }
+  math.isOfShapes = false;
   Evaluated evaluated;
   for (const Form& form : all)
     evaluated.forms.push_back(forms.form(form));
   evaluated.gap = notes.gap();
+  evaluated.unread = notes.unread();
   return evaluated;
 }
 
@@ -153,7 +159,8 @@ void Shapes::run(const ir::Node& node) {
     }
     known[&result] = found[i];
   }
-  gaps.add(node, evaluated.gap, [&](const ir::Value& value) { return known.lookup(&value); });
+  gaps.add(node, {evaluated.gap, evaluated.unread},
+           [&](const ir::Value& value) { return known.lookup(&value); });
 }
 
 bool Shapes::accepts(size_t step) {
@@ -172,15 +179,17 @@ Ref Shapes::declared(size_t step, const ir::Value& value) {
   if (!value.type().hasRank() || !ir::isFloatingPoint(value.type().elementType()))
     return nullptr;
   Extents shape;
+  llvm::SmallVector<GrowthId, 4> growths;
   for (const ir::Dim& dim : value.type().shape()) {
     auto extent = feeding.extentOf(dim, steps[step]);
     if (!extent)
       return nullptr;
     shape.push_back(*extent);
+    growths.push_back(feeding.growthOf(dim, steps[step], math));
   }
   math.assumptions.insert("results of operators without a rule are numbers, in the shapes that the "
                           "first model declares");
-  return hollowTensor(shape, false, value.type().elementType());
+  return hollowTensor(shape, false, value.type().elementType(), growths);
 }
 
 } // namespace kvopt::check

@@ -49,7 +49,8 @@ private:
   /// The results of a node in all steps.
   struct Evaluated {
     std::vector<const Form*> forms;
-    std::string gap; ///< of the node's own comparisons
+    std::string gap;    ///< of the node's own comparisons
+    std::string unread; ///< of tables from which it selects
   };
   Evaluated evaluate(const ir::Node& node);
   Evaluation evaluationOf(size_t step);

@@ -138,6 +138,24 @@ std::string gapOf(const ir::Node& node, const std::set<int64_t>& covered) {
   return "";
 }
 
+/// The gap of a function and of those that it calls, which `caller` calls.
+std::string gapOfCalls(const ir::Model& model, const ir::Node& caller, const ir::Function& function,
+                       const std::set<int64_t>& covered) {
+  llvm::SmallVector<const ir::Function*, 8> called{&function};
+  for (size_t i = 0; i < called.size(); ++i)
+    for (const ir::Node& inner : called[i]->body.nodes()) {
+      const ir::Function* nested = model.findFunction(inner);
+      if (nested && !llvm::is_contained(called, nested))
+        called.push_back(nested);
+      if (!nested && !isUniform(inner.op().str()))
+        return caller.describe() + " calls " + inner.op().str() +
+               ", which has no argument for all sizes";
+      if (std::string gap = gapOf(inner, covered); !gap.empty())
+        return gap;
+    }
+  return "";
+}
+
 /// Adds the constants with which the nodes of a graph compare integers.
 void addCompared(const ir::Graph& graph, std::set<int64_t>& constants) {
   for (const ir::Node& node : graph.nodes()) {
@@ -171,19 +189,14 @@ std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Nod
   for (const ir::Node* node : nodes) {
     if (std::string gap = gapOf(*node, covered); !gap.empty())
       return gap;
-    const ir::Function* function = model.findFunction(node->op());
+    const ir::Function* function = model.findFunction(*node);
     if (!function) {
       if (!isUniform(node->op().str()))
         return node->describe() + " has no argument for all sizes";
       continue;
     }
-    for (const ir::Node& inner : function->body.nodes()) {
-      if (!isUniform(inner.op().str()))
-        return node->describe() + " calls " + inner.op().str() +
-               ", which has no argument for all sizes";
-      if (std::string gap = gapOf(inner, covered); !gap.empty())
-        return gap;
-    }
+    if (std::string gap = gapOfCalls(model, *node, *function, covered); !gap.empty())
+      return gap;
   }
   return "";
 }

@@ -2,7 +2,6 @@
 #include "check/rules/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,15 +16,18 @@ int64_t wrapped(uint64_t value) { return static_cast<int64_t>(value); }
 Results add(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (areKnown(call))
-    return need(call,
-                combined(
-                    a, b, [](int64_t x, int64_t y) { return wrapped(uint64_t(x) + uint64_t(y)); },
-                    [](double x, double y) { return x + y; }));
+    return need(call, combined(
+                          call, a, b, Tracing::Sum,
+                          [](int64_t x, int64_t y) { return wrapped(uint64_t(x) + uint64_t(y)); },
+                          [](double x, double y) { return x + y; }));
   return need(call, addReals(call, a, b));
 }
 
 Ref negative(Call& call, const Ref& a) {
   auto result = std::make_shared<Tensor>(*a);
+  traceEach(call, *a, *result, [&](Growths::Number x) {
+    return call.math.growths.product(x, {fixedGrowth, -1});
+  });
   for (int64_t& value : result->integers)
     value = value == openInteger ? value : wrapped(0 - uint64_t(value));
   for (double& value : result->known)
@@ -38,26 +40,53 @@ Ref negative(Call& call, const Ref& a) {
 Results subtract(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (areKnown(call))
-    return need(call,
-                combined(
-                    a, b, [](int64_t x, int64_t y) { return wrapped(uint64_t(x) - uint64_t(y)); },
-                    [](double x, double y) { return x - y; }));
+    return need(call, combined(
+                          call, a, b, Tracing::Difference,
+                          [](int64_t x, int64_t y) { return wrapped(uint64_t(x) - uint64_t(y)); },
+                          [](double x, double y) { return x - y; }));
   return need(call, addReals(call, a, negative(call, b)));
 }
 
 Results multiply(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
-  if (areKnown(call))
-    return need(call,
-                combined(
-                    a, b, [](int64_t x, int64_t y) { return wrapped(uint64_t(x) * uint64_t(y)); },
-                    [](double x, double y) { return x * y; }));
+  const Ref known =
+      areKnown(call) ? combined(
+                           call, a, b, Tracing::Product,
+                           [](int64_t x, int64_t y) { return wrapped(uint64_t(x) * uint64_t(y)); },
+                           [](double x, double y) { return x * y; })
+                     : nullptr;
+  if (areKnown(call) && !isBetterReal(call, known))
+    return need(call, known);
   return need(call, multiplyReals(call, a, b));
 }
 
+/// Notes that a divisor is not zero. A sum of exponentials or a root of a sum of squares is not.
+void assumeDivisor(Call& call, unsigned operand) {
+  const Ref divisor = call.in(operand);
+  const ir::Value* value = call.node.operand(operand);
+  const ir::Node* producer = value ? value->producer() : nullptr;
+  if (divisor->isReal() && !divisor->isHollow && !(producer && producer->is("Sqrt")) &&
+      llvm::any_of(divisor->reals, [](const Exact& x) { return x.isNumber() && x.hasExponent; }))
+    call.math.assumptions.insert("no divisor that is computed from inputs is zero");
+}
+
 Ref inverse(Call& call, const Ref& a) {
+  if (!a->isReal())
+    call.noteThreshold(a, knownScalar(0), /*meets=*/true); // no number at zero
   return mapReals(call, {a}, a->shape,
                   [&](llvm::ArrayRef<Exact> x) { return call.field().invert(x[0]); });
+}
+
+/// Notes the steps that a division of integers makes, and where its dividend changes its sign.
+void noteDivisions(Call& call, const Ref& a, const Ref& b) {
+  const auto shape = broadcastShape(a->shape, b->shape);
+  if (!shape || elementCount(*shape) < 0 || (a->growths.empty() && b->growths.empty()))
+    return;
+  const Ref left = broadcastTo(a, *shape), right = broadcastTo(b, *shape);
+  for (size_t i = 0; i < static_cast<size_t>(left->count()); ++i) {
+    call.noteThreshold(left->number(i), right->number(i), /*isExact=*/false);
+    call.noteThreshold(left->number(i), {fixedGrowth, 0}, /*isExact=*/false);
+  }
 }
 
 Results divide(Call& call) {
@@ -65,24 +94,26 @@ Results divide(Call& call) {
   if (areKnown(call)) {
     if (b->isInteger() && llvm::is_contained(b->integers, 0))
       return call.fail("it divides by zero");
+    const Ref known = combined(
+        call, a, b, Tracing::Quotient,
+        [](int64_t x, int64_t y) { return y == -1 ? wrapped(0 - uint64_t(x)) : x / y; },
+        [](double x, double y) { return x / y; });
     if (b->isInteger())
-      call.noteThreshold(a, b);
-    return need(call,
-                combined(
-                    a, b,
-                    [](int64_t x, int64_t y) { return y == -1 ? wrapped(0 - uint64_t(x)) : x / y; },
-                    [](double x, double y) { return x / y; }));
+      noteDivisions(call, a, b);
+    if (!isBetterReal(call, known))
+      return need(call, known);
+    call.noteThreshold(b, knownScalar(0), /*meets=*/true); // no number at zero
   }
   const auto shape = broadcastShape(a->shape, b->shape);
   if (!shape)
     return call.fail("its operands do not fit");
-  // The sign of a known divisor keeps infinities.
-  const bool hasSigns = b->kind == Kind::Known && !b->isWeight;
-  const Ref signs = hasSigns && !a->isHollow ? broadcastTo(b, *shape) : nullptr;
+  assumeDivisor(call, 1);
+  // A known divisor keeps infinities and fills.
+  const bool isKnown = b->kind == Kind::Known && !b->isWeight;
+  const Ref divisors = isKnown && !a->isHollow ? broadcastTo(b, *shape) : nullptr;
   size_t at = 0;
   return {mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
-    const double divisor = signs ? signs->known[at++] : 0;
-    return call.field().divide(x[0], x[1], divisor > 0 ? 1 : divisor < 0 ? -1 : 0);
+    return call.field().divide(x[0], x[1], divisors ? divisors->known[at++] : 0);
   })};
 }
 
@@ -90,30 +121,32 @@ Results modulo(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
   if (!areKnown(call))
     return call.unsupported("remainders of reals are unknown");
-  call.noteThreshold(a, b, /*meets=*/false);
+  noteDivisions(call, a, b);
   if (b->isInteger() && llvm::is_contained(b->integers, 0))
     return call.fail("it divides by zero");
   if (call.integer("fmod", 0) != 0)
     return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return y == -1 ? 0 : x % y; },
+                          call, a, b, Tracing::TruncatedRemainder,
+                          [](int64_t x, int64_t y) { return y == -1 ? 0 : x % y; },
                           [](double x, double y) { return std::fmod(x, y); }));
-  const Ref remainder = combined(
-      a, b, [](int64_t x, int64_t y) { return y == -1 ? 0 : (x % y + y) % y; },
-      [](double x, double y) { return x - y * std::floor(x / y); });
-  if (!remainder || !remainder->isInteger() || b->count() != 1)
-    return need(call, remainder);
-  auto periodic = std::make_shared<Tensor>(*remainder);
-  periodic->period = commonPeriod(remainder->period, b->integers[0]);
-  return {periodic};
+  return need(call, combined(
+                        call, a, b, Tracing::Remainder,
+                        [](int64_t x, int64_t y) { return y == -1 ? 0 : (x % y + y) % y; },
+                        [](double x, double y) { return x - y * std::floor(x / y); }));
 }
 
 Results negate(Call& call) { return {negative(call, call.in(0))}; }
 
 Results reciprocal(Call& call) {
   const Ref a = call.in(0);
-  if (!areKnown(call))
+  if (!areKnown(call)) {
+    assumeDivisor(call, 0);
+    return {inverse(call, a)};
+  }
+  if (call.math.isBySizes && !a->growths.empty())
     return {inverse(call, a)};
   auto result = std::make_shared<Tensor>(*a);
+  untraceAll(call, *a, *result);
   for (double& value : result->known)
     value = stored(1 / value, a->type);
   return {result};
@@ -138,10 +171,12 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
     call.noteThreshold(a, b, /*meets=*/false);
   if (!a->isReal() && !b->isReal())
     return isUpper ? combined(
-                         a, b, [](int64_t x, int64_t y) { return std::max(x, y); },
+                         call, a, b, Tracing::Upper,
+                         [](int64_t x, int64_t y) { return std::max(x, y); },
                          [](double x, double y) { return std::max(x, y); })
                    : combined(
-                         a, b, [](int64_t x, int64_t y) { return std::min(x, y); },
+                         call, a, b, Tracing::Lower,
+                         [](int64_t x, int64_t y) { return std::min(x, y); },
                          [](double x, double y) { return std::min(x, y); });
   if (!a->isReal())
     std::swap(a, b);
@@ -152,12 +187,14 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
   if (b->kind == Kind::Known && llvm::all_of(b->known, [&](double value) {
         return isUpper ? value <= -fill : value >= fill;
       })) {
-    call.math.assumptions.insert("numbers are within the fills of masks");
-    return mapReals(call, {a}, *shape, [&](llvm::ArrayRef<Exact> x) {
-      Exact result = x[0];
-      if (isUpper && result.status == Status::MinusInfinity)
-        result.status = Status::Fill;
-      return result;
+    call.math.assumptions.insert(withinFills);
+    return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
+      if (x[0].status != Status::Fill || !isUpper)
+        return isUpper && x[0].status == Status::MinusInfinity ? x[1] : x[0];
+      ExactBound bound(call.field(), isUpper);
+      bound.add(x[0]);
+      bound.add(x[1]);
+      return bound.bound();
     });
   }
   return mapReals(call, {a, b}, *shape, [&](llvm::ArrayRef<Exact> x) {
@@ -167,7 +204,7 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
       if (!other.isNumber() || (!isLow && bound.status != Status::PlusInfinity))
         continue;
       if (isLow)
-        call.math.assumptions.insert("numbers are within the fills of masks");
+        call.math.assumptions.insert(withinFills);
       return isLow == isUpper ? other : bound;
     }
     ExactBound bound(call.field(), isUpper);
@@ -204,86 +241,33 @@ Results clip(Call& call) {
 
 Results exponential(Call& call) {
   const Ref a = call.in(0);
-  if (!areKnown(call))
-    return {mapReals(call, {a}, a->shape,
-                     [&](llvm::ArrayRef<Exact> x) { return call.field().exponential(x[0]); })};
+  if (!areKnown(call) || (call.math.isBySizes && !a->growths.empty()))
+    return {mapReals(call, {a}, a->shape, [&](llvm::ArrayRef<Exact> x) {
+      if (x[0].status == Status::Fill)
+        call.math.assumptions.insert(fillHidesKey);
+      return call.field().exponential(x[0]);
+    })};
   auto result = std::make_shared<Tensor>(*a);
+  untraceAll(call, *a, *result);
   for (double& value : result->known)
     value = stored(std::exp(value), a->type);
   return {result};
 }
 
-/// The function of a known number; null for a function that is always unknown.
-double (*knownFunction(llvm::StringRef name))(double) {
-  using Function = double (*)(double);
-  return llvm::StringSwitch<Function>(name)
-      .Case("Sqrt", [](double x) { return std::sqrt(x); })
-      .Case("Sin", [](double x) { return std::sin(x); })
-      .Case("Cos", [](double x) { return std::cos(x); })
-      .Case("Tanh", [](double x) { return std::tanh(x); })
-      .Case("Erf", [](double x) { return std::erf(x); })
-      .Case("Log", [](double x) { return std::log(x); })
-      .Case("Abs", [](double x) { return std::abs(x); })
-      .Case("Floor", [](double x) { return std::floor(x); })
-      .Case("Ceil", [](double x) { return std::ceil(x); })
-      .Case("Round", [](double x) { return std::nearbyint(x); })
-      .Case("Sign", [](double x) { return double((x > 0) - (x < 0)); })
-      .Case("Relu", [](double x) { return std::max(x, 0.0); })
-      .Case("Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); })
-      .Default(nullptr);
-}
-
-Results unary(Call& call) {
-  const Ref a = call.in(0);
-  const llvm::StringRef name = call.node.op().type();
-  if (a->isInteger()) {
-    if (name != "Abs" && name != "Sign" && name != "Relu")
-      return call.unsupported("its operand is an integer");
-    call.noteThreshold(a, integerScalar(0), /*meets=*/false);
-    auto result = std::make_shared<Tensor>(*a);
-    for (int64_t& value : result->integers)
-      value = name == "Abs"    ? std::abs(value)
-              : name == "Relu" ? std::max<int64_t>(value, 0)
-                               : (value > 0) - (value < 0);
-    return {result};
-  }
-  if (areKnown(call))
-    if (auto function = knownFunction(name)) {
-      if (name == "Abs" || name == "Relu" || name == "Sign")
-        call.noteThreshold(a, knownScalar(0), /*meets=*/false);
-      if (name == "Floor" || name == "Ceil" || name == "Round")
-        call.noteSteps(a);
-      auto result = std::make_shared<Tensor>(*a);
-      for (double& value : result->known)
-        value = stored(function(value), a->type);
-      return {result};
-    }
-  if (name == "Floor" && !call.math.floors.isEmpty()) {
-    const uint64_t floor = nameHash(name);
-    return {mapReals(call, {a}, a->shape, [&](llvm::ArrayRef<Exact> x) {
-      const Exact* upper = call.math.floors.floorOf(x[0]);
-      return upper ? *upper : call.field().unknown(floor, {x[0]});
-    })};
-  }
-  std::string identity = name.str();
-  for (const char* parameter : {"alpha", "beta", "gamma", "approximate"})
-    if (const ir::Attribute* value = call.attribute(parameter)) {
-      identity += value->kind() == ir::AttributeKind::Float
-                      ? " " + std::to_string(value->floatValue())
-                      : " " + call.text(parameter, "");
-    }
-  return {unknownOf(call, identity, a)};
-}
-
 Results power(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
-  if (areKnown(call) && a->kind == b->kind)
-    return need(call, combined(
-                          a, b,
-                          [](int64_t x, int64_t y) {
-                            return static_cast<int64_t>(std::pow(double(x), double(y)));
-                          },
-                          [](double x, double y) { return std::pow(x, y); }));
+  const Ref known = areKnown(call) && a->kind == b->kind
+                        ? combined(
+                              call, a, b, Tracing::None,
+                              [](int64_t x, int64_t y) {
+                                return static_cast<int64_t>(std::pow(double(x), double(y)));
+                              },
+                              [](double x, double y) { return std::pow(x, y); })
+                        : nullptr;
+  if (areKnown(call) && a->kind == b->kind && !isBetterReal(call, known))
+    return need(call, known);
+  if (a->isInteger())
+    return call.unsupported("it is a power of an integer in another type");
   double exponent = 0;
   if (b->count() == 1 && b->kind == Kind::Known)
     exponent = b->known[0];
@@ -327,30 +311,6 @@ void addArithmeticRules(RuleTable& rules) {
   rules["Clip"] = clip;
   rules["Exp"] = exponential;
   rules["Pow"] = power;
-  for (const char* name : {"Sqrt",
-                           "Sin",
-                           "Cos",
-                           "Tanh",
-                           "Erf",
-                           "Log",
-                           "Abs",
-                           "Floor",
-                           "Ceil",
-                           "Round",
-                           "Sign",
-                           "Relu",
-                           "Sigmoid",
-                           "Gelu",
-                           "Softplus",
-                           "Elu",
-                           "HardSigmoid",
-                           "HardSwish",
-                           "LeakyRelu",
-                           "Mish",
-                           "com.microsoft::Gelu",
-                           "com.microsoft::FastGelu",
-                           "com.microsoft::QuickGelu"})
-    rules[name] = unary;
 }
 
 } // namespace kvopt::check

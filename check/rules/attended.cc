@@ -33,11 +33,13 @@ Ref repeatedHeads(const Ref& heads, int64_t times) {
 }
 
 /// The mask with `keys` columns: further keys are hidden, further columns go.
-Ref maskColumns(Call& call, const Ref& mask, int64_t keys) {
+Ref maskColumns(Call& call, const Ref& mask, const Growths::Number& allKeys) {
+  const auto keys = int64_t(allKeys.value);
   if (mask->rank() == 0)
     return nullptr;
   const auto axis = static_cast<unsigned>(mask->rank() - 1);
   const int64_t columns = mask->shape[axis];
+  call.noteThreshold(mask->extent(axis), allKeys, /*isExact=*/true);
   if (columns == keys || columns == 1)
     return mask;
   if (columns > keys)
@@ -76,7 +78,7 @@ Ref attendedRows(Call& call, const Attended& job) {
     scores = multiplyReals(call, unknownOf(call, "Tanh", divided), cap);
   }
   if (job.mask) {
-    Ref mask = maskColumns(call, job.mask, keys);
+    Ref mask = maskColumns(call, job.mask, job.key->extent(2));
     if (!mask)
       return nullptr;
     if (mask->isInteger()) {
@@ -150,13 +152,15 @@ Ref rotated(Call& call, const Ref& x, const Ref& cosine, const Ref& sine, bool i
   return result;
 }
 
-Ref tableRows(const Ref& table, const Ref& positions) {
+Ref tableRows(const Call& call, unsigned operand, const Ref& positions) {
+  const Ref table = call.in(operand);
   if (table->rank() != 2)
     return nullptr;
   const int64_t width = table->shape[1];
   for (int64_t position : positions->integers)
     if (position < 0 || position >= table->shape[0])
       return nullptr;
+  call.noteRead(operand, 0, positions->integers, positions);
   Extents shape = positions->shape;
   shape.push_back(width);
   int64_t next = 0;

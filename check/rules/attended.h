@@ -30,8 +30,9 @@ Ref attendedRows(Call& call, const Attended& job);
 Ref rotated(Call& call, const Ref& x, const Ref& cosine, const Ref& sine, bool isInterleaved,
             int64_t width);
 
-/// Rows of a table [positions, width] at positions [B,S], as [B,S,width]; null if one is outside.
-Ref tableRows(const Ref& table, const Ref& positions);
+/// Rows of an operand, a table [positions, width], at positions [B,S], as [B,S,width]; null if one
+/// is outside.
+Ref tableRows(const Call& call, unsigned operand, const Ref& positions);
 
 /// Rule of com.microsoft::PagedAttention.
 Results pagedAttention(Call& call);

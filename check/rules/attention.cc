@@ -50,8 +50,8 @@ Results rotaryEmbedding(Call& call) {
       all.push_back(isOffset ? positions->integers[0] + i % rows
                              : positions->integers[size_t(i % positions->count())]);
     const Ref places = integerTensor({batch, rows}, std::move(all));
-    cosine = tableRows(cosine, places);
-    sine = tableRows(sine, places);
+    cosine = tableRows(call, isContrib ? 2 : 1, places);
+    sine = tableRows(call, isContrib ? 3 : 2, places);
   }
   if (!cosine || !sine)
     return call.fail("a position is outside of its tables");
@@ -175,11 +175,14 @@ Results groupQueryAttention(Call& call) {
     std::vector<int64_t> positions;
     for (int64_t i = 0; i < batch * rows; ++i)
       positions.push_back(past[size_t(i / rows)] + i % rows);
-    if (call.in(9) && call.in(9)->isInteger() && call.in(9)->count() == batch * rows)
+    if (call.in(9)) {
+      if (!call.in(9)->isInteger() || call.in(9)->count() != batch * rows)
+        return call.unsupported("its positions are unknown");
       positions = call.in(9)->integers;
+    }
     const Ref places = integerTensor({batch, rows}, std::move(positions));
-    const Ref cosine = call.in(7) ? tableRows(call.in(7), places) : nullptr;
-    const Ref sine = call.in(8) ? tableRows(call.in(8), places) : nullptr;
+    const Ref cosine = call.in(7) ? tableRows(call, 7, places) : nullptr;
+    const Ref sine = call.in(8) ? tableRows(call, 8, places) : nullptr;
     if (!cosine || !sine)
       return call.fail("a position is outside of its tables");
     const bool isInterleaved = call.integer("rotary_interleaved", 0) != 0;

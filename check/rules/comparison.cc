@@ -10,6 +10,8 @@
 namespace kvopt::check {
 namespace {
 
+constexpr const char* exactCasts = "casts between floating-point types are exact";
+
 bool isFinite(const Exact& x) {
   return x.status <= Status::Unspecified && x.status != Status::MinusInfinity &&
          x.status != Status::PlusInfinity;
@@ -71,12 +73,30 @@ Results where(Call& call) {
   })};
 }
 
+/// Notes that numbers which may be functions of sizes are looked at as if they were arbitrary ones.
+void noteReals(Call& call) {
+  if (call.math.isBySizes && llvm::any_of(call.operands, [](const Ref& operand) {
+        return operand && operand->isReal() && !operand->isHollow;
+      }))
+    call.math.thresholds.noteOpen(call.node.describe() +
+                                  " compares numbers that sizes may determine");
+}
+
 Results truths(Call& call, llvm::function_ref<bool(const Exact&)> ofReal,
                llvm::function_ref<bool(double)> ofKnown) {
   const Ref a = call.in(0);
   std::vector<int64_t> result;
   if (a->isHollow)
     return {hollowTensor(a->shape, false, ir::ElementType::Bool)};
+  constexpr double mostNumber = 1e38;
+  for (GrowthId id : a->growths) {
+    const Growth& growth = call.math.growths.at(id);
+    call.noteUntraced(id);
+    if (growth.isTraced() && (growth.low < -mostNumber || growth.high > mostNumber))
+      call.math.thresholds.noteOpen(call.node.describe() +
+                                    " looks at numbers that may be infinite");
+  }
+  noteReals(call);
   if (llvm::any_of(a->reals, [](const Exact& x) { return x.status == Status::Undecided; }))
     return call.unsupported("it looks at numbers that the arithmetic does not represent");
   for (const Exact& value : a->reals)
@@ -93,12 +113,15 @@ Results isNan(Call& call) {
 }
 
 Results isInf(Call& call) {
+  const bool detectsNegative = call.integer("detect_negative", 1) != 0;
+  const bool detectsPositive = call.integer("detect_positive", 1) != 0;
   return truths(
       call,
-      [](const Exact& x) {
-        return x.status == Status::MinusInfinity || x.status == Status::PlusInfinity;
+      [&](const Exact& x) {
+        return (detectsNegative && x.status == Status::MinusInfinity) ||
+               (detectsPositive && x.status == Status::PlusInfinity);
       },
-      [](double x) { return std::isinf(x); });
+      [&](double x) { return std::isinf(x) && (x < 0 ? detectsNegative : detectsPositive); });
 }
 
 Results equal(Call& call) {
@@ -107,13 +130,15 @@ Results equal(Call& call) {
     call.noteThreshold(a, b);
   if (areKnown(call))
     return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x == y); },
-                          [](double x, double y) { return double(x == y); }, true));
+                          call, a, b, Tracing::Truth,
+                          [](int64_t x, int64_t y) { return int64_t(x == y); },
+                          [](double x, double y) { return double(x == y); }));
   auto shape = broadcastShape(a->shape, b->shape);
   if (!shape)
     return call.fail("its operands do not fit");
   if (call.isHollow())
     return {hollowTensor(*shape, false, ir::ElementType::Bool)};
+  noteReals(call);
   const Ref left = broadcastTo(call.real(a), *shape), right = broadcastTo(call.real(b), *shape);
   // Different functions can have one value for many numbers, as x and its absolute value do. A
   // constant is a function's value for few numbers.
@@ -145,6 +170,7 @@ Results equal(Call& call) {
 /// The order of reals is an unknown predicate, "less", of both. Places differ in its value, so that
 /// both cases occur.
 Results ordered(Call& call, llvm::StringRef name) {
+  noteReals(call);
   const Ref a = call.real(0), b = call.real(1);
   auto shape = broadcastShape(a->shape, b->shape);
   if (!shape)
@@ -176,22 +202,27 @@ Results compare(Call& call) {
   }
   if (!areKnown(call))
     return ordered(call, name);
-  call.noteThreshold(a, b);
+  const bool isAbove = name == "GreaterOrEqual" || name == "Less";
+  call.noteThreshold(a, b, /*meets=*/true, isAbove ? 1 : -1);
   if (name == "Less")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x < y); },
-                          [](double x, double y) { return double(x < y); }, true));
+    return need(call,
+                combined(
+                    call, a, b, Tracing::Truth, [](int64_t x, int64_t y) { return int64_t(x < y); },
+                    [](double x, double y) { return double(x < y); }));
   if (name == "LessOrEqual")
     return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x <= y); },
-                          [](double x, double y) { return double(x <= y); }, true));
+                          call, a, b, Tracing::Truth,
+                          [](int64_t x, int64_t y) { return int64_t(x <= y); },
+                          [](double x, double y) { return double(x <= y); }));
   if (name == "Greater")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return int64_t(x > y); },
-                          [](double x, double y) { return double(x > y); }, true));
-  return need(call, combined(
-                        a, b, [](int64_t x, int64_t y) { return int64_t(x >= y); },
-                        [](double x, double y) { return double(x >= y); }, true));
+    return need(call,
+                combined(
+                    call, a, b, Tracing::Truth, [](int64_t x, int64_t y) { return int64_t(x > y); },
+                    [](double x, double y) { return double(x > y); }));
+  return need(call,
+              combined(
+                  call, a, b, Tracing::Truth, [](int64_t x, int64_t y) { return int64_t(x >= y); },
+                  [](double x, double y) { return double(x >= y); }));
 }
 
 Results logic(Call& call) {
@@ -202,15 +233,13 @@ Results logic(Call& call) {
     return shape ? Results{hollowTensor(*shape, false, ir::ElementType::Bool)}
                  : call.fail("its operands do not fit");
   }
-  const bool isTruth = a->isBool();
+  const Tracing tracing = a->isBool() ? Tracing::Truth : Tracing::None;
+  IntegerFunction function = [](int64_t x, int64_t y) { return x ^ y; };
   if (name == "And" || name == "BitwiseAnd")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return x & y; }, nullptr, isTruth));
+    function = [](int64_t x, int64_t y) { return x & y; };
   if (name == "Or" || name == "BitwiseOr")
-    return need(call, combined(
-                          a, b, [](int64_t x, int64_t y) { return x | y; }, nullptr, isTruth));
-  return need(call, combined(
-                        a, b, [](int64_t x, int64_t y) { return x ^ y; }, nullptr, isTruth));
+    function = [](int64_t x, int64_t y) { return x | y; };
+  return need(call, combined(call, a, b, tracing, function, nullptr));
 }
 
 Results negation(Call& call) {
@@ -225,13 +254,37 @@ Results negation(Call& call) {
   return {result};
 }
 
+/// Whether a floating-point type does not hold all positions of a long sequence.
+bool isNarrow(ir::ElementType type) {
+  constexpr unsigned fewestBits = 32;
+  return ir::isFloatingPoint(type) && ir::bitWidth(type).value_or(0) < fewestBits;
+}
+
+/// Notes a cast that rounds sizes or positions beyond the scope. Truth values, as in masks, are
+/// exact.
+void noteNarrowing(Call& call, const Tensor& a, ir::ElementType type) {
+  if (!isNarrow(type) || a.isConstant || a.isWeight || a.type == type)
+    return;
+  constexpr double mostTruth = 1, largestFill = -1e4;
+  const auto isSize = [](double value) {
+    return value > largestFill && std::abs(value) > mostTruth && value == std::floor(value) &&
+           std::isfinite(value);
+  };
+  if (llvm::any_of(a.integers, isSize) || llvm::any_of(a.known, isSize))
+    call.math.thresholds.noteOpen(call.node.describe() + " converts sizes or positions to " +
+                                  ir::onnxName(type).str() + ", which does not hold all of them");
+  else if (a.kind == Kind::Known)
+    call.math.assumptions.insert(exactCasts);
+}
+
 Results converted(Call& call, const Ref& a, ir::ElementType type) {
   const bool toFloat = ir::isFloatingPoint(type);
+  noteNarrowing(call, *a, type);
   auto result = std::make_shared<Tensor>(*a);
   result->type = type;
   if (a->isReal()) {
     if (toFloat) {
-      call.math.assumptions.insert("casts between floating-point types are exact");
+      call.math.assumptions.insert(exactCasts);
       return {result};
     }
     if (type == ir::ElementType::Bool)
@@ -241,22 +294,30 @@ Results converted(Call& call, const Ref& a, ir::ElementType type) {
   }
   if (type == ir::ElementType::Bool)
     call.noteThreshold(a, a->isInteger() ? integerScalar(0) : knownScalar(0));
+  if (type == ir::ElementType::Bool)
+    result->growths.clear(); // its threshold is noted
   if (a->isInteger()) {
     if (!toFloat) {
       if (type == ir::ElementType::Bool)
         for (int64_t& value : result->integers)
           value = value != 0;
+      else
+        traceEach(call, *a, *result, [](Growths::Number x) { return x.id; });
       return {result};
     }
     result->kind = Kind::Known;
     for (int64_t value : a->integers)
       result->known.push_back(stored(double(value), type));
+    traceEach(call, *a, *result, [](Growths::Number x) { return x.id; });
     result->integers.clear();
     return {result};
   }
-  if (toFloat)
+  if (toFloat) {
+    traceEach(call, *a, *result, [](Growths::Number x) { return x.id; });
     return {result};
-  call.noteSteps(a);
+  }
+  if (type != ir::ElementType::Bool)
+    traceRounding(call, *a, *result);
   result->kind = Kind::Integer;
   for (double value : a->known) {
     if (type == ir::ElementType::Bool) {

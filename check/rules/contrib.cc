@@ -23,7 +23,8 @@ uint64_t contentsHash(const Tensor& tensor) {
   return hash;
 }
 
-/// A product with weights in blocks of codes. Equal codes, scales and offsets are equal weights.
+/// A product with weights in blocks of codes. Equal codes, scales, offsets and orders are equal
+/// weights.
 Results matMulNBits(Call& call) {
   const int64_t inner = call.integer("K", 0), columns = call.integer("N", 0);
   if (inner <= 0 || columns <= 0 || elementCount({inner, columns}) < 0 || call.in(0)->rank() == 0)
@@ -35,14 +36,17 @@ Results matMulNBits(Call& call) {
   }
   uint64_t hash = nameHash("MatMulNBits") ^ uint64_t(call.integer("bits", 4)) ^
                   uint64_t(call.integer("block_size", 0)) << 8;
-  for (unsigned i = 1; i < call.operands.size(); ++i)
+  constexpr unsigned bias = 5;
+  for (unsigned i = 1; i < bias; ++i)
     if (call.in(i))
-      hash = mixBits(hash ^ contentsHash(*call.in(i)));
+      hash = mixBits(mixBits(hash ^ i) ^ contentsHash(*call.in(i)));
   auto weights = std::make_shared<Tensor>();
   weights->shape = {inner, columns};
   for (int64_t i = 0; i < inner * columns; ++i)
     weights->reals.push_back(call.field().arbitrary(mixBits(hash) + static_cast<uint64_t>(i)));
   Ref product = matrixProduct(call, call.real(0), weights);
+  if (product && call.in(bias))
+    product = addReals(call, product, call.real(bias));
   return product ? Results{product} : call.fail("its operands do not fit");
 }
 

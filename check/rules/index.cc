@@ -1,115 +1,13 @@
-// Rules of operators that read or write elements at indices, and of those that make integers.
+// Rules of operators that read or write elements at indices.
 #include "check/arithmetic/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvopt::check {
 namespace {
-
-Results shapeOf(Call& call) {
-  const Ref data = call.in(0);
-  const int64_t rank = data->rank();
-  auto bound = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
-  std::vector<int64_t> extents;
-  for (int64_t i = bound(call.integer("start", 0)), end = bound(call.integer("end", rank)); i < end;
-       ++i)
-    extents.push_back(data->shape[static_cast<size_t>(i)]);
-  const auto count = static_cast<int64_t>(extents.size());
-  return {integerTensor({count}, std::move(extents))};
-}
-
-Results sizeOf(Call& call) {
-  int64_t count = 1;
-  for (int64_t extent : call.in(0)->shape)
-    count *= extent;
-  return {integerScalar(count)};
-}
-
-Results constant(Call& call) {
-  if (const ir::Attribute* value = call.attribute("value");
-      value && value->kind() == ir::AttributeKind::Tensor) {
-    Ref tensor = tensorOf(*value->tensorValue());
-    return tensor ? Results{tensor} : call.unsupported("its contents are not numbers");
-  }
-  auto result = std::make_shared<Tensor>();
-  result->isConstant = true;
-  result->kind = Kind::Integer;
-  result->type = ir::ElementType::Int64;
-  if (const ir::Attribute* value = call.attribute("value_int")) {
-    result->integers = {value->intValue()};
-    return {result};
-  }
-  if (auto values = call.integers("value_ints")) {
-    result->shape = {static_cast<int64_t>(values->size())};
-    result->integers = std::move(*values);
-    return {result};
-  }
-  result->kind = Kind::Known;
-  result->type = ir::ElementType::Float;
-  if (const ir::Attribute* value = call.attribute("value_float")) {
-    result->known = {value->floatValue()};
-    return {result};
-  }
-  if (const ir::Attribute* value = call.attribute("value_floats")) {
-    result->known.assign(value->floats().begin(), value->floats().end());
-    result->shape = {static_cast<int64_t>(result->known.size())};
-    return {result};
-  }
-  return call.unsupported("its contents are not numbers");
-}
-
-Results constantOfShape(Call& call) {
-  if (!call.in(0) || !call.in(0)->isInteger())
-    return call.unsupported("its shape is unknown");
-  auto result = std::make_shared<Tensor>();
-  result->kind = Kind::Known;
-  result->known = {0};
-  if (const ir::Attribute* value = call.attribute("value");
-      value && value->kind() == ir::AttributeKind::Tensor) {
-    Ref tensor = tensorOf(*value->tensorValue());
-    if (!tensor || tensor->count() != 1)
-      return call.unsupported("its value is not a number");
-    *result = *tensor;
-  }
-  result->shape = {};
-  Extents shape(call.in(0)->integers.begin(), call.in(0)->integers.end());
-  if (elementCount(shape) < 0)
-    return call.unsupported("the result is too large");
-  return {broadcastTo(result, shape)};
-}
-
-Results range(Call& call) {
-  const Ref start = call.in(0), limit = call.in(1), step = call.in(2);
-  if (!start || !limit || !step || start->isReal() || limit->kind != start->kind ||
-      step->kind != start->kind)
-    return call.unsupported("its bounds are unknown");
-  if (start->count() != 1 || limit->count() != 1 || step->count() != 1)
-    return call.fail("its bounds are not single numbers");
-  if (start->isInteger()) {
-    const int64_t first = start->integers[0], by = step->integers[0];
-    call.noteThreshold(limit, start, /*meets=*/false);
-    std::vector<int64_t> values;
-    const double steps =
-        by ? std::ceil((double(limit->integers[0]) - double(first)) / double(by)) : INFINITY;
-    if (steps > double(mostElements))
-      return call.unsupported("it has too many elements");
-    for (int64_t i = 0; double(i) < steps; ++i)
-      values.push_back(first + i * by);
-    const auto count = static_cast<int64_t>(values.size());
-    return {integerTensor({count}, std::move(values), start->type)};
-  }
-  auto result = std::make_shared<Tensor>();
-  result->kind = Kind::Known;
-  const double count = std::ceil((limit->known[0] - start->known[0]) / step->known[0]);
-  if (!(count <= double(mostElements)))
-    return call.unsupported("it has too many elements");
-  for (int64_t i = 0; double(i) < count; ++i)
-    result->known.push_back(start->known[0] + double(i) * step->known[0]);
-  result->shape = {static_cast<int64_t>(result->known.size())};
-  return {result};
-}
 
 /// Indices of an axis, where negative ones count from the end; nullopt if one is out of range.
 std::optional<std::vector<int64_t>> indicesOf(const Ref& tensor, int64_t extent) {
@@ -153,6 +51,7 @@ Results gather(Call& call) {
   auto indices = indicesOf(places, data->shape[*axis]);
   if (!indices)
     return call.fail("an index is out of range");
+  call.noteRead(0, *axis, *indices, places);
   Extents shape(data->shape.begin(), data->shape.begin() + *axis);
   shape.append(places->shape.begin(), places->shape.end());
   shape.append(data->shape.begin() + *axis + 1, data->shape.end());
@@ -191,14 +90,17 @@ Results gatherElements(Call& call) {
   if (!fitsBesides(places->shape, data->shape, *axis))
     return call.fail("its indices extend beyond the data");
   const Extents strides = stridesOf(data->shape);
-  size_t next = 0;
-  return {rearranged(data, places->shape, [&](llvm::ArrayRef<int64_t> place) {
+  std::vector<int64_t> sources;
+  forEachPlace(places->shape, [&](llvm::ArrayRef<int64_t> place) {
     int64_t at = 0;
     for (size_t i = 0; i < place.size(); ++i)
-      at += (i == *axis ? (*indices)[next] : place[i]) * strides[i];
-    ++next;
-    return at;
-  })};
+      at += (i == *axis ? (*indices)[sources.size()] : place[i]) * strides[i];
+    sources.push_back(at);
+  });
+  call.noteReadElements(0, sources, places);
+  size_t next = 0;
+  return {
+      rearranged(data, places->shape, [&](llvm::ArrayRef<int64_t>) { return sources[next++]; })};
 }
 
 /// Flat index of the first element that each point of a GatherND or ScatterND selects, and the
@@ -248,15 +150,18 @@ Results gatherNd(Call& call) {
   auto points = pointsOf(data->shape, call.in(1), batch);
   if (!points)
     return call.fail("an index is out of range");
+  std::vector<int64_t> sources;
+  for (int64_t first : points->first)
+    for (int64_t i = 0; i < points->each; ++i)
+      sources.push_back(first + i);
+  call.noteReadElements(0, sources, call.in(1));
   Extents shape(call.in(1)->shape.begin(), call.in(1)->shape.end() - 1);
   for (size_t i = static_cast<size_t>(batch + call.in(1)->shape.back()); i < data->shape.size();
        ++i)
     shape.push_back(data->shape[i]);
-  int64_t next = 0;
-  return {rearranged(data, std::move(shape), [&](llvm::ArrayRef<int64_t>) {
-    const int64_t at = next++;
-    return points->first[static_cast<size_t>(at / points->each)] + at % points->each;
-  })};
+  size_t next = 0;
+  return {
+      rearranged(data, std::move(shape), [&](llvm::ArrayRef<int64_t>) { return sources[next++]; })};
 }
 
 /// The data with some elements replaced: `sources` has for each flat index of the data the flat
@@ -331,7 +236,10 @@ Results tensorScatter(Call& call) {
     return call.fail("its axis is out of range");
   if (!fitsBesides(update->shape, data->shape, *axis) || update->shape[0] != data->shape[0])
     return call.fail("the update extends beyond the data");
-  const bool isRing = call.text("mode", "linear") == "circular";
+  const std::string mode = call.text("mode", "linear");
+  const bool isRing = mode == "circular";
+  if (!isRing && mode != "linear")
+    return call.fail("its mode is unknown");
   const int64_t capacity = data->shape[*axis];
   const Ref starts = call.in(2);
   if (starts && (!starts->isInteger() || starts->count() != data->shape[0]))
@@ -339,6 +247,8 @@ Results tensorScatter(Call& call) {
   std::vector<int64_t> first(static_cast<size_t>(data->shape[0]), 0);
   for (size_t b = 0; starts && b < first.size(); ++b)
     first[b] = starts->integers[b];
+  for (size_t b = 0; starts && isRing && b < first.size(); ++b)
+    call.noteThreshold(starts->number(b), {fixedGrowth, double(capacity)}, /*isExact=*/false);
   for (int64_t start : first)
     if (start < 0 || (isRing ? capacity == 0 : start > capacity - update->shape[*axis]))
       return call.fail("it writes beyond the capacity");
@@ -358,36 +268,14 @@ Results tensorScatter(Call& call) {
   });
 }
 
-Results cumSum(Call& call) {
-  const Ref data = call.in(0);
-  if (!data->isInteger() || !call.in(1) || call.in(1)->integers.empty() ||
-      call.integer("reverse", 0) != 0)
-    return call.unsupported("it is only known for integers");
-  auto axis = axisOf(call.in(1)->integers[0], data->rank());
-  if (!axis)
-    return call.fail("its axis is out of range");
-  auto result = std::make_shared<Tensor>(*data);
-  const int64_t stride = stridesOf(data->shape)[*axis];
-  const bool isExclusive = call.integer("exclusive", 0) != 0;
-  int64_t at = 0;
-  forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {
-    const auto i = static_cast<size_t>(at);
-    const auto before = static_cast<size_t>(at - stride);
-    const int64_t own =
-        isExclusive ? (place[*axis] ? data->integers[before] : 0) : data->integers[i];
-    const int64_t earlier = place[*axis] ? result->integers[before] : 0;
-    result->integers[i] = static_cast<int64_t>(uint64_t(own) + uint64_t(earlier));
-    ++at;
-  });
-  return {result};
-}
-
 Results oneHot(Call& call) {
   const Ref indices = call.in(0), depth = call.in(1), values = call.in(2);
   if (!indices->isInteger() || !depth->isInteger() || call.integer("axis", -1) != -1)
     return call.unsupported("its indices are unknown");
   if (depth->count() != 1 || values->shape != Extents{2})
     return call.fail("its depth or its values do not fit");
+  if (!indices->growths.empty())
+    call.math.thresholds.noteOpen(call.node.describe() + " compares indices that depend on sizes");
   Extents shape = indices->shape;
   shape.push_back(depth->integers[0]);
   if (elementCount(shape) < 0)
@@ -402,18 +290,12 @@ Results oneHot(Call& call) {
 } // namespace
 
 void addIndexRules(RuleTable& rules) {
-  rules["Shape"] = shapeOf;
-  rules["Size"] = sizeOf;
-  rules["Constant"] = constant;
-  rules["ConstantOfShape"] = constantOfShape;
-  rules["Range"] = range;
   rules["Gather"] = gather;
   rules["GatherElements"] = gatherElements;
   rules["GatherND"] = gatherNd;
   rules["ScatterND"] = scatterNd;
   rules["ScatterElements"] = scatterElements;
   rules["TensorScatter"] = tensorScatter;
-  rules["CumSum"] = cumSum;
   rules["OneHot"] = oneHot;
 }
 

@@ -17,6 +17,7 @@ Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis) {
   result->integers.clear();
   result->known.clear();
   result->reals.clear();
+  result->growths.clear();
   for (size_t i = 1; i < all.size(); ++i) {
     if (all[i]->rank() != result->rank())
       return nullptr;
@@ -27,7 +28,6 @@ Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis) {
     result->isSpecial |= all[i]->isSpecial;
     result->isToken |= all[i]->isToken;
     result->isConstant &= all[i]->isConstant;
-    result->period = commonPeriod(result->period, all[i]->period);
   }
   if (elementCount(result->shape) < 0)
     return nullptr;
@@ -36,11 +36,15 @@ Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis) {
   int64_t outer = 1;
   for (size_t k = 0; k < axis; ++k)
     outer *= result->shape[k];
+  const bool grows = !result->isReal() &&
+                     llvm::any_of(all, [](const Ref& part) { return !part->growths.empty(); });
   auto join = [&](auto member) {
     for (int64_t i = 0; i < outer; ++i)
       for (const Ref& part : all) {
         const auto& source = (*part).*member;
         const int64_t chunk = static_cast<int64_t>(source.size()) / std::max<int64_t>(outer, 1);
+        for (int64_t k = 0; grows && k < chunk; ++k)
+          result->growths.push_back(part->growth(static_cast<size_t>(i * chunk + k)));
         ((*result).*member)
             .insert(((*result).*member).end(), source.begin() + i * chunk,
                     source.begin() + (i + 1) * chunk);
@@ -53,6 +57,27 @@ Ref concatenated(Call& call, llvm::ArrayRef<Ref> parts, unsigned axis) {
   else
     join(&Tensor::reals);
   return result;
+}
+
+std::optional<double> progression(const Tensor& data, unsigned axis) {
+  const int64_t stride = stridesOf(data.shape)[axis];
+  std::optional<double> apart;
+  int64_t at = 0;
+  bool isOne = data.isInteger() && data.growths.empty();
+  forEachPlace(data.shape, [&](llvm::ArrayRef<int64_t> place) {
+    const int64_t before = at++ - stride;
+    if (!isOne || place[axis] == 0)
+      return;
+    const int64_t number = data.integers[static_cast<size_t>(before + stride)];
+    const int64_t last = data.integers[static_cast<size_t>(before)];
+    constexpr int64_t most = int64_t(1) << 52; // of numbers that a double holds
+    isOne = number > -most && number < most && last > -most && last < most;
+    if (!isOne)
+      return;
+    isOne = !apart || *apart == double(number - last);
+    apart = double(number - last);
+  });
+  return isOne ? std::optional(apart.value_or(0)) : std::nullopt;
 }
 
 namespace {
@@ -205,32 +230,14 @@ Results tile(Call& call) {
 
 Results concat(Call& call) {
   std::vector<Ref> parts;
-  for (const Ref& operand : call.operands)
-    if (operand)
+  for (unsigned i = 0; i < call.operands.size(); ++i)
+    if (const Ref operand = call.in(i))
       parts.push_back(operand);
   auto axis = parts.empty() ? std::nullopt : axisOf(call.integer("axis", 0), parts[0]->rank());
   if (!axis)
     return call.fail("its axis is out of range");
   Ref joined = concatenated(call, parts, *axis);
   return joined ? Results{joined} : call.fail("shapes differ");
-}
-
-/// Indices that a slice of an axis takes.
-struct Range {
-  int64_t start = 0, step = 1, count = 0;
-};
-
-Range rangeOf(int64_t start, int64_t end, int64_t step, int64_t extent) {
-  start += start < 0 ? extent : 0;
-  end += end < 0 ? extent : 0;
-  if (step > 0) {
-    start = std::clamp<int64_t>(start, 0, extent);
-    end = std::clamp<int64_t>(end, 0, extent);
-    return {start, step, std::max<int64_t>(0, (end - start + step - 1) / step)};
-  }
-  start = std::clamp<int64_t>(start, -1, extent - 1);
-  end = std::clamp<int64_t>(end, -1, extent - 1);
-  return {start, step, std::max<int64_t>(0, (start - end - step - 1) / -step)};
 }
 
 } // namespace

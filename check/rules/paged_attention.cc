@@ -130,8 +130,8 @@ bool rotate(Call& call, const Sequences& sequences, Ref& query, Ref& key) {
       positions.push_back(sequences.past[i] + token);
   const auto count = static_cast<int64_t>(positions.size());
   const Ref places = integerTensor({1, count}, std::move(positions));
-  const Ref cosine = call.in(CosineCache) ? tableRows(call.in(CosineCache), places) : nullptr;
-  const Ref sine = call.in(SineCache) ? tableRows(call.in(SineCache), places) : nullptr;
+  const Ref cosine = call.in(CosineCache) ? tableRows(call, CosineCache, places) : nullptr;
+  const Ref sine = call.in(SineCache) ? tableRows(call, SineCache, places) : nullptr;
   if (!cosine || !sine)
     return false;
   const bool isInterleaved = call.integer("rotary_interleaved", 0) != 0;

@@ -4,34 +4,125 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace kvopt::check {
 namespace {
 
-/// Notes where the behavior of a slice along an axis changes: where a bound is negative, so that it
-/// counts from the end, where it is beyond either end, and where the range is empty. Computed
-/// bounds within a table of constants are not looked at.
-void noteBounds(Call& call, int64_t start, int64_t end, int64_t extent, unsigned axis) {
-  enum { Sign, First, Last, Bounds };
-  auto isNoted = [&](unsigned operand) {
-    const Ref given = call.in(operand);
-    return !call.in(0)->isConstant || !given || given->isConstant;
-  };
-  auto note = [&](int64_t bound, unsigned operand) {
-    const size_t place = (axis * 3 + operand) * Bounds;
-    const int64_t at = bound < 0 ? bound + extent : bound;
-    call.noteThreshold(bound, place + Sign);
-    call.noteThreshold(at - extent, place + Last);
-    if (bound < 0)
-      call.noteThreshold(at, place + First);
-    return at;
-  };
-  const bool hasStart = std::abs(start) < unlimited && isNoted(1);
-  const bool hasEnd = std::abs(end) < unlimited && isNoted(2);
-  const int64_t first = hasStart ? note(start, 1) : 0;
-  const int64_t last = hasEnd ? note(end, 2) : 0;
-  if (hasStart && hasEnd)
-    call.noteThreshold(last - first, axis * 3 * Bounds);
+/// Indices that a slice of an axis takes.
+struct Range {
+  int64_t start = 0, step = 1, count = 0;
+  GrowthId ofStart = fixedGrowth, ofCount = fixedGrowth;
+};
+
+/// A bound of a slice, with its growth: the one that is written, or an end of the axis.
+struct Bound {
+  int64_t at = 0;
+  GrowthId growth = fixedGrowth;
+  Growths::Number number() const { return {growth, double(at)}; }
+};
+
+/// Finds what a slice takes of one axis, and notes where its behavior changes: where a bound is
+/// negative, so that it counts from the end, where it is beyond either end, and where the range is
+/// empty.
+class SlicedAxis {
+public:
+  SlicedAxis(Call& evaluated, unsigned sliced)
+      : call(evaluated),
+        growths(evaluated.math.growths), length{evaluated.in(0)->shape[sliced],
+                                                evaluated.in(0)->extentGrowth(sliced)},
+        isTable(evaluated.in(0)->isConstant) {}
+
+  Range take(Bound start, Bound end, int64_t step) const {
+    const Bound last{length.at - 1, growths.sum(length.number(), {fixedGrowth, 1}, -1)};
+    const Bound zero, before{-1};
+    if (length.at == 0 && step < 0)
+      return {0, step, 0, fixedGrowth, fixedGrowth};
+    // A start before the first element becomes the first one, even if the step is negative.
+    start = within(fromEnd(start), zero, step > 0 ? length : last);
+    end = within(fromEnd(end), step > 0 ? zero : before, step > 0 ? length : last);
+    const Bound& low = step > 0 ? start : end;
+    const Bound& high = step > 0 ? end : start;
+    call.noteThreshold(high.number(), low.number(), /*isExact=*/false);
+    const int64_t span = high.at - low.at;
+    if (span < 0)
+      return {start.at, step, 0, start.growth, fixedGrowth};
+    const auto stride = step > 0 ? uint64_t(step) : 0 - uint64_t(step);
+    const int64_t count = span == 0 ? 0 : int64_t((uint64_t(span) - 1) / stride) + 1;
+    return {start.at, step, count, start.growth, countOf(low, high, stride)};
+  }
+
+private:
+  Bound fromEnd(Bound bound) const {
+    if (bound.growth == fixedGrowth && std::abs(double(bound.at)) >= double(unlimited))
+      return bound.at < 0 ? Bound{-1 - length.at} : Bound{bound.at};
+    call.noteThreshold(bound.number(), {fixedGrowth, 0}, /*isExact=*/false);
+    if (bound.at >= 0)
+      return bound;
+    return {bound.at + length.at, growths.sum(bound.number(), length.number())};
+  }
+  /// Sizes that a table of constants does not reach are those that the model does not accept. No
+  /// number may depend on how many rows of it there are.
+  Bound within(const Bound& bound, const Bound& low, const Bound& high) const {
+    if (bound.growth == fixedGrowth && bound.at >= unlimited)
+      return high;
+    if (bound.growth == fixedGrowth && bound.at < -length.at)
+      return low;
+    call.noteThreshold(bound.number(), low.number(), /*isExact=*/false);
+    if (!isTable)
+      call.noteThreshold(bound.number(), high.number(), /*isExact=*/false);
+    return bound.at < low.at ? low : bound.at > high.at ? high : bound;
+  }
+  GrowthId countOf(const Bound& low, const Bound& high, uint64_t stride) const {
+    const GrowthId span = growths.sum(high.number(), low.number(), -1);
+    if (isTable && span != fixedGrowth)
+      return growths.untraced(call.node.describe() + " takes rows of a table of constants");
+    if (stride == 1 || span == fixedGrowth)
+      return span;
+    const Growths::Number one{fixedGrowth, 1}, apart{fixedGrowth, double(stride)};
+    const Growths::Number most{growths.sum({span, 0}, one, -1), double(high.at - low.at - 1)};
+    call.noteSteps(most, apart.value);
+    return growths.sum({growths.quotient(most, apart, true), 0}, one);
+  }
+
+  Call& call;
+  Growths& growths;
+  Bound length;
+  bool isTable;
+};
+
+/// The growths of the numbers that a slice takes of a table of constants along an axis.
+void traceTable(Call& call, const Range& range, unsigned axis, const Tensor& data, Tensor& result) {
+  if (!data.isInteger() || data.isBool() ||
+      (range.ofStart == fixedGrowth && range.ofCount == fixedGrowth))
+    return;
+  Growths& growths = call.math.growths;
+  const auto apart = progression(data, axis);
+  const GrowthId untraced =
+      growths.untraced(call.node.describe() + " takes rows of a table of constants");
+  GrowthId id = untraced;
+  if (apart)
+    id = growths.indexed(growths.product({range.ofStart, double(range.start)}, {0, *apart}),
+                         double(range.start) * *apart, *apart * double(range.step));
+  if (!result.growths.empty()) // along another axis, too
+    id = untraced;
+  result.growths.assign(static_cast<size_t>(result.count()), id);
+}
+
+/// The growth of one of the integers that an operand has instead of an attribute.
+GrowthId growthIn(const Call& call, llvm::StringRef attribute, unsigned operand, size_t at) {
+  const Ref given = call.attribute(attribute) ? nullptr : call.in(operand);
+  return given && at < static_cast<size_t>(given->count()) ? given->growth(at) : fixedGrowth;
+}
+
+/// Notes the entries of an axis that a result has of the first operand. The others select them.
+void noteTaken(Call& call, unsigned axis, int64_t first, int64_t step, int64_t count,
+               size_t result = 0) {
+  std::vector<int64_t> entries;
+  if (call.in(0)->isTableAlong(axis))
+    for (int64_t i = 0; i < count; ++i)
+      entries.push_back(first + i * step);
+  call.noteRead(0, axis, entries, call.operands.drop_front(), static_cast<unsigned>(result));
 }
 
 Results slice(Call& call) {
@@ -44,27 +135,34 @@ Results slice(Call& call) {
     return call.unsupported("its ranges are unknown");
   std::vector<Range> ranges(data->shape.size());
   for (size_t i = 0; i < ranges.size(); ++i)
-    ranges[i].count = data->shape[i];
+    ranges[i] = {0, 1, data->shape[i], fixedGrowth, data->extentGrowth(i)};
   for (size_t i = 0; i < starts->size(); ++i) {
     auto axis =
         axisOf(axes && i < axes->size() ? (*axes)[i] : static_cast<int64_t>(i), data->rank());
     const int64_t step = steps && i < steps->size() ? (*steps)[i] : 1;
     if (!axis || step == 0)
       return call.fail("an axis is out of range");
-    noteBounds(call, (*starts)[i], (*ends)[i], data->shape[*axis], *axis);
-    // Bounds far outside are the same as the ends.
-    constexpr int64_t far = int64_t(1) << 40;
-    ranges[*axis] = rangeOf(std::clamp((*starts)[i], -far, far), std::clamp((*ends)[i], -far, far),
-                            step, data->shape[*axis]);
+    ranges[*axis] = SlicedAxis(call, *axis)
+                        .take({(*starts)[i], growthIn(call, "starts", 1, i)},
+                              {(*ends)[i], growthIn(call, "ends", 2, i)}, step);
+    if (growthIn(call, "steps", 4, i) != fixedGrowth || growthIn(call, "axes", 3, i) != fixedGrowth)
+      call.math.thresholds.noteOpen(call.node.describe() + " has a step that depends on sizes");
   }
   Extents shape, strides = stridesOf(data->shape);
   int64_t first = 0;
   for (size_t i = 0; i < ranges.size(); ++i) {
+    noteTaken(call, static_cast<unsigned>(i), ranges[i].start, ranges[i].step, ranges[i].count);
     shape.push_back(ranges[i].count);
     first += ranges[i].start * strides[i];
     strides[i] *= ranges[i].step;
   }
-  return {strided(data, std::move(shape), strides, first)};
+  auto result = std::make_shared<Tensor>(*strided(data, std::move(shape), strides, first));
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    result->extentGrowths.push_back(ranges[i].ofCount);
+    if (data->isConstant)
+      traceTable(call, ranges[i], static_cast<unsigned>(i), *data, *result);
+  }
+  return {result};
 }
 
 Results split(Call& call) {
@@ -87,6 +185,7 @@ Results split(Call& call) {
   Results parts;
   int64_t first = 0;
   for (int64_t size : *sizes) {
+    noteTaken(call, *axis, first, 1, size, parts.size());
     parts.push_back(rowsOf(data, *axis, first, first + size));
     first += size;
   }
@@ -102,14 +201,26 @@ Results trilu(Call& call) {
     return call.fail("its data has fewer than two axes");
   const bool isUpper = call.integer("upper", 1) != 0;
   // The band meets the corners of the matrix.
-  call.noteThreshold(data->shape.back() - 1 - shift, 0, /*meets=*/true);
+  const Growths::Number columns = data->extent(data->shape.size() - 1);
+  const Growths::Number offset = call.in(1) && call.in(1)->isInteger() && call.in(1)->count() == 1
+                                     ? call.in(1)->number(0)
+                                     : Growths::Number{};
+  call.noteThreshold({call.math.growths.sum(columns, {fixedGrowth, -1}), columns.value - 1}, offset,
+                     /*isExact=*/true);
+  const Growths::Number rows = data->extent(data->shape.size() - 2);
+  call.noteThreshold({call.math.growths.sum(rows, {fixedGrowth, -1}), rows.value - 1},
+                     {call.math.growths.product(offset, {fixedGrowth, -1}), -offset.value},
+                     /*isExact=*/true);
   if (data->isHollow)
     return call.hollow(data->shape);
+  noteTaken(call, static_cast<unsigned>(data->rank() - 1), 0, 1, 0);
   auto result = std::make_shared<Tensor>(*data);
   size_t at = 0;
   forEachPlace(data->shape, [&](llvm::ArrayRef<int64_t> place) {
     const int64_t diagonal = place[place.size() - 1] - place[place.size() - 2] - shift;
     if (isUpper ? diagonal < 0 : diagonal > 0) {
+      if (!result->growths.empty())
+        result->growths[at] = fixedGrowth;
       if (data->isInteger())
         result->integers[at] = 0;
       else if (data->isReal())
@@ -120,6 +231,15 @@ Results trilu(Call& call) {
     ++at;
   });
   return {result};
+}
+
+/// Numbers of elements that are added or, if they are negative, taken away.
+std::vector<Growths::Number> padsOf(const Call& call) {
+  std::vector<Growths::Number> numbers;
+  const Ref given = call.attribute("pads") ? nullptr : call.in(1);
+  for (size_t i = 0; given && i < given->integers.size(); ++i)
+    numbers.push_back(given->number(i));
+  return numbers;
 }
 
 Results pad(Call& call) {
@@ -141,7 +261,13 @@ Results pad(Call& call) {
   }
   if (elementCount(shape) < 0)
     return call.fail("the result has no valid shape");
+  for (unsigned i = 0; i < before.size(); ++i)
+    if (before[i] < 0 || shape[i] < before[i] + data->shape[i])
+      noteTaken(call, i, std::max<int64_t>(-before[i], 0), 1,
+                std::min(shape[i] - before[i], data->shape[i]) - std::max<int64_t>(-before[i], 0));
   Ref fill = call.in(2);
+  for (const Growths::Number& number : padsOf(call))
+    call.noteThreshold(number, {fixedGrowth, 0}, /*isExact=*/false);
   if (!fill) {
     auto zero = std::make_shared<Tensor>();
     zero->kind = data->isInteger() ? Kind::Integer : Kind::Known;

@@ -23,7 +23,7 @@ Ref fewerAxes(const Ref& tensor, bool dropsRow, bool dropsColumn) {
 }
 
 /// Two tensors that a model knows, multiplied as it would.
-Ref knownProduct(const Ref& a, const Ref& b, const Extents& shape) {
+std::shared_ptr<Tensor> knownProduct(const Ref& a, const Ref& b, const Extents& shape) {
   auto result = std::make_shared<Tensor>();
   result->kind = a->kind;
   result->type = a->type;
@@ -46,6 +46,23 @@ Ref knownProduct(const Ref& a, const Ref& b, const Extents& shape) {
   else
     multiply(a->known, b->known, result->known);
   return result;
+}
+
+/// The growths of a product of known matrices: those of its sums of products.
+void traceProduct(Growths& growths, const Tensor& a, const Tensor& b, Tensor& result) {
+  const int64_t rows = result.shape[result.shape.size() - 2], columns = result.shape.back();
+  const int64_t inner = a.shape.back();
+  for (int64_t at = 0; at < result.count(); ++at) {
+    const int64_t row = at / columns, block = row / std::max<int64_t>(rows, 1);
+    Growths::Number sum;
+    for (int64_t k = 0; k < inner; ++k) {
+      const Growths::Number x = a.number(size_t(row * inner + k));
+      const Growths::Number y = b.number(size_t((block * inner + k) * columns + at % columns));
+      const Growths::Number product{growths.product(x, y), x.value * y.value};
+      sum = {k == 0 ? product.id : growths.sum(sum, product), sum.value + product.value};
+    }
+    result.growths.push_back(growths.stored(sum.id, result.type));
+  }
 }
 
 /// A row of a product of numbers. Rows of the second matrix are read in order.
@@ -109,9 +126,21 @@ Ref matrixProduct(Call& call, const Ref& first, const Ref& second) {
   shapeA.append({rows, inner});
   shapeB.append({inner, columns});
   const bool isKnown = !a->isReal() && a->kind == b->kind && !a->isWeight && !b->isWeight;
-  if (isKnown)
-    return fewerAxes(knownProduct(broadcastTo(a, shapeA), broadcastTo(b, shapeB), shape), isVectorA,
-                     isVectorB);
+  if (isKnown) {
+    const Ref left = broadcastTo(a, shapeA), right = broadcastTo(b, shapeB);
+    const auto product = knownProduct(left, right, shape);
+    constexpr int64_t mostTraced = 64; // terms of a sum
+    if (const size_t last = first->shape.size() - 1; first->extentGrowth(last) != fixedGrowth)
+      product->growths.assign(
+          static_cast<size_t>(product->count()),
+          call.math.growths.untraced(call.node.describe() + " sums as many numbers as sizes say"));
+    else if (!(left->growths.empty() && right->growths.empty()) && inner <= mostTraced)
+      traceProduct(call.math.growths, *left, *right, *product);
+    return fewerAxes(product, isVectorA, isVectorB);
+  }
+  if (call.math.isBySizes && !first->isReal() && !second->isReal() &&
+      first->extentGrowth(first->shape.size() - 1) != fixedGrowth)
+    call.math.thresholds.noteOpen(call.node.describe() + " sums as many numbers as sizes say");
   for (const Ref& operand : {a, b})
     if (!operand->isReal())
       call.math.countElements(*operand);

@@ -1,5 +1,5 @@
 // Rules of reductions, softmax and normalizations.
-#include "check/arithmetic/call.h"
+#include "check/rules/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -15,11 +15,13 @@ struct Reduction {
   Extents kept;                ///< of the result, with reduced axes as 1
   std::vector<size_t> targets; ///< for each element, its element of the result
   int64_t combined = 1;        ///< number of elements in each
+  std::vector<bool> goes;      ///< for each axis, whether it is combined
 };
 
 std::optional<Reduction> reductionOf(const Ref& data, llvm::ArrayRef<int64_t> axes, bool keeps) {
   Reduction result;
-  std::vector<bool> goes(data->shape.size());
+  std::vector<bool>& goes = result.goes;
+  goes.resize(data->shape.size());
   for (int64_t axis : axes) {
     auto at = axisOf(axis, data->rank());
     if (!at)
@@ -58,8 +60,11 @@ Ref reducedReals(Call& call, const Ref& data, const Reduction& reduction, bool i
     std::vector<ExactBound> bounds(count, ExactBound(call.field(), name == "Max"));
     for (size_t i = 0; i < data->reals.size(); ++i)
       bounds[reduction.targets[i]].add(data->reals[i]);
-    for (const ExactBound& bound : bounds)
+    for (const ExactBound& bound : bounds) {
       result->reals.push_back(bound.bound());
+      if (bound.assumesFills())
+        call.math.assumptions.insert(withinFills);
+    }
     return result;
   }
   std::vector<std::vector<size_t>> members(count);
@@ -76,19 +81,92 @@ Ref reducedReals(Call& call, const Ref& data, const Reduction& reduction, bool i
 
 Ref scaledBy(Call& call, const Ref& a, int64_t divisor) {
   return mapReals(call, {a}, a->shape, [&](llvm::ArrayRef<Exact> x) {
-    return call.field().multiply(x[0], call.field().invert(call.field().integer(divisor)), 1);
+    return call.field().multiply(x[0], call.field().invert(call.field().integer(divisor)),
+                                 1 / double(divisor));
   });
 }
 
 /// Reduction of integers or of known numbers.
-Ref reducedKnown(const Ref& data, const Reduction& reduction, llvm::StringRef name) {
+/// The growth of one element of a reduction with another one.
+GrowthId reducedGrowth(Call& call, llvm::StringRef name, Growths::Number a, Growths::Number b) {
+  Growths& growths = call.math.growths;
+  if (name == "ReduceSum")
+    return growths.sum(a, b);
+  if (name == "ReduceProd")
+    return growths.product(a, b);
+  if (name != "ReduceMax" && name != "ReduceMin")
+    return growths.untraced("computes a function of sizes that is not traced");
+  const bool isUpper = name == "ReduceMax";
+  call.noteThreshold(a, b, /*isExact=*/false);
+  const bool isFirst = isUpper ? a.value >= b.value : a.value <= b.value;
+  return isFirst ? growths.bound(a, b, isUpper) : growths.bound(b, a, isUpper);
+}
+
+/// The growth of the number of truths among `all` elements: all but some that no size determines.
+GrowthId countOfTruths(Call& call, Growths::Number all, size_t target) {
+  Growths& growths = call.math.growths;
+  const std::string name = "falsehoods of " + call.node.describe() + " " + std::to_string(target);
+  const GrowthId count = growths.sum(all, {growths.count(name), 0}, -1);
+  return growths.bound({count, all.value}, {fixedGrowth, 0}, true);
+}
+
+/// The growths of reduced integers or known numbers. A sum over a number of elements that grows is
+/// traced if each element is one constant, or truths.
+void traceReduced(Call& call, const Ref& data, const Reduction& reduction, Tensor& result) {
+  const llvm::StringRef name = call.node.op().type();
+  Growths& growths = call.math.growths;
+  Growths::Number number{fixedGrowth, 1};
+  for (size_t i = 0; i < data->shape.size(); ++i)
+    if (reduction.goes[i])
+      number = {growths.product(number, data->extent(i)), number.value * double(data->shape[i])};
+  if (data->growths.empty() && number.id == fixedGrowth)
+    return;
+  const auto count = static_cast<size_t>(result.count());
+  const bool isBound = name == "ReduceMax" || name == "ReduceMin";
+  auto named = [&](GrowthId id, llvm::ArrayRef<GrowthId> operands) {
+    return growths.of(growths.stored(id, result.type), operands,
+                      [&] { return call.node.describe(); });
+  };
+  std::vector<Growths::Number> totals(count);
+  std::vector<bool> isSet(count), isMixed(count);
+  double least = 0, most = 0;
+  for (size_t i = 0; i < static_cast<size_t>(data->count()); ++i) {
+    const size_t target = reduction.targets[i];
+    const Growths::Number own = data->number(i);
+    least = i == 0 ? own.value : std::min(least, own.value);
+    most = i == 0 ? own.value : std::max(most, own.value);
+    Growths::Number& total = totals[target];
+    if (!isSet[target]) {
+      total = own;
+    } else if (number.id == fixedGrowth || isBound) {
+      const double value = name == "ReduceSum"    ? total.value + own.value
+                           : name == "ReduceProd" ? total.value * own.value
+                           : name == "ReduceMax"  ? std::max(total.value, own.value)
+                                                  : std::min(total.value, own.value);
+      total = {named(reducedGrowth(call, name, total, own), {total.id, own.id}), value};
+    }
+    isSet[target] = true;
+  }
+  result.growths.clear();
+  const bool isCount = data->growths.empty() && (least == most || (least >= 0 && most <= 1));
+  for (size_t i = 0; i < count; ++i) {
+    GrowthId id = totals[i].id;
+    if (number.id != fixedGrowth && !isBound)
+      id = name != "ReduceSum" || !isCount
+               ? growths.untraced("computes a function of sizes that is not traced")
+           : least == most ? growths.product(number, {fixedGrowth, most})
+                           : countOfTruths(call, number, i);
+    result.growths.push_back(named(id, {}));
+  }
+}
+
+Ref reducedKnown(Call& call, const Ref& data, const Reduction& reduction, llvm::StringRef name) {
   auto result = std::make_shared<Tensor>();
   result->kind = data->kind;
   result->type = data->type;
   result->shape = reduction.shape;
   result->isToken = data->isToken;
   result->isConstant = data->isConstant;
-  result->period = data->period;
   const auto count = static_cast<size_t>(result->count());
   auto reduce = [&](const auto& from, auto& to) {
     std::vector<bool> isSet(count);
@@ -118,7 +196,15 @@ Ref reducedKnown(const Ref& data, const Reduction& reduction, llvm::StringRef na
     reduce(data->integers, result->integers);
   else
     reduce(data->known, result->known);
+  traceReduced(call, data, reduction, *result);
   return result;
+}
+
+/// Notes that a sum has as many terms as sizes say, so that it is a function of sizes.
+void noteReducedExtents(Call& call, const Tensor& data, const Reduction& reduction) {
+  for (size_t i = 0; i < data.shape.size(); ++i)
+    if (reduction.goes[i] && data.extentGrowth(i) != fixedGrowth)
+      call.math.thresholds.noteOpen(call.node.describe() + " reduces numbers of sizes");
 }
 
 Results reduce(Call& call) {
@@ -127,7 +213,9 @@ Results reduce(Call& call) {
   std::vector<int64_t> axes = call.integers("axes", 1).value_or(std::vector<int64_t>{});
   if (axes.empty()) {
     if (call.integer("noop_with_empty_axes", 0) != 0)
-      return {data};
+      return name == "ReduceSum" || name == "ReduceMax" || name == "ReduceMin"
+                 ? Results{data}
+                 : call.unsupported("it reduces no axis");
     for (int64_t i = 0; i < data->rank(); ++i)
       axes.push_back(i);
   }
@@ -138,7 +226,10 @@ Results reduce(Call& call) {
       (name == "ReduceMax" || name == "ReduceMin" || name == "ReduceMean"))
     return call.unsupported("a bound or mean of no elements is not represented");
   if (!data->isReal() && !(data->isWeight && data->kind == Kind::Known))
-    return {reducedKnown(data, *reduction, name)};
+    if (Ref known = reducedKnown(call, data, *reduction, name); !isBetterReal(call, known))
+      return {known};
+  if (call.math.isBySizes && !data->isReal())
+    noteReducedExtents(call, *data, *reduction);
   Ref reals = call.real(data);
   if (name == "ReduceMax" || name == "ReduceMin")
     return {reducedReals(call, reals, *reduction, true, name == "ReduceMax" ? "Max" : "Min")};
@@ -230,9 +321,7 @@ Ref softmaxOf(Call& call, const Ref& scores, unsigned axis) {
     else
       element = {0, 0, hasFill[row] ? Status::Unspecified : Status::NotANumber, false};
     if (hasFill[row] && sees[row])
-      call.math.assumptions.insert(
-          "a large negative number in a mask gives its key no weight where "
-          "another key is visible");
+      call.math.assumptions.insert(fillHidesKey);
   }
   return result;
 }
