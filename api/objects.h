@@ -47,6 +47,7 @@ struct kvopt_session {
   std::unique_ptr<kvopt::runtime::Session> session;
   kvopt::runtime::FeedOptions feedOptions;
   std::unique_ptr<kvopt::runtime::TokenFeed> feed;
+  std::optional<kvopt::runtime::TokenLimits> limits; ///< for steps with the caller's inputs
   kvopt::runtime::StepResult result;
   /// Tokens of the latest call, a row for each sequence; its storage is used again.
   std::vector<std::vector<int64_t>> tokens;

@@ -12,6 +12,7 @@
 #include "driver/forms/form_table.h"
 #include "driver/inspect/model_json.h"
 #include "driver/rewrite/files.h"
+#include "driver/rewrite/recommendation.h"
 #include "driver/rewrite/rewrite_forms.h"
 #include "driver/rewrite/rewrite_json.h"
 #include "driver/rewrite/rewrite_words.h"
@@ -110,8 +111,9 @@ llvm::Expected<std::unique_ptr<kvopt_result>> resultOf(RewriteResult rewritten, 
     if (!made.notVerified.empty())
       return refused("not verified: " + made.notVerified, report);
     if (!made.mayBeWritten())
-      return refused(made.isDifferent() ? "the rewritten model computes something else"
-                                        : "the rewritten model could not be compared",
+      return refused(made.isDifferent() || !made.contradiction().empty()
+                         ? "the rewritten model computes something else"
+                         : "the rewritten model could not be compared",
                      report);
     result->report = report.dump();
     result->model = std::move(made.model);
@@ -221,7 +223,7 @@ llvm::Error checked(const CheckWords& words, const Toolkit& toolkit, int* equal,
   if (!example)
     return example.takeError();
   give(checkJson(*result, *example), json);
-  *equal = isEqual(result->report.verdict(), words.allowsTested) ? 1 : 0;
+  *equal = result->areEqual(words.allowsTested) ? 1 : 0;
   return llvm::Error::success();
 }
 
@@ -239,7 +241,10 @@ kvopt_error* kvopt_inspect(const kvopt_model* model, const kvopt_option* options
                      auto recovered = recoverForInspection(model->source, *model->toolkit);
                      if (!recovered)
                        return recovered.takeError();
-                     give(inspectionJson(model->source.path, *recovered, *model->toolkit), json);
+                     give(inspectionJson(model->source.path, *recovered,
+                                         recommend(model->source, *recovered, *model->toolkit),
+                                         *model->toolkit),
+                          json);
                      return llvm::Error::success();
                    });
 }
@@ -350,7 +355,7 @@ kvopt_error* kvopt_result_save(kvopt_result* result, const char* path, const kvo
     FileAccess access;
     ir::Manifest named = result->manifest;
     nameFiles(named, paths, result->firstStep != nullptr);
-    if (!named.variants.empty() && paths.weights == ir::ExternalPlacement::Inline)
+    if (!named.variants.empty() && paths.weights == WeightPlacement::Inline)
       return usageError("the weights of a model in variants are written once, not in each of them")
           .hint("--external-data keep or copy");
     WeightFiles weights = weightFilesFor(*result->model, paths, /*dryRun=*/false);

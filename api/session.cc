@@ -103,6 +103,18 @@ OrderedJson statisticsOf(const Session& session) {
           {"temporary_peak_bytes", counters.temporaryPeak}};
 }
 
+/// A step with the caller's inputs.
+llvm::Error stepWith(kvopt_session& driven, llvm::ArrayRef<NamedView> views, int64_t newTokens) {
+  if (newTokens < 1)
+    return usageError("a step of {} tokens", newTokens);
+  const Session& session = *driven.session;
+  if (!driven.limits)
+    driven.limits = TokenLimits::of(session.graph(), session.manifest().inputs);
+  if (llvm::Error error = driven.limits->check(views))
+    return error;
+  return driven.session->step(views, newTokens, driven.result);
+}
+
 /// Runs `call` on a session that is not null.
 template <class Session, class Call> kvopt_error* withSession(Session* session, const Call& call) {
   return guarded([&]() -> llvm::Error {
@@ -144,6 +156,9 @@ kvopt_error* kvopt_session_create(const kvopt_model* model, int64_t batch,
     if (!runnable)
       return runnable.takeError();
     const PreparedModel& prepared = (*runnable)->prepared;
+    if (settings->capacity != 0)
+      if (llvm::Error error = checkCapacity(prepared.manifest, settings->capacity))
+        return withFile(std::move(error), model->source.path);
     auto made = Session::create(*prepared.model, (*runnable)->toolkit->kernels, prepared.manifest,
                                 *settings);
     if (!made)
@@ -181,9 +196,7 @@ kvopt_error* kvopt_session_step(kvopt_session* session, const char* const* names
         namedViews(names, inputs, input_count, [&](size_t i) { return viewOf(inputs[i]); });
     if (!views)
       return views.takeError();
-    if (new_tokens < 1)
-      return usageError("a step of {} tokens", new_tokens);
-    return driven.session->step(*views, new_tokens, driven.result);
+    return stepWith(driven, *views, new_tokens);
   });
 }
 
@@ -194,9 +207,7 @@ kvopt_error* kvopt_session_step_dlpack(kvopt_session* session, const char* const
     auto views = dlpackViews(names, inputs, input_count);
     if (!views)
       return views.takeError();
-    if (new_tokens < 1)
-      return usageError("a step of {} tokens", new_tokens);
-    return driven.session->step(*views, new_tokens, driven.result);
+    return stepWith(driven, *views, new_tokens);
   });
 }
 

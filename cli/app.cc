@@ -9,6 +9,7 @@
 #include "cli/support/style.h"
 #include "cli/support/terminal.h"
 #include "cli/support/wrapped_text.h"
+#include "driver/verify/driving.h"
 #include "support/format.h"
 #include "support/nearest_word.h"
 
@@ -175,8 +176,9 @@ int run(const CLI::App& command, CommandContext& context) {
   if (code)
     return endOutput(*code);
   flushOut();
+  const bool isUndriven = code.errorIsA<UndrivenError>();
   const Diagnostic diagnostic = takeDiagnostic(code.takeError());
-  const ExitCode failure = exitCodeFor(diagnostic.kind);
+  const ExitCode failure = isUndriven ? ExitCode::Different : exitCodeFor(diagnostic.kind);
   fail(context, failure, diagnostic);
   flushOut();
   return static_cast<int>(failure);

@@ -51,8 +51,7 @@ llvm::Expected<ExitCode> checkPair(const CheckOptions& options, const CommandCon
       text += counterexampleText(**example);
     printOut(text);
   }
-  return isEqual(result->report.verdict(), options.words.allowsTested) ? ExitCode::Done
-                                                                       : ExitCode::Different;
+  return result->areEqual(options.words.allowsTested) ? ExitCode::Done : ExitCode::Different;
 }
 
 } // namespace

@@ -8,11 +8,11 @@
 #include "driver/check/check_files.h"
 #include "driver/forms/form_table.h"
 #include "driver/inspect/model_json.h"
-#include "driver/inspect/recommendation.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/site_groups.h"
 #include "driver/inspect/unmatched_caches.h"
 #include "driver/recover.h"
+#include "driver/rewrite/recommendation.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -121,6 +121,9 @@ SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
   const size_t total = recovered.context->sites.size();
   for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
     std::string result = fmt::format("{} of {} layers", capability.can, total);
+    if (capability.left != 0)
+      result += fmt::format("; {} stay{} as exported, at no cost", capability.left,
+                            capability.left == 1 ? "s" : "");
     for (const auto& [reason, count] : capability.reasons)
       result += fmt::format("; {} {}", count, reason);
     auto line = llvm::find_if(lines, [&](const auto& known) { return known.first == result; });
@@ -193,7 +196,8 @@ llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const Command
     printText(path, options, *recovered, context.toolkit, Style(context.common));
     return context.finish(ExitCode::Done);
   }
-  printJson(inspectionJson(path, *recovered, context.toolkit));
+  printJson(inspectionJson(path, *recovered, recommend(path, *recovered, context.toolkit),
+                           context.toolkit));
   return context.finish(ExitCode::Done);
 }
 
@@ -218,7 +222,8 @@ ExitCode inspectMany(const InspectOptions& options, const CommandContext& contex
       if (!context.common.json())
         printTable(tableErrorRow(names[i]));
     } else if (context.common.json()) {
-      models.push_back(modelJson(path, *recovered, context.toolkit));
+      models.push_back(modelJson(path, *recovered, recommend(path, *recovered, context.toolkit),
+                                 context.toolkit));
     } else {
       printTable(tableRow(names[i], recovered->context->sites));
     }

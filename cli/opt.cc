@@ -3,8 +3,9 @@
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/recover.h"
-#include "ir/onnx/export.h"
+#include "driver/rewrite/data_files.h"
 #include "ir/onnx/import.h"
+#include "ir/onnx/model_files.h"
 #include "ir/text/printer.h"
 #include "ir/text/reader.h"
 #include "ir/verify/model_gate.h"
@@ -36,6 +37,7 @@ struct OptOptions {
   bool noVerify = false;
   bool types = false;
   std::string elements = "256";
+  WeightPlacement placement = WeightPlacement::Keep;
   MatcherOptions matcher;
 };
 
@@ -108,7 +110,8 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
     print.types = options.types;
     print.maxTensorElements = *elements;
     printOut(printText(**model, print));
-  } else if (llvm::Error error = exportModel(**model, options.output, {}, context.files())) {
+  } else if (llvm::Error error = exportWithData(**model, options.output, options.placement,
+                                                context.files(), context.toolkit.progress)) {
     return error;
   }
   if (options.explain)
@@ -144,6 +147,7 @@ void addOptCommand(CLI::App& app, CommandContext& context) {
   add.add("--no-verify", options->noVerify);
   add.add("--types", options->types);
   add.add("--elements", options->elements);
+  addPlacementOption(add, options->placement);
   add.addCommon();
   command->callback([options, &context] {
     context.action = [options, &context] { return opt(*options, context); };

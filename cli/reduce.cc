@@ -72,6 +72,7 @@ void addReduceCommand(CLI::App& app, CommandContext& context) {
   add.add("--output", options->request.output)->required();
   add.add("--timeout", options->seconds);
   add.add("--anonymize", options->request.isAnonymous);
+  add.add("--external-data", options->request.linksFiles, {{"copy", false}, {"link", true}});
   add.addCommon();
   command->callback([options, &context] {
     options->request.limit = std::chrono::seconds(options->seconds);

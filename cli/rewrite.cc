@@ -74,8 +74,13 @@ ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
   context.error(formatText("kvopt: {}", refused.message));
   for (const SafeText& layers : refusedLayers(refused))
     context.remark(layers);
-  if (!refused.sites.empty() && !options.words.request.addCaches &&
-      !options.words.request.freeExtents)
+  for (const Remedy& remedy : refused.remedies)
+    context.remark(formatText("  {}", remedy.text()));
+  if (options.isChosen && refused.withoutCaches) {
+    if (!refused.withoutCaches->command.empty())
+      context.remark(formatText("next: {}", refused.withoutCaches->command));
+  } else if (!refused.sites.empty() && !options.words.request.addCaches &&
+             !options.words.request.freeExtents)
     context.remark(formatText("next: kvopt explain {} {}", options.model,
                               optionsOf(options.words.request.form)));
   if (context.common.json())
@@ -102,7 +107,7 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
                                WeightFiles weights, const CommandContext& context) {
   context.detailPasses(rewritten.timings);
   Manifest& manifest = rewritten.manifest;
-  if (!manifest.variants.empty() && options.paths.weights == ExternalPlacement::Inline)
+  if (!manifest.variants.empty() && options.paths.weights == WeightPlacement::Inline)
     return usageError("the weights of a model in variants are written once, not in each of them")
         .hint("--external-data keep or copy");
   nameFiles(manifest, options.paths, rewritten.firstStep != nullptr);
@@ -127,6 +132,10 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
   if (!rewritten.verification && rewritten.isDifferent()) {
     context.error("kvopt: a check finds a difference; nothing was written; --verify quick compares "
                   "by running both models");
+    return ExitCode::Different;
+  }
+  if (!rewritten.contradiction().empty()) {
+    context.error("kvopt: a check contradicts the run; nothing was written");
     return ExitCode::Different;
   }
   if (!rewritten.mayBeWritten()) {

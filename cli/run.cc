@@ -4,6 +4,7 @@
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/generate/decoding.h"
+#include "driver/verify/text_reader.h"
 #include "support/format.h"
 #include "support/progress.h"
 
@@ -44,6 +45,7 @@ struct RunOptions {
   std::string draft;
   int64_t draftTokens = 4;
   std::vector<std::string> inputs;
+  std::vector<std::string> states;
   bool statistics = false;
   int64_t foldedConstantsLimit = -1;
 
@@ -203,11 +205,19 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   if (!opened)
     return opened.takeError();
   Decoding& decoding = *opened;
+  auto recipes = parseInputRecipes(options.inputs, options.states);
+  if (!recipes)
+    return recipes.takeError();
+  decoding.request().recipes = std::move(*recipes);
   if (llvm::Error error = context.files().checkOutputs())
     return error;
   if (llvm::Error error = decoding.start())
     return error;
   const Session& session = decoding.session();
+  if (options.isText())
+    if (llvm::Error error =
+            checkByteTokens(session.graph(), session.manifest().inputs, "--text", "--tokens"))
+      return withFile(std::move(error), options.model);
   std::optional<StepDump> dump;
   if (!options.dump.empty()) {
     auto created = StepDump::create(options.dump, context.files());
@@ -215,10 +225,8 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
       return created.takeError();
     dump.emplace(std::move(*created));
   }
-  auto recipes = parseInputRecipes(options.inputs);
-  if (!recipes)
-    return recipes.takeError();
-  decoding.request().recipes = std::move(*recipes);
+  if (const std::string untested = decoding.untested(); !untested.empty())
+    context.remark(formatText("remark: {}", untested));
   auto generated = generateWith(options, decoding, dump ? &*dump : nullptr, context);
   if (!generated)
     return generated.takeError();
@@ -238,7 +246,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
     printJson(runJson(report, options.statistics ? &session : nullptr));
   else if (!isStreamed(options, context))
     printOut(runText(report));
-  for (const SafeText& line : stopRemarks(report, session))
+  for (const SafeText& line : runRemarks(report, session))
     context.remark(line);
   if (!options.save.empty())
     context.remark(formatText("wrote {}: {} tokens; the last one generated is not among them",
@@ -293,6 +301,7 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
   addDraftOptions(add, *options);
   addCacheOptions(add, *options);
   add.add("--input", options->inputs);
+  add.add("--state", options->states);
   add.add("--dump", options->dump);
   add.add("--threads", options->threads);
   add.add("--folded-constants-limit", options->foldedConstantsLimit);

@@ -91,12 +91,19 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
     return error;
   if (!words.reference.empty() && holdsDataSets(words.reference))
     return againstDataSets(options, context);
-  auto first = prepareModel(options.models[0], context.toolkit);
+  auto recipes = parseInputRecipes(words.inputs, words.states);
+  if (!recipes)
+    return recipes.takeError();
+  const bool isReplayed = !words.reference.empty();
+  auto first = isReplayed ? prepareModel(options.models[0], context.toolkit)
+                          : prepareTested(options.models[0], context.toolkit, *recipes);
   if (!first)
     return first.takeError();
+  if (!first->untested.empty())
+    context.remark(formatText("remark: {}", first->untested));
   std::optional<PreparedModel> second;
-  if (words.reference.empty()) {
-    auto prepared = prepareModel(options.models[1], context.toolkit);
+  if (!isReplayed) {
+    auto prepared = prepareTested(options.models[1], context.toolkit, *recipes);
     if (!prepared)
       return prepared.takeError();
     second = std::move(*prepared);
@@ -137,7 +144,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   tokens->excludes(one)->excludes(all);
   // A recording is replayed as it is, so options for runs do not apply.
   for (const char* name :
-       {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input"})
+       {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input", "--state"})
     command->get_option(name)->excludes(one)->excludes(all);
   add.addCommon();
   command->callback([options, &context] {

@@ -178,6 +178,18 @@ std::optional<ContextRotations> contextRotationsOf(const RecoveredModel& recover
   return std::nullopt;
 }
 
+Manifest derivedManifest(RecoveredModel& recovered, Rotations rotations) {
+  PassContext& context = *recovered.context;
+  Manifest manifest = exportedManifest(recovered.model->graph(), context.sites, context.interface);
+  addWindows(context.sites, manifest);
+  addReaders(context.sites, manifest);
+  context.history.undo(manifest);
+  addReorder(recovered.model->graph(), context.reorder, manifest);
+  if (rotations == Rotations::Included)
+    noteRotations(contextRotationsOf(recovered), context.history.attendedPasts(), manifest);
+  return manifest;
+}
+
 llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit,
                                          Rotations rotations) {
   auto stored = manifestOf(model);
@@ -188,16 +200,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  Manifest manifest = exportedManifest(recovered->model->graph(), recovered->context->sites,
-                                       recovered->context->interface);
-  addWindows(recovered->context->sites, manifest);
-  addReaders(recovered->context->sites, manifest);
-  recovered->context->history.undo(manifest);
-  addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
-  if (rotations == Rotations::Included)
-    noteRotations(contextRotationsOf(*recovered), recovered->context->history.attendedPasts(),
-                  manifest);
-  return manifest;
+  return derivedManifest(*recovered, rotations);
 }
 
 } // namespace kvopt::driver

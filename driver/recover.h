@@ -78,8 +78,12 @@ std::optional<analysis::ContextRotations> contextRotationsOf(const RecoveredMode
 /// Whether a manifest says how positions affect cached rows, which reads constants.
 enum class Rotations { Included, LeftOut };
 
+/// Description of how to drive a recovered model that kvopt did not write: its caches, and the
+/// roles of its inputs as far as the graph shows them.
+ir::Manifest derivedManifest(RecoveredModel& recovered, Rotations rotations);
+
 /// Description of how to drive the model: its own manifest or, for a model that kvopt did not
-/// write, one with its growing caches.
+/// write, the derived one. No run has tested it; see testedManifest (driver/verify/driving.h).
 llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit,
                                              Rotations rotations = Rotations::Included);
 

@@ -176,6 +176,8 @@ SafeText explanationText(const std::string& path, const Explanation& explanation
   SafeText out =
       formatText("{}  opset {} · {} attention {}, {} matched\n", path, explanation.recovered.opset,
                  context.sites.size(), context.sites.size() == 1 ? "layer" : "layers", matched);
+  for (const std::string& sentence : context.unequalExtents)
+    out += formatText("  {}\n", sentence);
   if (context.sites.empty())
     out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
   size_t shown = 0;

@@ -129,6 +129,31 @@ const ManifestCache* cacheOfFixedPast(const Manifest& exported) {
   return found == exported.caches.end() ? nullptr : &*found;
 }
 
+/// Layers that stay as they were exported, with one line for each reason.
+SafeText leftLines(llvm::ArrayRef<passes::LeftSite> left) {
+  std::vector<std::pair<std::string, llvm::SmallVector<unsigned, 32>>> groups;
+  for (const passes::LeftSite& site : left) {
+    pattern::MatchFailure why = site.why;
+    why.hint.clear();
+    // Names of nodes differ between layers that have one reason.
+    why.node.clear();
+    const std::string text =
+        site.costsNothing
+            ? fmt::format("no step changes the keys and values that are read, so that there is "
+                          "nothing to gain ({})",
+                          reasonName(why.code))
+            : why.str();
+    auto group = llvm::find_if(groups, [&](const auto& known) { return known.first == text; });
+    if (group == groups.end())
+      group = groups.insert(groups.end(), {text, {}});
+    group->second.push_back(site.layer);
+  }
+  SafeText out;
+  for (const auto& [text, layers] : groups)
+    out += line("left", formatText("{} as exported: {}", layerRanges(layers), text));
+  return out;
+}
+
 /// Assumptions, and changes other than those of attention.
 SafeText notes(const RewrittenModel& rewritten) {
   const passes::PassContext& passes = *rewritten.passes;
@@ -192,9 +217,9 @@ std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
   std::string text = " (" + (unknown ? "" : byteText(static_cast<int64_t>(bytes)));
   const std::vector<std::string>& files = weights.files;
   if (!files.empty())
-    text += weights.areLinks                               ? ", weights in the hard link "
-            : weights.placement == ExternalPlacement::Keep ? ", weights stay in "
-                                                           : ", weights in ";
+    text += weights.placement == WeightPlacement::Link   ? ", weights in the hard link "
+            : weights.placement == WeightPlacement::Keep ? ", weights stay in "
+                                                         : ", weights in ";
   if (files.size() > 1)
     text += fmt::format("{} files", files.size());
   else if (!files.empty())
@@ -278,6 +303,7 @@ SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,
   for (const auto& [form, why] : request.refused)
     out += line("form", formatText("{}, because {} is not possible: {}", optionsOf(request.form),
                                    optionsOf(form), why));
+  out += leftLines(rewritten.passes->left);
   out += notes(rewritten);
   if (request.isVerbose)
     out += details(rewritten);
@@ -287,7 +313,7 @@ SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,
   if (isForGenai)
     out += line("genai", genaiNote());
   else
-    for (const std::string& note : engineNotes(rewritten.model->graph()))
+    for (const std::string& note : engineNotes(rewritten.model->graph(), rewritten.otherForms))
       out += line("warning", note);
   out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());
   if (!request.isDryRun)

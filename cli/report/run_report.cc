@@ -5,6 +5,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::cli {
+using namespace driver;
 using namespace ir;
 using namespace runtime;
 
@@ -83,6 +84,7 @@ OrderedJson runJson(const RunReport& report, const Session* session) {
                       {"top_k", report.sampling.topK},
                       {"top_p", report.sampling.topP},
                       {"seed", report.sampling.seed}};
+  json["made_up"] = report.result.madeUp;
   json["sequences"] = OrderedJson::array();
   for (size_t row = 0; row < report.prompts.size(); ++row)
     json["sequences"].push_back(sequenceJson(report, row));
@@ -99,15 +101,37 @@ SafeText runText(const RunReport& report) {
   return text;
 }
 
-std::vector<SafeText> stopRemarks(const RunReport& report, const Session& session) {
+namespace {
+
+/// Some names of a list, and the number of others.
+SafeText namesText(llvm::ArrayRef<std::string> names) {
+  constexpr size_t mostNamed = 4;
+  SafeText text;
+  for (const std::string& name : names.take_front(mostNamed))
+    text += formatText("{}'{}'", text.empty() ? "" : ", ", name);
+  if (names.size() > mostNamed)
+    text += formatText(" and {} more", names.size() - mostNamed);
+  return text;
+}
+
+} // namespace
+
+std::vector<SafeText> runRemarks(const RunReport& report, const Session& session) {
+  std::vector<SafeText> remarks;
+  if (const auto& names = report.result.madeUp; !names.empty())
+    remarks.push_back(
+        formatText("kvopt made up the contents of {}, and the tokens follow from them; "
+                   "--input NAME=VALUE gives other contents",
+                   namesText(names)));
   bool isFull = llvm::any_of(report.result.sequences, [](const GeneratedSequence& sequence) {
     return sequence.stopped == StopReason::Capacity;
   });
-  if (!isFull)
-    return {};
-  return {formatText("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
-                     "stateful grows, --capacity gives more, --context-shift drops old tokens",
-                     report.result.sequences.front().tokens.size(), session.capacity())};
+  if (isFull)
+    remarks.push_back(
+        formatText("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
+                   "stateful grows, --capacity gives more, --context-shift drops old tokens",
+                   report.result.sequences.front().tokens.size(), session.capacity()));
+  return remarks;
 }
 
 namespace {

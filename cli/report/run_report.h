@@ -21,8 +21,8 @@ std::string textOfBytes(llvm::ArrayRef<int64_t> tokens);
 OrderedJson runJson(const RunReport& report, const runtime::Session* session);
 /// Token numbers or text, one line for each sequence.
 SafeText runText(const RunReport& report);
-/// Remarks about sequences that ended because caches were full.
-std::vector<SafeText> stopRemarks(const RunReport& report, const runtime::Session& session);
+/// Remarks about inputs that were made up, and about sequences that ended because caches were full.
+std::vector<SafeText> runRemarks(const RunReport& report, const runtime::Session& session);
 SafeText statisticsText(const RunReport& report, const runtime::Session& session);
 
 } // namespace kvopt::cli

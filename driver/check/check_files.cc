@@ -2,6 +2,7 @@
 #include "driver/check/check_files.h"
 
 #include "driver/check/check_json.h"
+#include "driver/check/float_replay.h"
 #include "driver/recover.h"
 #include "driver/verify/claims.h"
 #include "ir/onnx/import.h"
@@ -11,6 +12,7 @@
 #include "support/mapped_file.h"
 
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Process.h"
 
 namespace kvopt::driver {
 using check::Obligation;
@@ -60,28 +62,40 @@ llvm::Expected<std::unique_ptr<ir::Model>> asWritten(const ir::Model& model) {
 
 std::string certificateDigest(const check::CheckReport& report, const std::string& before) {
   OrderedJson stated = {{"before_sha256", before}};
-  stated.update(checkReportJson(report));
+  stated.update(shownJson(report));
   return hexDigest(
       llvm::StringRef(stated.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)));
 }
 
 std::optional<bool> FileCheck::confirmsClaim() const {
-  constexpr unsigned seedOfRewrites = 0;
-  if (!claimed || claimed->certificate.empty() || claimed->before != before.digest ||
-      report.seed != seedOfRewrites)
+  if (!claimed || claimed->certificate.empty() || claimed->before != before.digest)
     return std::nullopt;
   return claimed->certificate == digest;
 }
 
+bool FileCheck::areEqual(bool allowsTested) const {
+  return isEqual(report.verdict(), allowsTested) && confirmsClaim() != false;
+}
+
+namespace {
+
+uint32_t drawnSeed() { return llvm::sys::Process::GetRandomNumber(); }
+
+} // namespace
+
 llvm::Expected<check::CheckReport> checkAsWritten(const check::DrivenModel& before,
-                                                  const check::DrivenModel& after, unsigned seed) {
+                                                  const check::DrivenModel& after,
+                                                  const Toolkit& toolkit) {
   auto first = asWritten(before.model);
   if (!first)
     return first.takeError();
   auto second = asWritten(after.model);
   if (!second)
     return second.takeError();
-  return check::checkModels({**first, before.manifest}, {**second, after.manifest}, seed);
+  const check::DrivenModel one{**first, before.manifest}, other{**second, after.manifest};
+  check::CheckReport report = check::checkModels(one, other, drawnSeed());
+  confirmDifference(report, one, other, toolkit);
+  return report;
 }
 
 llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit) {
@@ -117,8 +131,9 @@ llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit&
   // A check reads biases and tables of a file, but not what is between them.
   ir::expectFewReads(**before);
   ir::expectFewReads(**after);
-  result.report =
-      check::checkModels({**before, *manifestBefore}, {**after, *manifestAfter}, request.seed);
+  result.report = check::checkModels({**before, *manifestBefore}, {**after, *manifestAfter},
+                                     request.seed ? *request.seed : drawnSeed());
+  confirmDifference(result.report, {**before, *manifestBefore}, {**after, *manifestAfter}, toolkit);
   result.digest = certificateDigest(result.report, result.before.digest);
   result.claimed = std::move(manifestAfter->comparison);
   return result;
@@ -145,7 +160,7 @@ llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
   CheckRequest again = request;
   if (claimed.contains("fields") && claimed["fields"].is_object() &&
       claimed["fields"].contains("seed") && claimed["fields"]["seed"].is_number_unsigned())
-    again.seed = claimed["fields"]["seed"].get<unsigned>() % check::Field::seeds;
+    again.seed = claimed["fields"]["seed"].get<uint32_t>();
   auto result = checkFiles(again, toolkit);
   if (!result)
     return result;
@@ -171,6 +186,13 @@ llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
                        ? claimed["verdict"].get<std::string>()
                        : "no verdict",
                    check::verdictWord(result->report.verdict()))
+        .file(certificate);
+  auto other = checkFiles(request, toolkit);
+  if (!other)
+    return other;
+  if (other->digest != result->digest)
+    return invalid("the certificate holds only for the fields that it names: other fields show {}",
+                   check::verdictWord(other->report.verdict()))
         .file(certificate);
   return result;
 }
@@ -234,8 +256,9 @@ std::vector<std::string> checkSentences(const check::CheckReport& report) {
     break;
   case Verdict::Skipped:
     sentences.push_back(
-        fmt::format("not decided: {} of {} outputs are equal, '{}' is not compared: {}", equal,
-                    outputs, weakest ? weakest->after : "", reason));
+        fmt::format("not decided: '{}' {}{}{}", weakest ? weakest->after : "",
+                    weakest && weakest->hasElements() ? "" : "is not compared: ", reason,
+                    equal == 0 ? "" : fmt::format("; {} of {} outputs are equal", equal, outputs)));
     break;
   }
   if (!report.assumptions.empty())
@@ -253,7 +276,7 @@ std::string claimRemark(const FileCheck& result) {
   const std::optional<bool> isConfirmed = result.confirmsClaim();
   if (isConfirmed)
     return *isConfirmed ? "; this check finds the same certificate"
-                        : "; THIS CHECK FINDS ANOTHER CERTIFICATE";
+                        : "; THIS CHECK FINDS ANOTHER CERTIFICATE (exit code 1)";
   return claimedRemark(*result.claimed, result.before.digest);
 }
 

@@ -1,4 +1,4 @@
-// Checking of two model files without running them, and certificates of the result.
+// Checking of two model files in exact arithmetic, and certificates of the result.
 #pragma once
 
 #include "check/checker.h"
@@ -36,9 +36,11 @@ struct FileCheck {
   /// The comparison that the second model's manifest claims; nullopt if it claims none.
   std::optional<ir::ManifestComparison> claimed;
 
-  /// Whether the claim is about a check of the first model with the same fields, and whether this
-  /// check finds the same certificate; nullopt for another claim.
+  /// Whether the claim is about a check of the first model, and whether this check finds the same
+  /// certificate; nullopt for another claim.
   std::optional<bool> confirmsClaim() const;
+  /// Whether the models count as equal: by the verdict, and unless the claim is refuted.
+  bool areEqual(bool allowsTested) const;
 };
 
 struct CheckRequest {
@@ -47,12 +49,13 @@ struct CheckRequest {
   /// File with the manifest of `after`; empty for the one in its metadata or, without one, for a
   /// description that is derived from its graph.
   std::string manifest;
-  /// Selects the fields of the arithmetic; from 0 to check::Field::seeds - 1.
-  unsigned seed = 0;
+  /// Selects the fields of the arithmetic; by default, each check draws others.
+  std::optional<uint32_t> seed;
 };
 
-/// Digest of what a certificate says about the models: its report and the digest of the first file.
-/// Neither paths nor the second file change it, so that this file can name it.
+/// Digest of what a check shows of the models: the verdicts of outputs, the scope and the
+/// assumptions, and the digest of the first file. Neither the fields nor paths nor the second file
+/// change it, so that this file can name it and each check can find it.
 std::string certificateDigest(const check::CheckReport& report, const std::string& before);
 
 /// Whether the verdict counts as equality: a proof or, if the caller allows it, equality in the
@@ -60,19 +63,21 @@ std::string certificateDigest(const check::CheckReport& report, const std::strin
 bool isEqual(check::Verdict verdict, bool allowsTested);
 
 /// Checks both models as their files have them, with the types that follow from what these declare:
-/// what else is known of a value must not change the result.
+/// what else is known of a value must not change the result. A difference of elements is confirmed
+/// by a run (confirmDifference).
 llvm::Expected<check::CheckReport> checkAsWritten(const check::DrivenModel& before,
                                                   const check::DrivenModel& after,
-                                                  unsigned seed = 0);
+                                                  const Toolkit& toolkit);
 
-/// Opens both models and checks them.
+/// Opens both models and checks them. A difference of elements is confirmed by a run.
 llvm::Expected<FileCheck> checkFiles(const CheckRequest& request, const Toolkit& toolkit);
 
 /// The document kvopt/certificate/1 of the documentation, with an indentation of two spaces.
 std::string certificateText(const FileCheck& result);
 
-/// Checks the models again with the fields of a certificate, and compares the result with it. Fails
-/// if the certificate is about other files, or if it claims more than the check shows.
+/// Checks the models again with the fields of a certificate, and compares the result with it. A
+/// further check draws its own fields, which the certificate cannot choose. Fails if the
+/// certificate is about other files, or if it claims more than the checks show.
 llvm::Expected<FileCheck> checkCertificate(const std::string& certificate,
                                            const CheckRequest& request, const Toolkit& toolkit);
 

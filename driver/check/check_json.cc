@@ -19,6 +19,8 @@ OrderedJson stepJson(const check::Step& step) {
     json["hidden"] = step.padding;
     json["side"] = step.padsRight ? "right" : "left";
   }
+  if (step.token >= 0)
+    json["token"] = step.token;
   json["free_rows"] = step.spare;
   return json;
 }
@@ -39,7 +41,8 @@ OrderedJson obligationJson(const Obligation& obligation) {
   }
   if (!obligation.evaluatedAs.empty())
     json["evaluated_as"] = obligation.evaluatedAs;
-  if (obligation.verdict == Verdict::Different)
+  if (obligation.verdict == Verdict::Different ||
+      (obligation.verdict == Verdict::Skipped && obligation.hasElements()))
     json["counterexample"] = {{"step", stepJson(obligation.counterexample)},
                               {"place", obligation.place},
                               {"before", obligation.beforeElement},
@@ -66,6 +69,22 @@ OrderedJson replayJson(const Counterexample& example) {
 }
 
 } // namespace
+
+OrderedJson shownJson(const check::CheckReport& report) {
+  OrderedJson outputs = OrderedJson::array(), scope = OrderedJson::array();
+  for (const Obligation& obligation : report.obligations)
+    if (obligation.isOutput)
+      outputs.push_back({{"before", obligation.before},
+                         {"after", obligation.after},
+                         {"verdict", check::verdictWord(obligation.verdict)}});
+  for (const check::Step& step : report.scope)
+    scope.push_back(stepJson(step));
+  return {{"verdict", check::verdictWord(report.verdict())},
+          {"outputs", std::move(outputs)},
+          {"scope", std::move(scope)},
+          {"assumptions", report.assumptions},
+          {"not_checked", report.notChecked}};
+}
 
 OrderedJson checkReportJson(const check::CheckReport& report) {
   OrderedJson json = {

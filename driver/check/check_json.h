@@ -7,6 +7,9 @@
 
 namespace kvopt::driver {
 
+/// The part of a report that does not depend on the fields: verdicts of outputs, scope and
+/// assumptions.
+OrderedJson shownJson(const check::CheckReport& report);
 /// Verdicts, regions, scope and assumptions, without the files.
 OrderedJson checkReportJson(const check::CheckReport& report);
 /// The document kvopt/check/1, with the replay of a difference if there is one.

@@ -2,9 +2,11 @@
 #include "driver/diff/difference_json.h"
 
 #include "driver/inspect/site_facts.h"
+#include "passes/pattern/explain.h"
 
 namespace kvopt::driver {
 using namespace ir;
+using namespace pattern;
 
 namespace {
 

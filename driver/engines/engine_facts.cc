@@ -15,30 +15,28 @@ namespace {
 
 constexpr EngineFact table[] = {
     {EngineUse::GroupQueryAttention, "com.microsoft::GroupQueryAttention", "float32, float16",
-     "1.23", ""},
+     "1.23", true, ""},
     {EngineUse::QuantizedCaches, "com.microsoft::GroupQueryAttention, quantized caches",
-     "int8, int4", "1.30",
+     "int8, int4", "1.30", true,
      "ONNX Runtime 1.23 does not load GroupQueryAttention with quantized caches; 1.30 does."},
     {EngineUse::QueryKeyNorms, "com.microsoft::GroupQueryAttention, q_norm and k_norm",
-     "float32, float16", "1.30",
+     "float32, float16", "1.30", false,
      "ONNX Runtime 1.30 has q_norm and k_norm of GroupQueryAttention on CUDA and WebGPU; on the "
-     "CPU, "
-     "it refuses the first step."},
-    {EngineUse::PagedFloat32, "com.microsoft::PagedAttention", "float32", nullptr,
+     "CPU, it refuses the first step."},
+    {EngineUse::MultiHeadAttention, "com.microsoft::MultiHeadAttention", "float32", "1.23", true,
+     ""},
+    {EngineUse::PagedFloat32, "com.microsoft::PagedAttention", "float32", nullptr, false,
      "Only kvopt's runtime runs PagedAttention of float32: ONNX Runtime refuses to load the "
      "model."},
-    {EngineUse::PagedFloat16, "com.microsoft::PagedAttention", "float16, bfloat16", "1.23",
+    {EngineUse::PagedFloat16, "com.microsoft::PagedAttention", "float16, bfloat16", "1.23", false,
      "ONNX Runtime runs PagedAttention on CUDA (on WebGPU in part), not on the CPU."},
-    {EngineUse::Opset23, "Attention of opset 23", "float32, float16, bfloat16", "1.23", ""},
+    {EngineUse::Opset23, "Attention of opset 23", "float32, float16, bfloat16", "1.23", true, ""},
     {EngineUse::Opset24, "TensorScatter and Attention of opset 24", "float32, float16, bfloat16",
-     "1.24",
-     "Opset 24 needs ONNX Runtime 1.24: older versions do not load the model. They load --to onnx "
-     "--opset 23."},
-    {EngineUse::OwnOperators, "ai.kvopt", "float32, float16, bfloat16, int8, int4", "1.23",
+     "1.24", true, "Opset 24 needs ONNX Runtime 1.24: older versions do not load the model."},
+    {EngineUse::OwnOperators, "ai.kvopt", "float32, float16, bfloat16, int8, int4", "1.23", false,
      "ONNX Runtime runs kvopt's operators by their function bodies, which is slower than the "
-     "export, unless it loads libkvopt_onnxruntime.so (docs/drive.md). Without the library: --to "
-     "ort."},
-    {EngineUse::Standard, "MatMul, Softmax", "float32, float16, bfloat16", "1.23", ""},
+     "export, unless it loads libkvopt_onnxruntime.so (docs/drive.md)."},
+    {EngineUse::Standard, "MatMul, Softmax", "float32, float16, bfloat16", "1.23", true, ""},
 };
 
 /// The requirement of a node; nullopt for operators of ONNX that every engine has.
@@ -51,6 +49,8 @@ std::optional<EngineUse> useOf(const Node& node) {
     return node.operand(gqa::KeyScale) ? EngineUse::QuantizedCaches
                                        : EngineUse::GroupQueryAttention;
   }
+  if (node.op() == OpName("com.microsoft::MultiHeadAttention"))
+    return EngineUse::MultiHeadAttention;
   if (node.op() == OpName("com.microsoft::PagedAttention"))
     return node.operand(0) && node.operand(0)->type().elementType() == ElementType::Float
                ? EngineUse::PagedFloat32
@@ -74,6 +74,19 @@ std::vector<EngineUse> usesOf(const Form& form, bool isFloat32) {
     return {EngineUse::Standard};
   }
   llvm_unreachable("unknown engine");
+}
+
+/// The advice that follows a note: the first other form without the limitation.
+std::string adviceOn(EngineUse use, llvm::ArrayRef<Form> others) {
+  const auto* other = llvm::find_if(
+      others, [&](const Form& form) { return !llvm::is_contained(usesOf(form, true), use); });
+  if (use == EngineUse::OwnOperators)
+    return other == others.end()
+               ? " Without the library, no other form is known to be faster than the export."
+               : fmt::format(" Without the library: {}.", optionsOf(*other));
+  if (use == EngineUse::Opset24 && other != others.end())
+    return fmt::format(" They load {}.", optionsOf(*other));
+  return "";
 }
 
 std::vector<std::string> notesOf(llvm::ArrayRef<EngineUse> uses) {
@@ -120,7 +133,13 @@ std::vector<std::string> engineNotes(const Form& form, bool isFloat32) {
   return notesOf(usesOf(form, isFloat32));
 }
 
-std::vector<std::string> engineNotes(Graph& graph) { return notesOf(engineUses(graph)); }
+std::vector<std::string> engineNotes(Graph& graph, llvm::ArrayRef<Form> others) {
+  std::vector<std::string> notes;
+  for (EngineUse use : engineUses(graph))
+    if (const char* note = engineFact(use).note; *note != '\0')
+      notes.push_back(note + adviceOn(use, others));
+  return notes;
+}
 
 const char* runnerOf(Engine engine) {
   switch (engine) {

@@ -301,8 +301,17 @@ llvm::Expected<std::vector<Form>> chooseForms(const FormWords& words) {
   std::vector<Form> forms;
   for (Engine engine : allEngines)
     if (const Form form = completed(said, engine);
-        isPossible(said, form) && (forms.empty() || engine == Engine::Onnx))
+        isPossible(said, form) && (forms.empty() || engine == Engine::Onnx)) {
       forms.push_back(form);
+      // Attention of opset 23 takes caches of any kind that grow, also those of the last rows.
+      const bool isOpen = !said.cache.value && !said.opset.value && !said.split.value;
+      if (engine == Engine::Onnx && isOpen) {
+        SaidForm growing = said;
+        growing.cache.value = CacheKind::Grow;
+        if (const Form other = completed(growing, engine); isPossible(growing, other))
+          forms.push_back(other);
+      }
+    }
   if (forms.empty())
     return Contradiction(said, completed(said, nearestEngine(said))).error();
   return forms;

@@ -40,10 +40,10 @@ template <class Options> void addFormOptions(Options& add, FormWords& words) {
 }
 
 /// The forms that the words allow, in the order in which they are tried. If the words choose an
-/// engine, there is one form. Otherwise there is one for ONNX Runtime and one for ONNX's own
-/// operators, as far as these engines have such a form, or else one for the first other engine that
-/// has it. Fails for words that contradict each other: the message names two of them and the
-/// possible alternatives.
+/// engine, there is one form. Otherwise there is one for ONNX Runtime and those for ONNX's own
+/// operators, in buffers and growing, as far as these engines have such a form, or else one for the
+/// first other engine that has it. Fails for words that contradict each other: the message names
+/// two of them and the possible alternatives.
 llvm::Expected<std::vector<Form>> chooseForms(const FormWords& words);
 
 /// The form that the words select, for commands with a default engine.

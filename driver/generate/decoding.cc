@@ -4,10 +4,12 @@
 #include "driver/first_step.h"
 #include "driver/recover.h"
 #include "driver/verify/claims.h"
+#include "driver/verify/driving.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/extents/fixed_extents.h"
 #include "runtime/cache/cache_file.h"
 #include "runtime/session/input_plan.h"
-#include "runtime/session/token_ids.h"
+#include "runtime/session/token_limits.h"
 #include "support/diagnostic.h"
 #include "support/mapped_file.h"
 
@@ -35,14 +37,10 @@ llvm::Expected<int64_t> savedLength(const std::string& path) {
 /// Fails for a token for which the model's tables have no entry.
 llvm::Error checkPrompts(llvm::ArrayRef<std::vector<int64_t>> prompts, const Graph& graph,
                          const Manifest& manifest) {
-  for (const Value* input : tokenInputs(graph, manifest.inputs)) {
-    const int64_t count = isInteger(input->type().elementType()) ? tokenIdsOf(*input).most() : 0;
-    for (const std::vector<int64_t>& prompt : prompts)
-      for (const int64_t token : prompt)
-        if (count > 0 && token >= count)
-          return usageError("there is no token {}: the model has tokens from 0 to {}", token,
-                            count - 1);
-  }
+  const TokenLimits limits = TokenLimits::of(graph, manifest.inputs);
+  for (const std::vector<int64_t>& prompt : prompts)
+    if (llvm::Error error = limits.check(prompt))
+      return error;
   return llvm::Error::success();
 }
 
@@ -78,6 +76,15 @@ llvm::Expected<int64_t> Decoding::neededCapacity(const GeneratingModel& settings
   return past + static_cast<int64_t>(longest) + asked.options.steps;
 }
 
+/// The recipes for inputs and states of a model; others are for its first step, or unknown.
+std::vector<InputRecipe> Decoding::ownRecipes(const Graph& graph) const {
+  std::vector<InputRecipe> own;
+  llvm::copy_if(asked.recipes, std::back_inserter(own), [&](const InputRecipe& recipe) {
+    return recipe.kind == InputRecipe::Kind::State || hasInput(graph, recipe.input);
+  });
+  return own;
+}
+
 llvm::Error Decoding::start() {
   if (llvm::Error error = start(main, asked.model))
     return error;
@@ -87,21 +94,33 @@ llvm::Error Decoding::start() {
 llvm::Error Decoding::start(Driven& driven, const GeneratingModel& settings) const {
   if (llvm::Error error = inferShapes(driven.model->graph()))
     return withFile(std::move(error), settings.path);
-  auto manifest = drivingManifest(*driven.model, *toolkit);
-  if (!manifest)
-    return manifest.takeError();
+  auto tested = testedManifest(*driven.model, *toolkit, ownRecipes(driven.model->graph()));
+  if (!tested)
+    return tested.takeError();
+  driven.untested = std::move(tested->untested);
+  Manifest* manifest = &tested->manifest;
   if (llvm::Error error = checkPrompts(asked.prompts, driven.model->graph(), *manifest))
     return withFile(std::move(error), settings.path);
+  for (const extents::FixedExtent& extent : extents::fixedExtents(driven.model->graph()))
+    if (extent.axis == 0 && extent.value != static_cast<int64_t>(asked.prompts.size()))
+      return usageError("{} prompts, and {}", asked.prompts.size(), extent.text())
+          .file(settings.path);
   if (asked.options.shift.isOn)
     if (llvm::Error error = proveRotations({*driven.model, *manifest}, *toolkit))
       return error;
+  if (settings.capacity != 0)
+    if (llvm::Error error = checkCapacity(*manifest, settings.capacity))
+      return withFile(std::move(error), settings.path);
   SessionOptions options;
   options.mode = settings.mode;
   options.threads = settings.threads;
   options.foldedConstantsLimit = settings.foldedConstantsLimit;
   options.batch = static_cast<int64_t>(asked.prompts.size());
   options.capacity = settings.capacity;
-  if (options.capacity == 0 && options.mode == SessionOptions::Mode::AsManifest &&
+  const bool hasBuffers = llvm::any_of(manifest->caches, [](const ManifestCache& cache) {
+    return cache.isOneBuffer() || cache.update() == CacheUpdate::Static;
+  });
+  if (options.capacity == 0 && options.mode == SessionOptions::Mode::AsManifest && hasBuffers &&
       !manifest->capacityValue) {
     auto needed = neededCapacity(settings);
     if (!needed)
@@ -139,6 +158,10 @@ llvm::Error Decoding::computeFirst(const Driven& driven, const GeneratingModel& 
   auto computed = runFirstStep(**first, session.batch(), recipes, settings.threads, *toolkit);
   if (!computed)
     return computed.takeError();
+  for (const std::unique_ptr<Value>& input : (*first)->graph().inputs())
+    if (!input->isInitializer() &&
+        llvm::none_of(recipes, [&](const auto& recipe) { return recipe.input == input->name(); }))
+      feed.madeUp.push_back(input->name().str());
   for (NamedTensor& cache : *computed)
     if (hasInput(session.graph(), cache.name) &&
         llvm::none_of(recipes, [&](const auto& recipe) { return recipe.input == cache.name; }))
@@ -153,11 +176,8 @@ llvm::Expected<GenerationResult> Decoding::run() {
   options.draft.session = draft.session.get();
   options.draft.tokens = asked.draftTokens;
   if (draft.session) {
-    std::vector<InputRecipe> recipes;
-    llvm::copy_if(asked.recipes, std::back_inserter(recipes), [&](const InputRecipe& recipe) {
-      return hasInput(draft.session->graph(), recipe.input);
-    });
-    if (llvm::Error error = computeFirst(draft, asked.draft, recipes, options.draft.feed))
+    if (llvm::Error error = computeFirst(draft, asked.draft, ownRecipes(draft.session->graph()),
+                                         options.draft.feed))
       return error;
   }
   auto generated = generate(*main.session, asked.prompts, options);

@@ -23,6 +23,9 @@ public:
   GenerateRequest& request() { return asked; }
   /// The session that generates.
   const runtime::Session& session() const { return *main.session; }
+  /// A sentence about guesses among the ways of driving the models that were not tested; empty if
+  /// there are none. Requires `start`.
+  std::string untested() const { return main.untested.empty() ? draft.untested : main.untested; }
 
 private:
   /// A model and its session; both null if there is no draft.
@@ -30,10 +33,12 @@ private:
     std::unique_ptr<ir::Model> model;
     ir::Manifest manifest;
     std::unique_ptr<runtime::Session> session;
+    std::string untested; ///< see TestedManifest
   };
 
   Decoding(GenerateRequest request, const Toolkit& known)
       : asked(std::move(request)), toolkit(&known) {}
+  std::vector<runtime::InputRecipe> ownRecipes(const ir::Graph& graph) const;
   llvm::Error start(Driven& driven, const GeneratingModel& settings) const;
   llvm::Expected<int64_t> neededCapacity(const GeneratingModel& settings) const;
   llvm::Error computeFirst(const Driven& driven, const GeneratingModel& settings,

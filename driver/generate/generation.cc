@@ -2,6 +2,7 @@
 #include "driver/generate/generation.h"
 
 #include "driver/generate/draft.h"
+#include "driver/generate/padding_test.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -40,14 +41,23 @@ public:
   }
 
   llvm::Expected<GenerationResult> run(llvm::ArrayRef<std::vector<int64_t>> prompts) {
+    if (llvm::Error error = checkTokens())
+      return error;
     if (llvm::Error error = checkPadding(prompts))
       return error;
+    auto test = PaddingTest::create(session, prompts);
+    if (!test)
+      return test.takeError();
     auto start = Clock::now();
     if (llvm::Error error = prefill(prompts))
       return error;
+    if (*test)
+      if (llvm::Error error = testPadding(**test))
+        return error;
     if (llvm::Error error = takeTokens(session.manifest().padsRight))
       return error;
     result.prefillSeconds = secondsSince(start);
+    result.madeUp = feed.madeUp().vec();
 
     start = Clock::now();
     if (options.draft.session) {
@@ -72,6 +82,22 @@ public:
 private:
   static bool isTrue(bool value) { return value; }
 
+  /// Checks that an input takes the prompt: token ids, or rows of some embedding.
+  llvm::Error checkTokens() const {
+    auto takes = [&](const Value* input) {
+      const TensorType& type = input->type();
+      return isFloatingPoint(type.elementType()) && (!type.hasRank() || type.rank() >= 3);
+    };
+    auto isGiven = [](const InputRecipe& recipe) {
+      return recipe.kind == InputRecipe::Kind::Feed && recipe.feed == InputFeed::Tokens;
+    };
+    if (!tokenInputs(session.graph(), session.manifest().inputs).empty() ||
+        llvm::any_of(options.feed.recipes, isGiven) || llvm::any_of(session.callerInputs(), takes))
+      return llvm::Error::success();
+    return unsupported("no input takes token ids, so that the prompt would be ignored")
+        .hint("--input NAME=token_ids says which one does");
+  }
+
   llvm::Error checkPadding(llvm::ArrayRef<std::vector<int64_t>> prompts) const {
     auto isAsLong = [&](const std::vector<int64_t>& prompt) {
       return prompt.size() == prompts.front().size();
@@ -93,6 +119,16 @@ private:
           .hint("prompts are then one step from empty caches: --chunk at least as long as the "
                 "longest of them, or prompts of one length");
     return llvm::Error::success();
+  }
+
+  llvm::Error testPadding(PaddingTest& test) {
+    auto logits = findLogits(outputs);
+    if (!logits)
+      return logits.takeError();
+    const int64_t after = session.manifest().padsRight ? paddings[test.row()] : 0;
+    return (*logits)->view.shape[1] <= after
+               ? llvm::Error::success() // takeTokens says so
+               : test.run(options.feed, promptChunk(SIZE_MAX), **logits, after);
   }
 
   static size_t longestOf(llvm::ArrayRef<std::vector<int64_t>> prompts) {

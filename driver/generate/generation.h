@@ -52,21 +52,23 @@ struct GeneratedSequence {
 struct GenerationResult {
   std::vector<GeneratedSequence> sequences; ///< one per prompt
   int64_t promptTokens = 0;                 ///< total over all prompts
-  int64_t decodedTokens = 0;  ///< total over all sequences, without the first token of each
-  int64_t draftedTokens = 0;  ///< guesses
-  int64_t acceptedTokens = 0; ///< guesses that the model confirmed
-  int64_t contextShifts = 0;  ///< number of times that tokens were dropped
-  int64_t droppedTokens = 0;  ///< from each sequence
-  double prefillSeconds = 0;  ///< until the first token of each sequence is known
+  int64_t decodedTokens = 0;       ///< total over all sequences, without the first token of each
+  int64_t draftedTokens = 0;       ///< guesses
+  int64_t acceptedTokens = 0;      ///< guesses that the model confirmed
+  int64_t contextShifts = 0;       ///< number of times that tokens were dropped
+  int64_t droppedTokens = 0;       ///< from each sequence
+  std::vector<std::string> madeUp; ///< inputs whose contents nothing determined
+  double prefillSeconds = 0;       ///< until the first token of each sequence is known
   double decodeSeconds = 0;
 };
 
 /// Appends the prompts, one per batch row, to the session's tokens, and generates. Shorter prompts
 /// are padded on the left, and the model's attention_mask hides the padding; fails for a model
-/// without a mask. If the model counts tokens by its mask (Manifest::padsRight), they are padded on
-/// the right; such prompts are a single step and start from empty caches. The session's length
-/// grows by the longest prompt and by all steps but the last, whose tokens are not in the caches
-/// yet. A sequence that has ended repeats its last token until all others end.
+/// without a mask, and for one that computes other scores for the shortest prompt alone. If the
+/// model counts tokens by its mask (Manifest::padsRight), they are padded on the right; such
+/// prompts are a single step and start from empty caches. The session's length grows by the longest
+/// prompt and by all steps but the last, whose tokens are not in the caches yet. A sequence that
+/// has ended repeats its last token until all others end.
 ///
 /// Full caches end the generation; a prompt that does not fit is an error. With a context shift
 /// (Xiao et al., "Efficient Streaming Language Models with Attention Sinks"), full caches keep the

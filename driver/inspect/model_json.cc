@@ -1,12 +1,13 @@
 // Facts of a model as JSON.
 #include "driver/inspect/model_json.h"
 
-#include "driver/inspect/recommendation.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/unmatched_caches.h"
 #include "ir/manifest/field_table.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::driver {
 using namespace analysis;
@@ -62,12 +63,15 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
   std::map<std::string, Capability> result;
   for (const std::unique_ptr<Target>& target : toolkit.targets.all()) {
     Capability& capability = result[target->name().str()];
-    for (const auto& failure :
-         refusals(*target, recovered.context->sites, *recovered.model, recovered.context->reorder))
-      if (failure)
-        ++capability.reasons[reasonName(failure->code).str()];
-      else
-        ++capability.can;
+    const SiteList& sites = recovered.context->sites;
+    const auto failures = refusals(*target, sites, *recovered.model, recovered.context->reorder);
+    capability.can = static_cast<unsigned>(
+        llvm::count_if(failures, [](const auto& failure) { return !failure; }));
+    for (const AttentionSite& site : sites)
+      if (failures[site.layer] && capability.can != 0 && mayStay(*target, site))
+        ++capability.left;
+      else if (failures[site.layer])
+        ++capability.reasons[reasonName(failures[site.layer]->code).str()];
   }
   return result;
 }
@@ -85,7 +89,7 @@ llvm::Expected<RecoveredModel> recoverForInspection(const ModelSource& source,
 }
 
 OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
-                      const Toolkit& toolkit) {
+                      const Recommendation& recommendation, const Toolkit& toolkit) {
   OrderedJson json;
   json["model"] = path;
   json["ir_version"] = recovered.model->irVersion;
@@ -121,8 +125,8 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   for (const auto& [name, capability] : capabilities(recovered, toolkit))
     json["targets"][name] = {{"can", capability.can},
                              {"of", recovered.context->sites.size()},
+                             {"left", capability.left},
                              {"reasons", capability.reasons}};
-  const Recommendation recommendation = recommend(path, recovered, toolkit);
   json["recommendation"] = {{"text", recommendation.sentence},
                             {"command", recommendation.command.empty()
                                             ? OrderedJson(nullptr)
@@ -131,10 +135,10 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
 }
 
 OrderedJson inspectionJson(const std::string& path, const RecoveredModel& recovered,
-                           const Toolkit& toolkit) {
+                           const Recommendation& recommendation, const Toolkit& toolkit) {
   OrderedJson json;
   json["schema"] = "kvopt/inspect/1";
-  json.update(modelJson(path, recovered, toolkit));
+  json.update(modelJson(path, recovered, recommendation, toolkit));
   return json;
 }
 

@@ -1,6 +1,7 @@
 // The facts that inspect reports about a model, as JSON.
 #pragma once
 
+#include "driver/forms/without_caches.h"
 #include "driver/recover.h"
 #include "support/json.h"
 
@@ -17,6 +18,7 @@ llvm::Expected<RecoveredModel> recoverForInspection(const ModelSource& source,
 /// Number of attention layers that a target accepts and refuses.
 struct Capability {
   unsigned can = 0;                        ///< number of layers that it accepts
+  unsigned left = 0;                       ///< number of layers that stay as exported, at no cost
   std::map<std::string, unsigned> reasons; ///< number of layers that it refuses, by reason code
 };
 /// Capabilities by name of the target.
@@ -28,9 +30,9 @@ const ir::ManifestPart* partOf(const ir::Value* past, const analysis::CacheParts
 
 /// The facts of one model, without the schema.
 OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
-                      const Toolkit& toolkit);
+                      const Recommendation& recommendation, const Toolkit& toolkit);
 /// The document kvopt/inspect/1 for one model.
 OrderedJson inspectionJson(const std::string& path, const RecoveredModel& recovered,
-                           const Toolkit& toolkit);
+                           const Recommendation& recommendation, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -80,9 +80,14 @@ constexpr OptionInfo filesOptions[] = {
                "Certificate to verify: the check must find all that it claims."},
     OptionInfo{rewriting, "--genai-config", Output, "FILE", "",
                "For --to ort and kvopt: where ONNX Runtime GenAI's configuration goes."},
-    OptionInfo{rewriting, "--external-data", Word, "keep|copy|inline", "keep",
-               "Weights in files next to the model: keep them there, with hard links to them next "
-               "to an output in another folder; copy them next to the output; or inline them."},
+    OptionInfo{rewriting | opt, "--external-data", Word, "keep|link|copy|inline", "keep",
+               "Weights in files next to the model: keep them there, and copy the files next to an "
+               "output in another folder; the same with hard links; copy what is used to one file "
+               "next to the output; or inline it."},
+    OptionInfo{
+        reduce, "--external-data", Word, "copy|link", "copy",
+        "Weights in files next to the model: copy the files for the candidates, or give them "
+        "hard links."},
     OptionInfo{rewriting, "--dry-run", Flag, "", "", "Write nothing."},
     OptionInfo{run, "--dump", OutputFolder, "FOLDER", "",
                "Folder to write inputs and outputs of every step to."},
@@ -182,6 +187,8 @@ constexpr OptionInfo comparisonOptions[] = {
     OptionInfo{rewriting | verify | run, "--input", Texts, "NAME=VALUE[@EXTENTS]", "",
                "What to feed an input, as in bias=additive_mask or kind=zeros@batch,new. May be "
                "given again."},
+    OptionInfo{rewriting | verify | run, "--state", Texts, "NAME=VALUE", "",
+               "Contents of a state before the first step, as in last=-1. May be given again."},
     OptionInfo{verify, "--reference", Input, "PATH", "",
                "Recorded steps, a file or a folder, or a folder of data sets in ONNX's own form "
                "(test_data_set_<k>)."},
@@ -206,7 +213,9 @@ constexpr OptionInfo comparisonOptions[] = {
     OptionInfo{verify, "--rtol", Real, "X", "",
                "Relative tolerance. Without it, for data sets: 1e-3, or 2e-2 for 16-bit floats."},
     OptionInfo{verify, "--seed", Whole, "N", "1", "Seed of the random tokens.", 0, UINT64_MAX},
-    OptionInfo{check, "--seed", Whole, "N", "0", "Selects the fields of the arithmetic.", 0, 2},
+    OptionInfo{check, "--seed", Whole, "N", "",
+               "Selects the fields of the arithmetic. Without it, each check draws others.", 0,
+               UINT32_MAX},
     OptionInfo{check, "--allow-tested", Flag, "", "",
                "Exit code 0 for the verdict tested, too, which is not a proof."},
 };

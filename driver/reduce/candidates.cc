@@ -1,6 +1,7 @@
 // Writing, reading and testing candidates.
 #include "driver/reduce/candidates.h"
 
+#include "driver/rewrite/data_files.h"
 #include "ir/manifest/written_claim.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
@@ -9,6 +10,7 @@
 #include "ir/verify/verifier.h"
 #include "support/child_process.h"
 #include "support/diagnostic.h"
+#include "support/file_copy.h"
 #include "support/mapped_file.h"
 #include "support/string_ends.h"
 
@@ -62,16 +64,9 @@ void removeUnused(Model& model) {
 
 /// Adds a copy of a file at `path` to the outputs.
 llvm::Error addCopy(const std::string& file, const std::string& path, OutputFiles& outputs) {
-  const FileDescriptor source(retry([&] { return ::open(file.c_str(), readFlags); }));
-  std::error_code code;
-  const uintmax_t bytes = fs::file_size(file, code);
-  if (!source.isOpen() || code)
-    return ioError("cannot read the file").file(file);
-  auto copy = OutputFile::create(path, outputs.access());
+  auto copy = copyOf(file, path, outputs.access());
   if (!copy)
     return copy.takeError();
-  if (llvm::Error error = copy->copy(source, 0, static_cast<int64_t>(bytes), file))
-    return error;
   outputs.add(std::move(*copy));
   return llvm::Error::success();
 }
@@ -114,26 +109,46 @@ llvm::Error Candidates::makeManifestOfEdited() {
   return written->commit();
 }
 
-llvm::Error Candidates::linkFiles(const std::string& modelFile) {
+llvm::Error Candidates::takeFiles(const std::string& modelFile) {
   const std::string source = folderOf(request.model);
   const std::string itsManifest = manifestPathBeside(request.model);
-  if (fs::exists(itsManifest)) {
-    manifest = itsManifest;
-    if (llvm::Error error = makeManifestOfEdited())
-      return error;
-  }
+  std::vector<DataFile> files;
+  const auto take = [&](const std::string& file, const std::string& name) {
+    files.push_back({file, name, folder.path(name)});
+  };
   for (const InputFile& file : filesOfModelAt(request.model)) {
     std::error_code ignored;
-    if (file.path == request.model || file.path == manifest || !fs::exists(file.path, ignored))
+    if (file.path == request.model || file.path == itsManifest || !fs::exists(file.path, ignored))
       continue;
     if (auto name = pathWithin(file.path, source))
-      if (llvm::Error error = folder.link(file.path, *name))
-        return error;
+      take(file.path, *name);
   }
-  if (llvm::Error error = folder.link(request.model, modelFile))
+  take(request.model, modelFile);
+  if (fs::exists(itsManifest)) {
+    take(itsManifest, "original.kv.json");
+    manifest = folder.path("original.kv.json");
+  }
+  if (!request.linksFiles)
+    if (llvm::Error error = checkRoom(files))
+      return error;
+  OutputFiles copies(*toolkit.files);
+  for (const DataFile& file : files)
+    if (llvm::Error error =
+            request.linksFiles ? folder.link(file.source, file.location) : addTo(copies, file))
+      return error;
+  if (llvm::Error error = copies.commit())
     return error;
-  return manifest.empty() ? llvm::Error::success()
-                          : folder.link(manifest, manifestNameFor(modelFile));
+  if (!hasManifest())
+    return llvm::Error::success();
+  if (llvm::Error error = makeManifestOfEdited())
+    return error;
+  return folder.link(manifest, manifestNameFor(modelFile));
+}
+
+llvm::Error Candidates::addTo(OutputFiles& copies, const DataFile& file) {
+  if (llvm::Error error = folder.makeFoldersOf(file.location))
+    return error;
+  return addCopy(file.source, file.path, copies);
 }
 
 llvm::Expected<Candidates> Candidates::create(const ReduceRequest& request,
@@ -153,7 +168,7 @@ llvm::Expected<Candidates> Candidates::create(const ReduceRequest& request,
   // Errors in the model name the user's file.
   if (auto original = importModel(request.model, toolkit.ops, toolkit.limits); !original)
     return original.takeError();
-  if (llvm::Error error = made.linkFiles(made.bestName))
+  if (llvm::Error error = made.takeFiles(made.bestName))
     return error;
   if (!made.manifest.empty() && toolkit.files)
     if (llvm::Error error =
@@ -178,8 +193,7 @@ llvm::Expected<Candidates> Candidates::create(const ReduceRequest& request,
   if (*again != *expected)
     return usageError("the command's exit code is {} for the model and {} for a copy of it",
                       *expected, *again)
-        .hint("a command must give the same code every time; put the output on the file system of "
-              "the model's external data");
+        .hint("a command must give the same code every time");
   return made;
 }
 

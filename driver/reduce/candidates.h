@@ -11,7 +11,13 @@
 #include <optional>
 #include <string>
 
+namespace kvopt {
+class OutputFiles;
+} // namespace kvopt
+
 namespace kvopt::driver {
+
+struct DataFile;
 
 /// Edits a copy of the smallest model; false if the edit does not apply.
 using CandidateEdit = llvm::function_ref<bool(ir::Model& model)>;
@@ -54,7 +60,9 @@ private:
       : request(asked), toolkit(kit), folder(std::move(working)) {}
 
   llvm::Error makeManifestOfEdited();
-  llvm::Error linkFiles(const std::string& modelFile);
+  /// Copies or links the files of the model to the folder, the model itself as `modelFile`.
+  llvm::Error takeFiles(const std::string& modelFile);
+  llvm::Error addTo(OutputFiles& copies, const DataFile& file);
   llvm::Expected<int> exitCodeOf(const std::string& file) const;
   /// Reads a candidate; null if it is not valid.
   llvm::Expected<std::unique_ptr<ir::Model>> read(const std::string& name) const;

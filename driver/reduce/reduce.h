@@ -24,6 +24,8 @@ struct ReduceRequest {
   std::chrono::seconds limit{60};
   /// Whether names, doc strings, metadata and values of weights are removed, too.
   bool isAnonymous = false;
+  /// Whether the files of the model get hard links for the candidates instead of copies.
+  bool linksFiles = false;
 };
 
 /// Size of a model.

@@ -38,8 +38,9 @@ EqualityVerdict claimedVerdict(Verdict verdict) {
 }
 
 /// Checks both models. The claim is that of the check, unless it shows no equality.
-llvm::Error check(const RewrittenPair& pair, RewriteComparison& result) {
-  auto report = checkAsWritten({pair.original, pair.driven}, {pair.written, pair.manifest});
+llvm::Error check(const RewrittenPair& pair, const Toolkit& toolkit, RewriteComparison& result) {
+  auto report =
+      checkAsWritten({pair.original, pair.driven}, {pair.written, pair.manifest}, toolkit);
   if (!report)
     return report.takeError();
   ManifestComparison& claim = *result.claim;
@@ -88,7 +89,7 @@ llvm::Error compare(const RewrittenPair& pair, const RewriteRequest& request,
                     const Toolkit& toolkit, RewriteComparison& result) {
   const bool isCheck = request.verification == VerificationExtent::Check;
   if (isCheck || (request.verification == VerificationExtent::Auto && canProve(pair, request))) {
-    if (llvm::Error error = check(pair, result))
+    if (llvm::Error error = check(pair, toolkit, result))
       return error;
     if (isCheck || isProof(result.checked->verdict()))
       return llvm::Error::success();
@@ -115,16 +116,27 @@ bool RewriteComparison::mayBeWritten() const {
   if (!notVerified.empty())
     return false;
   if (verification)
-    return verification->isEqualWhereRun();
+    return verification->isEqualWhereRun() && contradiction().empty();
   return !checked || isEqual(checked->verdict(), /*allowsTested=*/true);
+}
+
+void RewriteComparison::noteGap(const std::string& gap) {
+  if (gap.empty())
+    return;
+  if (claim)
+    claim->notChecked.push_back(gap);
+  if (checked)
+    checked->notChecked.push_back(gap);
+  if (verification)
+    verification->noteGap(gap);
 }
 
 std::string RewriteComparison::contradiction() const {
   if (!verification || verification->isDifferent() || !checked ||
       checked->verdict() != Verdict::Different)
     return "";
-  return fmt::format("the run shows no difference, but a check finds one: {}; kvopt check "
-                     "--counterexample writes the step",
+  return fmt::format("the run shows no difference, but a check finds one: {}; --verify off writes "
+                     "the model, and kvopt check --counterexample the step",
                      checkSentences(*checked).front());
 }
 
@@ -134,6 +146,7 @@ compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const
   result.claim.emplace().before = pair.digest;
   if (llvm::Error error = compare(pair, request, toolkit, result))
     return error;
+  result.noteGap(pair.untested);
   // A model that was not read cannot be named.
   if (pair.digest.empty() || !result.mayBeWritten())
     result.claim.reset();

@@ -29,11 +29,14 @@ struct RewriteComparison {
   /// Whether a comparison has found a difference.
   bool isDifferent() const;
 
-  /// Whether the second model may be written. A model that computes something else, or that could
-  /// not be compared, must not be written. A model whose last blocks no run can reach is written
-  /// with that verdict, as is one that the check finds equal in its whole scope. Where both models
-  /// ran, the run decides.
+  /// Whether the second model may be written. A model that computes something else in a run or in
+  /// a step of the check, or that could not be compared, must not be written. A model whose last
+  /// blocks no run can reach is written with that verdict, as is one that the check finds equal in
+  /// its whole scope.
   bool mayBeWritten() const;
+
+  /// Adds a part that was not looked at to every result; nothing if it is empty.
+  void noteGap(const std::string& gap);
 
   /// A warning where the check finds a difference that the run does not show; empty elsewhere.
   std::string contradiction() const;
@@ -51,6 +54,7 @@ struct RewrittenPair {
   const ir::Model* firstStep = nullptr;
   /// Whether the rewrite separated the first step, so that it is new.
   bool hasNewFirstStep = false;
+  std::string untested; ///< see TestedManifest
 };
 
 /// Compares the models as `request` says: without running them, by running both, or first the one

@@ -2,9 +2,9 @@
 #include "driver/rewrite/files.h"
 
 #include "driver/engines/operator_library.h"
+#include "driver/rewrite/data_files.h"
 #include "driver/rewrite/genai_config.h"
 #include "driver/rewrite/genai_folder.h"
-#include "driver/rewrite/linked_data.h"
 #include "driver/variants.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/model_files.h"
@@ -40,16 +40,20 @@ ExportOptions exportOptions(const RewrittenPaths& paths, Progress* progress = nu
       progress->advance(static_cast<double>(bytes));
     };
   exported.externalBytes = INT64_MAX; // new constants stay in the model's file
-  exported.placement = paths.weights;
-  if (exported.placement == ExternalPlacement::Copy)
+  exported.placement = driver::exported(paths.weights);
+  if (paths.weights == WeightPlacement::Copy)
     exported.externalFile = std::filesystem::path(paths.model).filename().string() + ".data";
   return exported;
+}
+
+bool keepsFiles(const RewrittenPaths& paths) {
+  return exported(paths.weights) == ExternalPlacement::Keep;
 }
 
 /// Number of bytes of weights that are written, at most: those in the model's external files.
 double bytesToWrite(const Model& model, const Manifest& manifest, const RewrittenPaths& paths) {
   double bytes = 0;
-  if (paths.weights == ExternalPlacement::Keep && manifest.variants.empty())
+  if (keepsFiles(paths) && manifest.variants.empty())
     return bytes;
   for (const std::string& file : externalFilesOf(model)) {
     std::error_code unknown;
@@ -111,9 +115,8 @@ llvm::Error prepareGenaiFolder(const Model& model, const Manifest& manifest,
 
 /// Prepares the model and the variants that are created from it.
 llvm::Error prepareFamily(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
-                          OutputFiles& files, Progress& progress) {
+                          ExportOptions exported, OutputFiles& files) {
   model.setMetadata(manifestKey, manifest.json());
-  ExportOptions exported = exportOptions(paths, &progress);
   exported.externalBytes = ExportOptions().externalBytes;
   return prepareVariants(model, manifest, paths.model, std::move(exported), files);
 }
@@ -124,7 +127,7 @@ void noteVariantData(const Manifest& manifest, const RewrittenPaths& paths, Weig
   const std::string data = paths.model + ".data";
   if (manifest.variants.empty() || !weights.files.empty() || !std::filesystem::exists(data))
     return;
-  weights = {ExternalPlacement::Copy, {data}};
+  weights = {WeightPlacement::Copy, {data}};
 }
 
 } // namespace
@@ -150,21 +153,26 @@ WeightFiles weightFilesFor(const Model& model, const RewrittenPaths& paths, bool
   if (weights.files.empty())
     return weights;
   weights.placement = paths.weights;
-  if (paths.weights != ExternalPlacement::Keep)
-    weights.files.clear();
-  if (paths.weights == ExternalPlacement::Copy && !dryRun)
+  const std::vector<DataFile> moved = dataFilesFor(model, paths.model);
+  if (keepsFiles(paths) && (moved.empty() || dryRun)) {
+    weights.placement = WeightPlacement::Keep;
+    return weights;
+  }
+  weights.files.clear();
+  if (keepsFiles(paths)) {
+    if (paths.weights == WeightPlacement::Keep)
+      weights.placement = WeightPlacement::Copy;
+    for (const DataFile& file : moved)
+      weights.files.push_back(file.path);
+  } else if (paths.weights == WeightPlacement::Copy && !dryRun) {
     weights.files = {paths.model + ".data"};
-  if (paths.weights == ExternalPlacement::Keep && !dryRun)
-    if (std::vector<std::string> links = linkedFiles(model, paths.model); !links.empty()) {
-      weights.files = std::move(links);
-      weights.areLinks = true;
-    }
+  }
   return weights;
 }
 
 llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model, FileAccess& access,
                              const Manifest* manifest) {
-  const ExportOptions exported = exportOptions(paths);
+  ExportOptions exported = exportOptions(paths);
   if (llvm::Error error = registerFiles(model, access))
     return error;
   if (!paths.genaiConfig.empty())
@@ -177,6 +185,10 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model, Fi
       {paths.genaiConfig, "--genai-config"}};
   for (const auto& [name, path] : carriedFiles(paths, model))
     outputs.emplace_back(path, "a file of the tokenizer");
+  if (keepsFiles(paths))
+    for (const DataFile& file : dataFilesFor(model, paths.model))
+      if (!sameFile(file.source, file.path))
+        outputs.emplace_back(file.path, "the external data of the output");
   const bool hasVariants = manifest && !manifest->variants.empty();
   if (hasVariants || !exported.externalFile.empty())
     outputs.emplace_back(paths.model + ".data", "the external data of the output");
@@ -196,12 +208,16 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model, Fi
       return error;
   if (llvm::Error error = access.checkOutputs())
     return error;
-  if (exported.placement != ExternalPlacement::Keep)
+  if (paths.weights == WeightPlacement::Copy)
+    if (llvm::Error error = checkRoomForCopy(model, paths.model))
+      return error;
+  if (!keepsFiles(paths))
     return checkExport(model, paths.model, exported, access);
-  // The links are made only to know whether they are possible.
-  auto links = LinkedData::create(model, paths.model);
-  if (!links)
-    return links.takeError();
+  // Links are made only to know whether they are possible.
+  auto data = DataFiles::create(model, paths.model, paths.weights, /*isTrial=*/true);
+  if (!data)
+    return data.takeError();
+  exported.goAlong = data->locations();
   return checkExport(model, paths.model, exported, access);
 }
 
@@ -210,29 +226,34 @@ llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPa
                        ProgressListener* listener) {
   if (llvm::Error error = checkOutputPaths(paths, model, access, &manifest))
     return error;
-  std::optional<LinkedData> links;
-  if (paths.weights == ExternalPlacement::Keep) {
-    auto made = LinkedData::create(model, paths.model);
-    if (!made)
-      return made.takeError();
-    links.emplace(std::move(*made));
-  }
   Progress progress(listener, "writing " + paths.model);
   progress.expect(bytesToWrite(model, manifest, paths));
   OutputFiles files(access);
+  ExportOptions exported = exportOptions(paths, &progress);
+  std::optional<DataFiles> data;
+  if (keepsFiles(paths)) {
+    auto made = DataFiles::create(model, paths.model, paths.weights);
+    if (!made)
+      return made.takeError();
+    data.emplace(std::move(*made));
+    progress.expect(static_cast<double>(data->bytesToCopy()));
+    if (llvm::Error error = data->copy(files, exported.onWritten))
+      return error;
+    exported.goAlong = data->locations();
+  }
   if (firstStep) {
     model.setMetadata(manifestKey, manifest.json());
     RewrittenPaths ofFirst = paths;
     ofFirst.model = firstStepPath(paths.model);
-    if (llvm::Error error =
-            prepareExport(*firstStep, ofFirst.model, exportOptions(ofFirst, &progress), files))
+    ExportOptions exportedFirst = exportOptions(ofFirst, &progress);
+    exportedFirst.goAlong = exported.goAlong;
+    if (llvm::Error error = prepareExport(*firstStep, ofFirst.model, exportedFirst, files))
       return error;
   }
   if (!manifest.variants.empty()) {
-    if (llvm::Error error = prepareFamily(model, manifest, paths, files, progress))
+    if (llvm::Error error = prepareFamily(model, manifest, paths, exported, files))
       return error;
-  } else if (llvm::Error error =
-                 prepareExport(model, paths.model, exportOptions(paths, &progress), files)) {
+  } else if (llvm::Error error = prepareExport(model, paths.model, exported, files)) {
     return error;
   }
   if (llvm::Error error = prepareGenaiFolder(model, manifest, paths, files, access))
@@ -244,8 +265,8 @@ llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPa
   progress.complete();
   if (llvm::Error error = files.commit())
     return error;
-  if (links)
-    links->keep();
+  if (data)
+    data->keep();
   noteVariantData(manifest, paths, weights);
   return llvm::Error::success();
 }

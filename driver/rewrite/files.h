@@ -2,10 +2,11 @@
 // the configuration of ONNX Runtime GenAI.
 #pragma once
 
+#include "driver/rewrite/weight_placement.h"
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "ir/onnx/export.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct RewrittenPaths {
   /// Path of ONNX Runtime GenAI's configuration; empty: none.
   std::string genaiConfig;
   /// Placement of weights that the source stores in external files.
-  ir::ExternalPlacement weights = ir::ExternalPlacement::Keep;
+  WeightPlacement weights = WeightPlacement::Keep;
 
   std::string manifestPath() const;
 };
@@ -33,10 +34,7 @@ struct RewrittenPaths {
 template <class Options> void addFileOptions(Options& add, RewrittenPaths& paths) {
   add.add("--manifest", paths.manifest);
   add.add("--genai-config", paths.genaiConfig);
-  add.add("--external-data", paths.weights,
-          {{"keep", ir::ExternalPlacement::Keep},
-           {"copy", ir::ExternalPlacement::Copy},
-           {"inline", ir::ExternalPlacement::Inline}});
+  addPlacementOption(add, paths.weights);
 }
 
 /// Path of the first step, next to the model at `output`: OUT.first.onnx.
@@ -44,11 +42,10 @@ std::string firstStepPath(const std::string& output);
 
 /// Location of a model's weights.
 struct WeightFiles {
-  /// Placement of the external data; nullopt if there is none.
-  std::optional<ir::ExternalPlacement> placement;
+  /// Placement of the external data; nullopt if there is none. Keep: it stays where it is. Copy
+  /// and Link: files next to the output.
+  std::optional<WeightPlacement> placement;
   std::vector<std::string> files;
-  /// For Keep: whether `files` are hard links next to the output (driver/rewrite/linked_data.h).
-  bool areLinks = false;
 };
 
 /// Location that the weights of `model` will have; `model` is as it was read. With `dryRun`, copies

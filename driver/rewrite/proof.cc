@@ -116,4 +116,20 @@ llvm::Error proveCarried(const Model& model, const Manifest& manifest, const Too
   return proveClaims({**copy, manifest}, ClaimScope::Carried, toolkit);
 }
 
+llvm::Error takeOver(Model& model, Manifest& manifest, const Toolkit& toolkit) {
+  llvm::Error error = proveCarried(model, manifest, toolkit);
+  if (!error || !manifest.hiddenRowsUndefined)
+    return error;
+  Manifest exact = manifest;
+  exact.hiddenRowsUndefined = false;
+  if (llvm::Error other = proveCarried(model, exact, toolkit)) {
+    llvm::consumeError(std::move(other));
+    return error;
+  }
+  llvm::consumeError(std::move(error));
+  manifest = std::move(exact);
+  model.setMetadata(manifestKey, manifest.json());
+  return llvm::Error::success();
+}
+
 } // namespace kvopt::driver

@@ -19,4 +19,9 @@ llvm::Error proveRewritten(const ir::Model& model, const ir::Manifest& manifest,
 llvm::Error proveCarried(const ir::Model& model, const ir::Manifest& manifest,
                          const Toolkit& toolkit);
 
+/// Does the same for a model that will be rewritten. If all that is not proved is that results of
+/// rows that see no key are undefined, they are no longer: `manifest` and the model's metadata then
+/// leave the claim out, and the rewrite keeps what the graph computes for these rows.
+llvm::Error takeOver(ir::Model& model, ir::Manifest& manifest, const Toolkit& toolkit);
+
 } // namespace kvopt::driver

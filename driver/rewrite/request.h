@@ -64,6 +64,8 @@ struct RewriteRequest {
   bool oneBranch = false;
   /// Tokens of a typical text, for rows of codes with constant scales (`Form::calibratedBits`).
   std::vector<int64_t> calibration;
+  /// Whether these tokens are the bytes of a text.
+  bool calibratesWithText = false;
   /// Number of calibration tokens per window; each window starts from empty caches.
   int64_t calibrationContext = 512;
   /// Element type of the state between tiles: Float or Float16.

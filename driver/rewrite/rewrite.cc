@@ -9,8 +9,10 @@
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/rewrite/calibration.h"
 #include "driver/rewrite/proof.h"
+#include "driver/rewrite/rewrite_forms.h"
 #include "driver/rewrite/rewrite_passes.h"
 #include "driver/rewrite/shared_buffers.h"
+#include "driver/verify/driving.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
@@ -36,6 +38,17 @@ ModelSize sizeOf(Model& model) {
 
 namespace {
 
+/// Whether the site was recovered and not lowered.
+bool isKept(const AttentionSite& site, const PassContext& passes) {
+  return site.node->op() == OpName("ai.kvopt::Sdpa") &&
+         !llvm::is_contained(passes.lowered, site.layer);
+}
+
+bool keepsRecovered(const PassContext& passes) {
+  return llvm::any_of(passes.sites,
+                      [&](const AttentionSite& site) { return isKept(site, passes); });
+}
+
 /// The roots of raised attention that was not lowered.
 llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   llvm::StringMap<std::string> roots = raisedRoots(passes.journal, [&](llvm::StringRef name) {
@@ -44,8 +57,7 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   });
   llvm::StringSet<> names;
   for (const AttentionSite& site : passes.sites)
-    if (site.node->op() == OpName("ai.kvopt::Sdpa") &&
-        !llvm::is_contained(passes.lowered, site.layer))
+    if (isKept(site, passes))
       if (std::string root = roots.lookup(site.node->name()); !root.empty())
         names.insert(root);
   return names;
@@ -66,7 +78,7 @@ bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice&
 }
 
 RefusedModel refusal(std::string message, const SiteList& sites = {}) {
-  RefusedModel refused{std::move(message), {}, sites.size()};
+  RefusedModel refused{std::move(message), {}, sites.size(), {}, std::nullopt};
   for (const AttentionSite& site : sites)
     if (!site.isMatched())
       refused.sites.push_back({site.layer, *site.failure});
@@ -97,6 +109,16 @@ std::optional<std::map<std::string, int64_t>> fusedAttention(const ir::Graph& gr
   return operators;
 }
 
+/// Whether the target refuses every layer because its own operator updates the caches already, and
+/// the request asks for nothing else.
+bool isInPlaceAlready(const RewriteRequest& request, const SiteList& sites) {
+  return !request.addCaches && !request.freeExtents && !request.oneBranch &&
+         request.padding == PaddedRows::Any && !request.capacity && !sites.empty() &&
+         llvm::all_of(sites, [](const AttentionSite& site) {
+           return site.failure && site.failure->code == ReasonCode::AlreadyInPlace;
+         });
+}
+
 /// Fails for options that exclude each other.
 llvm::Error checkRequest(const RewriteRequest& request, const Target& target) {
   if (request.oneBranch && request.verification == VerificationExtent::Off)
@@ -107,6 +129,40 @@ llvm::Error checkRequest(const RewriteRequest& request, const Target& target) {
                       "with those of a model that has no rows to quantize")
         .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
                           targetText(request.form)));
+  return llvm::Error::success();
+}
+
+/// Fails for a cache with a fixed number of rows that has no room for more, because of the reason.
+llvm::Error checkFreedRoom(const PassContext& passes, const Form& form, const std::string& reason) {
+  const Dim& past = passes.freed->symbols.past;
+  if (past.value().value_or(0) == 0 || !passes.manifest || !passes.manifest->ownsCaches())
+    return llvm::Error::success();
+  return unsupported("caches stay at {} rows, and '{}' needs room for more: {}", *past.value(),
+                     targetText(form), reason)
+      .as<RefusedError>();
+}
+
+/// Adds a comparison to the result, and its claim to the manifest and to the metadata of `written`.
+template <class Result>
+void addComparison(RewriteComparison comparison, Model& written, Result& result) {
+  static_cast<RewriteComparison&>(result) = std::move(comparison);
+  result.manifest.comparison = result.claim;
+  written.setMetadata(manifestKey, result.manifest.json());
+}
+
+/// Fails for a calibration without codes that need it, and for codes that lack a calibration.
+llvm::Error checkCodes(const RewriteRequest& request) {
+  if (request.form.calibratedBits() == 0)
+    return request.calibration.empty()
+               ? llvm::Error::success()
+               : llvm::Error(usageError("--calibration-text and --calibration-tokens require "
+                                        "--to ort with --rows int8 or int4"));
+  if (request.addCaches)
+    return usageError("caches cannot be added and quantized in one run").hint("add caches first");
+  if (request.calibration.empty())
+    return usageError("--rows {} with --to ort needs a calibration text to determine the scales",
+                      wordOf(request.form.rows))
+        .hint("--calibration-text FILE or --calibration-tokens FILE; --to kvopt needs no text");
   return llvm::Error::success();
 }
 
@@ -130,7 +186,7 @@ public:
       return withFile(written.takeError(), path);
     if (llvm::Error error = checkRequest(request, *target.target))
       return error;
-    if (llvm::Error error = checkCodes())
+    if (llvm::Error error = checkCodes(request))
       return error;
     if (*written && !request.addCaches && !request.freeExtents && !changesRows() &&
         !request.oneBranch && isWritten(*model, **written, target, request)) {
@@ -142,7 +198,7 @@ public:
                             ""};
     }
     if (*written)
-      if (llvm::Error error = proveCarried(*model, **written, toolkit))
+      if (llvm::Error error = takeOver(*model, **written, toolkit))
         return error;
     const bool isRestored = *written && (*written)->ownsCaches();
     if (isRestored && (request.freeExtents || !request.layers.empty()))
@@ -158,13 +214,10 @@ public:
         return copy.takeError();
       original = std::move(*copy);
     }
-    if (llvm::Error error = request.freeExtents ? makeDynamic() : lower(std::nullopt)) {
-      if (!error.isA<RefusedError>())
-        return withFile(std::move(error), path);
-      return refusal(takeDiagnostic(std::move(error)).message, passes->sites);
-    }
+    if (llvm::Error error = request.freeExtents ? makeDynamic() : lower(std::nullopt))
+      return notLowered(std::move(error), updates, before);
     // Restored attention has no spelling of its own that could stay.
-    if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
+    if (!passes->manifest || (isRestored && keepsRecovered(*passes)))
       return refusal(fmt::format("{}: {}nothing to rewrite", path,
                                  passes->sites.empty() ? "no attention found, " : ""),
                      passes->sites);
@@ -204,6 +257,7 @@ public:
       result.freed = passes->freed->str();
       result.fixedBecause = fixedBecause;
     }
+    result.otherForms = std::move(otherForms);
     result.timings = std::move(timings);
     const std::chrono::duration<double, std::milli> elapsed =
         std::chrono::steady_clock::now() - start;
@@ -230,15 +284,6 @@ public:
   }
 
 private:
-  /// Adds a comparison to the result, and its claim to the manifest and to the metadata of
-  /// `written`.
-  template <class Result>
-  static void addComparison(RewriteComparison comparison, Model& written, Result& result) {
-    static_cast<RewriteComparison&>(result) = std::move(comparison);
-    result.manifest.comparison = result.claim;
-    written.setMetadata(manifestKey, result.manifest.json());
-  }
-
   /// Whether keys and values are compressed before lowering, because the target does not do it.
   bool compressesForTarget() const {
     return request.form.isLatent && !target.target->compressesCaches();
@@ -272,13 +317,33 @@ private:
            (target.target->isForCaches() || fusedAttention(model->graph()) == fused);
   }
 
+  /// The result for a model that was not lowered, or another error.
+  llvm::Expected<RewriteResult> notLowered(llvm::Error error, const InPlaceUpdates& updates,
+                                           const ModelSize& size) {
+    if (!error.isA<RefusedError>())
+      return withFile(std::move(error), path);
+    const Diagnostic refusedFor = takeDiagnostic(std::move(error));
+    if (isInPlaceAlready(request, passes->sites))
+      return unchanged(updates, size);
+    std::string message = refusedFor.message;
+    if (!refusedFor.hint.empty())
+      message += "; hint: " + refusedFor.hint;
+    RefusedModel refused = refusal(std::move(message), passes->sites);
+    refused.withoutCaches = recommendWithoutCaches(path, passes->sites);
+    return refused;
+  }
+
   /// The model as it was read, and how to drive it in place.
-  llvm::Expected<std::optional<UnchangedModel>> unchanged(const InPlaceUpdates& updates,
-                                                          const ModelSize& size) {
+  llvm::Expected<UnchangedModel> unchanged(const InPlaceUpdates& updates, const ModelSize& size) {
     auto again = openModel(source, toolkit);
     if (!again)
       return again.takeError();
-    UnchangedModel result{RewriteComparison(), std::move(*again), *passes->exported, size, ""};
+    llvm::Expected<Manifest> manifest =
+        passes->exported ? llvm::Expected<Manifest>(*passes->exported)
+                         : drivingManifest(**again, toolkit, Rotations::Included);
+    if (!manifest)
+      return manifest.takeError();
+    UnchangedModel result{RewriteComparison(), std::move(*again), std::move(*manifest), size, ""};
     result.manifest.contract = CacheUpdate::InPlace;
     for (ManifestCache& cache : result.manifest.caches)
       if (updates.byPast.count(cache.past) != 0)
@@ -292,8 +357,12 @@ private:
   llvm::Expected<std::optional<UnchangedModel>>
   alreadyInPlace(const InPlaceUpdates& updates, const std::map<std::string, int64_t>& fused,
                  const ModelSize& size) {
-    if (makesNothingBetter(updates, fused))
-      return unchanged(updates, size);
+    if (makesNothingBetter(updates, fused)) {
+      auto same = unchanged(updates, size);
+      if (!same)
+        return same.takeError();
+      return std::optional(std::move(*same));
+    }
     if (wantsSharedBuffers(request, fused))
       return withSharedBuffers(fused, size);
     return std::nullopt;
@@ -329,22 +398,6 @@ private:
     return result;
   }
 
-  /// Fails for a calibration without codes that need it, and for codes that lack a calibration.
-  llvm::Error checkCodes() const {
-    if (request.form.calibratedBits() == 0)
-      return request.calibration.empty()
-                 ? llvm::Error::success()
-                 : llvm::Error(usageError("--calibration-text and --calibration-tokens require "
-                                          "--to ort with --rows int8 or int4"));
-    if (request.addCaches)
-      return usageError("caches cannot be added and quantized in one run").hint("add caches first");
-    if (request.calibration.empty())
-      return usageError("--rows {} with --to ort needs a calibration text to determine the scales",
-                        wordOf(request.form.rows))
-          .hint("--calibration-text FILE or --calibration-tokens FILE; --to kvopt needs no text");
-    return llvm::Error::success();
-  }
-
   /// Scales for the caches of the lowered model.
   llvm::Expected<targets::CodeScales> scalesOfCodes() {
     runtime::EquivalencePlan fitted;
@@ -356,6 +409,10 @@ private:
                          fitted.pastRows)
           .hint("kvopt make-dynamic gives the past a symbol")
           .as<RefusedError>();
+    if (request.calibratesWithText)
+      if (llvm::Error error = checkByteTokens(model->graph(), passes->manifest->inputs,
+                                              "--calibration-text", "--calibration-tokens"))
+        return error;
     TextPlan plan;
     plan.tokens = request.calibration;
     plan.context = request.calibrationContext;
@@ -372,7 +429,7 @@ private:
     for (const FreedAxes& axes : attempts) {
       llvm::Error error = lower(axes);
       if (!error)
-        return checkRoom();
+        return checkFreedRoom(*passes, request.form, fixedBecause);
       if (!error.isA<RefusedError>())
         return error;
       const std::string why = takeDiagnostic(std::move(error)).message;
@@ -390,21 +447,14 @@ private:
     llvm_unreachable("the last axes return");
   }
 
-  /// Fails for a cache with a fixed number of rows that has no room for more.
-  llvm::Error checkRoom() const {
-    const Dim& past = passes->freed->symbols.past;
-    if (past.value().value_or(0) == 0 || !passes->manifest || !passes->manifest->ownsCaches())
-      return llvm::Error::success();
-    return unsupported("caches stay at {} rows, and '{}' needs room for more: {}", *past.value(),
-                       targetText(request.form), fixedBecause)
-        .as<RefusedError>();
-  }
-
   llvm::Error lower(std::optional<transforms::FreedAxes> freed) {
     passes = std::make_unique<PassContext>(toolkit.rules, toolkit.targets);
     misses = listenToRaising(toolkit);
     passes->nearMisses = &misses;
     passes->matcher = request.matcher;
+    if (llvm::Error error = testOnce(*model, toolkit, request.recipes, tested))
+      return error;
+    passes->interface.given = tested->roles;
     PassManagerOptions settings;
     settings.printAfter = request.printAfter;
     settings.print = request.print;
@@ -414,7 +464,11 @@ private:
     PassManager manager(toolkit.passes, settings);
     if (llvm::Error error = manager.checkPrinted())
       return error;
-    addRewritePasses(manager, request, target, freed);
+    otherForms.clear();
+    addRewritePasses(manager, request, target, freed, [&](const Model& recovered) {
+      if (otherForms.empty())
+        otherForms = formsThatTakeAll(recovered, *passes, toolkit);
+    });
     llvm::Error error = manager.run(*model, *passes);
     if (!error) {
       exported = passes->exported;
@@ -466,9 +520,9 @@ private:
     auto driven = drivenBy();
     if (!driven)
       return driven.takeError();
-    return compareRewritten(
-        {digest, *original, *driven, written, manifest, firstStep, passes->hasFirstStep}, request,
-        toolkit);
+    return compareRewritten({digest, *original, *driven, written, manifest, firstStep,
+                             passes->hasFirstStep, tested->untested},
+                            request, toolkit);
   }
 
   /// The manifest of the model as it was read. Disabled rules may have hidden caches.
@@ -489,6 +543,7 @@ private:
   }
 
   std::unique_ptr<Model> model;
+  std::optional<TestedManifest> tested;
   /// The model as it was read, for the comparison; null without one.
   std::unique_ptr<Model> original;
   ModelSource source;
@@ -501,6 +556,7 @@ private:
   NearMissList misses;
   std::vector<PassTiming> timings;
   std::optional<Manifest> exported;
+  std::vector<Form> otherForms;
   /// The reason that not all extents became symbols.
   std::string fixedBecause;
 };

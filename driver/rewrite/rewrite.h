@@ -1,6 +1,7 @@
 // Rewriting a model for a target.
 #pragma once
 
+#include "driver/forms/without_caches.h"
 #include "driver/op_counts.h"
 #include "driver/rewrite/comparison.h"
 #include "driver/toolkit.h"
@@ -27,6 +28,9 @@ struct RewrittenModel : RewriteComparison {
   std::unique_ptr<ir::Model> firstStep;
   /// The manifest of the model before the rewrite.
   ir::Manifest exported;
+  /// Other forms for ONNX Runtime that take all layers of the model, in the order in which kvopt
+  /// chooses them.
+  std::vector<Form> otherForms;
   /// Results of the passes: counters, assumptions, attention layers.
   std::unique_ptr<passes::PassContext> passes;
   std::vector<passes::PassTiming> timings;
@@ -63,11 +67,26 @@ struct RefusedSite {
   std::string id() const { return "L" + std::to_string(layer); }
 };
 
+/// An option with which a refused model is rewritten, as a trial showed.
+struct Remedy {
+  std::string option;    ///< `--padding none`
+  std::string condition; ///< `if no batch is padded`
+  size_t layers = 0;     ///< number of layers that are rewritten with it
+
+  /// `--padding none rewrites 2 layers, if no batch is padded`.
+  std::string text() const;
+};
+
 /// A model that is not rewritten, because the target refuses layers.
 struct RefusedModel {
   std::string message;
   std::vector<RefusedSite> sites;
   size_t siteCount = 0; ///< number of all layers, refused or not
+  /// Options that help; see driver/rewrite/remedies.h.
+  std::vector<Remedy> remedies;
+  /// The advice for a model in which no step changes keys and values, so that every form that kvopt
+  /// would choose has nothing to do.
+  std::optional<Recommendation> withoutCaches;
 };
 
 using RewriteResult = std::variant<RewrittenModel, UnchangedModel, RefusedModel>;

@@ -3,6 +3,7 @@
 
 #include "driver/forms/form_table.h"
 #include "driver/recover.h"
+#include "driver/rewrite/remedies.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
@@ -18,7 +19,41 @@ std::string whyRefused(const RefusedModel& refused) {
   return failure.str();
 }
 
+constexpr Form formsOfOnnxRuntime[] = {{Engine::Ort, CacheKind::Buffer},
+                                       {Engine::Onnx, CacheKind::Buffer},
+                                       {Engine::Onnx, CacheKind::Grow}};
+
 } // namespace
+
+llvm::ArrayRef<Form> defaultForms() { return formsOfOnnxRuntime; }
+
+FormFit fitOf(const Form& form, const ir::Model& recovered, const passes::PassContext& context,
+              const Toolkit& toolkit) {
+  auto choice = targetFor(form, toolkit.targets);
+  if (!choice) {
+    llvm::consumeError(choice.takeError());
+    return {};
+  }
+  const auto failures =
+      targets::refusals(*choice->target, context.sites, recovered, context.reorder);
+  FormFit fit;
+  for (const analysis::AttentionSite& site : context.sites) {
+    const bool isTaken = !failures[site.layer];
+    ++(isTaken ? fit.taken : targets::mayStay(*choice->target, site) ? fit.left : fit.refused);
+    if (isTaken && !site.hasUnchangedKeys)
+      ++fit.gaining;
+  }
+  return fit;
+}
+
+std::vector<Form> formsThatTakeAll(const ir::Model& recovered, const passes::PassContext& context,
+                                   const Toolkit& toolkit) {
+  std::vector<Form> forms;
+  for (const Form& form : defaultForms())
+    if (fitOf(form, recovered, context, toolkit).takesAll())
+      forms.push_back(form);
+  return forms;
+}
 
 llvm::Expected<FirstForm>
 rewriteInFirstForm(const ModelSource& source, RewriteRequest request, llvm::ArrayRef<Form> forms,
@@ -39,8 +74,15 @@ rewriteInFirstForm(const ModelSource& source, RewriteRequest request, llvm::Arra
     auto result = rewrite(std::move(*model), request, toolkit);
     if (!result)
       return result.takeError();
-    const auto* refusal = std::get_if<RefusedModel>(&*result);
-    if (!refusal || form == forms.back())
+    auto* refusal = std::get_if<RefusedModel>(&*result);
+    const bool isHopeless = refusal && refusal->withoutCaches && forms.size() > 1;
+    if (isHopeless) {
+      refusal->message = refusal->withoutCaches->sentence;
+    } else if (refusal && !refusal->sites.empty() && form == forms.back()) {
+      refusal->remedies = remediesFor(source, request, forms, toolkit);
+      keepRemedies(*refusal);
+    }
+    if (!refusal || isHopeless || form == forms.back())
       return FirstForm{form, std::move(*result), std::move(refused)};
     refused.emplace_back(form, whyRefused(*refusal));
   }

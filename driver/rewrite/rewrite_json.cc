@@ -36,13 +36,15 @@ OrderedJson heading(const std::string& output, const std::string& target) {
   return json;
 }
 
-const char* placementName(ExternalPlacement placement) {
+const char* placementName(WeightPlacement placement) {
   switch (placement) {
-  case ExternalPlacement::Copy:
+  case WeightPlacement::Link:
+    return "link";
+  case WeightPlacement::Copy:
     return "copy";
-  case ExternalPlacement::Inline:
+  case WeightPlacement::Inline:
     return "inline";
-  case ExternalPlacement::Keep:
+  case WeightPlacement::Keep:
     break;
   }
   return "keep";
@@ -51,8 +53,7 @@ const char* placementName(ExternalPlacement placement) {
 OrderedJson weightsJson(const WeightFiles& weights) {
   if (!weights.placement)
     return nullptr;
-  return {{"placement", weights.areLinks ? "link" : placementName(*weights.placement)},
-          {"files", weights.files}};
+  return {{"placement", placementName(*weights.placement)}, {"files", weights.files}};
 }
 
 } // namespace
@@ -67,6 +68,12 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   const ModelSize& after = rewritten.after;
   OrderedJson json = heading(output, target);
   json["sites"] = {{"rewritten", passes.lowered.size()}, {"total", passes.sites.size()}};
+  OrderedJson left = OrderedJson::array();
+  for (const LeftSite& site : passes.left) {
+    left.push_back({{"layer", site.layer}, {"costs_nothing", site.costsNothing}});
+    left.back().update(reasonJson(site.why));
+  }
+  json["left"] = std::move(left);
   json["assumptions"] = passes.assumptions;
   if (!passes.unequalExtents.empty())
     json["unequal_extents"] = passes.unequalExtents;
@@ -89,7 +96,7 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
         {"context", reportedContext}, {"before", reportedContext}, {"after", 1}};
   const auto allocated = allocatedCacheBytes(rewritten.manifest, reportedContext);
   json["cache_bytes"] = {{"context", reportedContext}, {"allocated", bytes(allocated)}};
-  std::vector<std::string> warnings = engineNotes(rewritten.model->graph());
+  std::vector<std::string> warnings = engineNotes(rewritten.model->graph(), rewritten.otherForms);
   if (const std::string warning = rewritten.contradiction(); !warning.empty())
     warnings.push_back(warning);
   json["warnings"] = std::move(warnings);
@@ -136,6 +143,10 @@ OrderedJson refusedJson(const std::string& target, const RefusedModel& refused) 
   json["sites"] = {{"rewritten", 0}, {"total", refused.siteCount}};
   json["message"] = refused.message;
   json["refused"] = std::move(reasons);
+  json["remedies"] = OrderedJson::array();
+  for (const Remedy& remedy : refused.remedies)
+    json["remedies"].push_back(
+        {{"option", remedy.option}, {"condition", remedy.condition}, {"layers", remedy.layers}});
   return json;
 }
 

@@ -40,13 +40,30 @@ void addPreparation(PassManager& manager, const RewriteRequest& request,
     manager.addNamed({"prove-extents", "detect-sites"});
 }
 
+/// Shows the recovered model to a function.
+class SeeRecovered final : public Pass {
+public:
+  explicit SeeRecovered(std::function<void(const Model& recovered)> seeing)
+      : see(std::move(seeing)) {}
+
+  llvm::Error run(Model& model, PassContext&) override {
+    see(model);
+    return llvm::Error::success();
+  }
+
+private:
+  std::function<void(const Model& recovered)> see;
+};
+
 } // namespace
 
 void addRewritePasses(PassManager& manager, const RewriteRequest& request,
-                      const TargetChoice& target, std::optional<FreedAxes> freed) {
+                      const TargetChoice& target, std::optional<FreedAxes> freed,
+                      std::function<void(const Model& recovered)> see) {
   addPreparation(manager, request, freed);
   if (request.addCaches)
     manager.addNamed({"add-caches", "detect-sites"});
+  manager.add("see-recovered", std::make_unique<SeeRecovered>(std::move(see)));
   // Caches are compressed before rows are rounded and before lowering.
   const bool roundsRows = request.form.roundsRows();
   if (request.form.isLatent && (!target.target->compressesCaches() || roundsRows))

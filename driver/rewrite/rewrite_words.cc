@@ -21,7 +21,7 @@ llvm::Error RewriteWords::read() {
       return numbers.takeError();
     request.layers = std::move(*numbers);
   }
-  auto recipes = runtime::parseInputRecipes(inputs);
+  auto recipes = runtime::parseInputRecipes(inputs, states);
   if (!recipes)
     return recipes.takeError();
   request.recipes = std::move(*recipes);
@@ -29,6 +29,7 @@ llvm::Error RewriteWords::read() {
   if (!tokens)
     return tokens.takeError();
   request.calibration = std::move(*tokens);
+  request.calibratesWithText = !calibration.text.empty();
   return llvm::Error::success();
 }
 

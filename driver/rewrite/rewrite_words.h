@@ -19,6 +19,7 @@ struct RewriteWords {
   std::string capacity = "dynamic";
   std::string layers;              ///< as `0-3,7`; empty: all
   std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs about which nothing is known
+  std::vector<std::string> states; ///< `NAME=VALUE` for contents before the first step
   TokenFiles calibration;
 
   /// Completes the request: parses numbers and recipes, and reads the calibration file.
@@ -67,6 +68,7 @@ void addWritingOptions(Options& add, Command command, RewriteWords& words) {
            {"quick", VerificationExtent::Quick},
            {"full", VerificationExtent::Full}});
   add.add("--input", words.inputs);
+  add.add("--state", words.states);
   add.add("--disable", request.disabled);
   add.add("--step-budget", request.matcher.stepBudget);
 }

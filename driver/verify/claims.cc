@@ -153,12 +153,9 @@ ClaimResult checkChunkBatch(const ClaimContext& context) {
                                   : "GroupQueryAttention takes one batch row");
 }
 
-/// Whether, in some attention layer of the original, rows that see no key average over hidden keys
-/// or are undefined.
-bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) {
-  if (original.manifest.hiddenRowsUndefined)
-    return true;
-  auto recovered = readModel(original.model, original.manifest, toolkit);
+/// Whether, in some attention layer, rows that see no key average over hidden keys.
+bool averagesHiddenRows(const ClaimedModel& claimed, const Toolkit& toolkit) {
+  auto recovered = readModel(claimed.model, claimed.manifest, toolkit);
   if (!recovered) {
     llvm::consumeError(recovered.takeError());
     return false;
@@ -166,6 +163,18 @@ bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) 
   return llvm::any_of(recovered->context->sites, [](const auto& site) {
     return site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey;
   });
+}
+
+/// Whether such rows of the original have other results in a model that hides keys exactly.
+bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) {
+  return original.manifest.hiddenRowsUndefined || averagesHiddenRows(original, toolkit);
+}
+
+/// Whether rows that see no key average over the keys so far, and those of the original, which has
+/// no caches, over all keys of the sequence.
+bool averagesOverEarlierKeys(const ClaimContext& context) {
+  return context.original && context.original->manifest.caches.empty() &&
+         !context.manifest().caches.empty() && averagesHiddenRows(context.claimed, context.toolkit);
 }
 
 /// Whether some attention layer gives hidden keys exactly no weight, or has a spelling that matches
@@ -203,7 +212,8 @@ ClaimResult checkHiddenRows(const ClaimContext& context) {
           "hidden_rows: not only attention carries rows of padding to other tokens; {}", carried);
   if (hasBiasedGroupedAttention(context.claimed.model))
     return proved();
-  const bool changes = changesHiddenRows(context.claimed.model) || mayHideExactly(context);
+  const bool changes = changesHiddenRows(context.claimed.model) || mayHideExactly(context) ||
+                       averagesOverEarlierKeys(context);
   const bool isChanged =
       !context.original || mayAverageHiddenRows(*context.original, context.toolkit);
   if (changes && isChanged)

@@ -27,6 +27,8 @@ OrderedJson comparisonJson(const TensorComparison& tensor) {
   OrderedJson json = {{"max_abs", finite(comparison.maxAbs)}, {"max_ulp", comparison.maxUlp},
                       {"bit_exact", comparison.bitExact},     {"allowed", finite(tensor.allowed)},
                       {"compared", comparison.compared},      {"skipped", tensor.skipped}};
+  if (tensor.nanInFirst != 0)
+    json["nan_in_first"] = tensor.nanInFirst;
   if (!tensor.mismatch.empty())
     json["mismatch"] = tensor.mismatch;
   if (tensor.visible)
@@ -212,6 +214,8 @@ OrderedJson coverageJson(const VerificationReport& report) {
   json["not_covered"] = report.notCovered;
   if (!report.neverRun.empty())
     json["never_run"] = report.neverRun;
+  if (!report.unreadTables.empty())
+    json["never_read"] = report.unreadTables;
   return json;
 }
 
@@ -237,6 +241,8 @@ OrderedJson verificationJson(const VerificationReport& report) {
                              {"outputs", groupJson(step.outputs)},
                              {"caches", groupJson(step.caches)}});
   }
+  if (const int64_t elements = report.comparison.nanInFirst(); elements != 0)
+    json["nan_in_first"] = elements;
   json["worst"] = nullptr;
   if (const TensorComparison* worst = report.comparison.worst()) {
     json["worst"] = comparisonJson(*worst);
@@ -349,10 +355,27 @@ std::string verdictText(const VerificationReport& report) {
     return fmt::format("INCONCLUSIVE: no run reached {}", fmt::join(report.neverRun, "; "));
   if (!report.unproved.empty())
     return fmt::format("INCONCLUSIVE: not proved of {}", fmt::join(report.unproved, "; "));
+  if (const auto names = comparison.nothingButNan(); !names.empty())
+    return fmt::format("INCONCLUSIVE: the first model has no numbers, only NaN, in '{}'",
+                       fmt::join(names, "', '"));
   if (!comparison.isConclusive())
     return comparison.steps.empty() ? "INCONCLUSIVE: nothing was compared"
                                     : "INCONCLUSIVE: no step after earlier tokens was compared";
-  return "OK";
+  std::string text = "OK";
+  if (!report.unreadTables.empty())
+    text += " in the rows of tables that the runs read";
+  if (comparison.nanInFirst() != 0)
+    text += report.unreadTables.empty() ? " where the first model has numbers"
+                                        : ", where the first model has numbers";
+  return text;
+}
+
+/// The elements that were not compared because the first model has no numbers there.
+std::string nanText(int64_t elements) {
+  return fmt::format(
+      "not compared: {} element{} of batch rows with padding, NaN in the first model "
+      "and {} in the second: a row that sees no key divides zero by zero",
+      elements, elements == 1 ? "" : "s", elements == 1 ? "a number" : "numbers");
 }
 
 /// The landmarks by kind, as "; steps around 16, 32 (block), 200 (capacity) tokens".
@@ -389,6 +412,8 @@ std::string coverageText(const VerificationReport& report) {
     text += "; the model in pieces and in one";
   if (!report.notCovered.empty())
     text += fmt::format("   not covered: {}", fmt::join(report.notCovered, "; "));
+  if (!report.unreadTables.empty())
+    text += fmt::format("   never read: {}", fmt::join(report.unreadTables, "; "));
   if (report.isDifferent() && !report.unproved.empty())
     text += fmt::format("   not proved: of {}", fmt::join(report.unproved, "; "));
   if (!report.guessed.empty())
@@ -428,6 +453,8 @@ std::vector<std::string> verificationVerdict(const VerificationReport& report) {
   std::vector<std::string> lines = {headline(report)};
   for (std::string& line : roundedText(report))
     lines.push_back(std::move(line));
+  if (const int64_t elements = report.comparison.nanInFirst(); elements != 0)
+    lines.push_back(nanText(elements));
   // Recordings determine their own coverage.
   if (!report.runs.empty())
     lines.push_back(coverageText(report));

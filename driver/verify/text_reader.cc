@@ -6,10 +6,26 @@
 #include "driver/verify/verification.h"
 #include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
 
 namespace kvopt::driver {
 using namespace ir;
 using namespace runtime;
+
+llvm::Error checkByteTokens(const Graph& graph, llvm::ArrayRef<ManifestInput> described,
+                            const char* option, const char* instead) {
+  constexpr int64_t bytes = 256;
+  auto vocabulary = vocabularyOf(graph, described);
+  if (!vocabulary) {
+    llvm::consumeError(vocabulary.takeError());
+    return llvm::Error::success();
+  }
+  if (*vocabulary <= bytes)
+    return llvm::Error::success();
+  return usageError("{} is for byte-level models, and this model has {} tokens", option,
+                    *vocabulary)
+      .hint(fmt::format("use {}", instead));
+}
 
 TextStep textStepOf(const Model& model, const Manifest& manifest, int64_t wanted) {
   EquivalencePlan fitted;

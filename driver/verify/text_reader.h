@@ -21,6 +21,11 @@ struct TextPlan {
   std::vector<runtime::InputRecipe> recipes;
 };
 
+/// A usage error if the model's tokens are known not to be bytes, so that a text is not a list of
+/// them. `option` gives the text, and `instead` gives token numbers.
+llvm::Error checkByteTokens(const ir::Graph& graph, llvm::ArrayRef<ir::ManifestInput> described,
+                            const char* option, const char* instead);
+
 /// Number of tokens and batch rows of a step.
 struct TextStep {
   int64_t tokens;

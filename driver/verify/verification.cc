@@ -5,7 +5,9 @@
 #include "driver/recover.h"
 #include "driver/variants.h"
 #include "driver/verify/claims.h"
+#include "driver/verify/driving.h"
 #include "driver/verify/runs.h"
+#include "driver/verify/tables.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
@@ -68,7 +70,10 @@ Tolerance toleranceBetween(const Graph& original, const Manifest& second) {
           std::max(usual.relative, halfTolerance.relative)};
 }
 
-llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit) {
+namespace {
+
+/// Opens a model without a manifest.
+llvm::Expected<PreparedModel> openPrepared(const ModelSource& source, const Toolkit& toolkit) {
   PreparedModel prepared;
   auto model = openModel(source, toolkit);
   if (!model)
@@ -79,14 +84,45 @@ llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Tool
   // Whether a function fits its calls depends on inferred types.
   if (llvm::Error error = checkFunctionBodies(*prepared.model))
     return withFile(std::move(error), source.path);
-  auto manifest = drivingManifest(*prepared.model, toolkit);
-  if (!manifest)
-    return withFile(manifest.takeError(), source.path);
-  prepared.manifest = std::move(*manifest);
+  return prepared;
+}
+
+llvm::Error openFirstStepOf(PreparedModel& prepared, const ModelSource& source,
+                            const Toolkit& toolkit) {
   auto first = openFirstStep(source, prepared.manifest, toolkit);
   if (!first)
     return first.takeError();
   prepared.firstStep = std::move(*first);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit) {
+  auto prepared = openPrepared(source, toolkit);
+  if (!prepared)
+    return prepared;
+  auto manifest = drivingManifest(*prepared->model, toolkit);
+  if (!manifest)
+    return withFile(manifest.takeError(), source.path);
+  prepared->manifest = std::move(*manifest);
+  if (llvm::Error error = openFirstStepOf(*prepared, source, toolkit))
+    return error;
+  return prepared;
+}
+
+llvm::Expected<PreparedModel> prepareTested(const ModelSource& source, const Toolkit& toolkit,
+                                            llvm::ArrayRef<InputRecipe> recipes) {
+  auto prepared = openPrepared(source, toolkit);
+  if (!prepared)
+    return prepared;
+  auto tested = testedManifest(*prepared->model, toolkit, recipes);
+  if (!tested)
+    return withFile(tested.takeError(), source.path);
+  prepared->manifest = std::move(tested->manifest);
+  prepared->untested = std::move(tested->untested);
+  if (llvm::Error error = openFirstStepOf(*prepared, source, toolkit))
+    return error;
   return prepared;
 }
 
@@ -400,6 +436,7 @@ llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const 
   }
   if (!report)
     return report;
+  compareTables(*a.model, *b.model, *report);
   for (const auto& [name, claims] :
        {std::pair("the first model", &*claimsA), std::pair("the second model", &*claimsB)})
     for (const std::string& sentence : claims->unproved)
@@ -431,10 +468,10 @@ llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath
     return original.takeError();
   if (llvm::Error error = inferShapes((*original)->graph()))
     return error;
-  auto originalManifest = drivingManifest(**original, toolkit);
-  if (!originalManifest)
-    return originalManifest.takeError();
-  return verifyModels(**original, *originalManifest, rewritten, manifest, plan, 1, toolkit);
+  auto driven = testedManifest(**original, toolkit);
+  if (!driven)
+    return driven.takeError();
+  return verifyModels(**original, driven->manifest, rewritten, manifest, plan, 1, toolkit);
 }
 
 } // namespace kvopt::driver

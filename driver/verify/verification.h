@@ -62,6 +62,8 @@ struct VerificationReport {
   /// Description of metadata that excluded steps that the graph would accept; empty if there was
   /// none.
   std::string limitedByMetadata;
+  /// Tables that only one of the models has, with the rows that no run has read.
+  std::vector<std::string> unreadTables;
   /// One sentence for each claim of a manifest that neither graph proves (checkClaims).
   std::vector<std::string> unproved;
   /// Inputs with unknown contents (guessedInputs): both models received the same zeros, trues or
@@ -112,11 +114,17 @@ struct PreparedModel {
   ir::Manifest manifest;
   /// The manifest's first step; null if it names none.
   std::unique_ptr<ir::Model> firstStep;
+  std::string untested; ///< see TestedManifest
 };
 
 /// Opens a model and its first step, infers shapes, and reads the manifest or derives one from the
 /// graph.
 llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Toolkit& toolkit);
+
+/// The same for a model that runs with inputs that kvopt makes: the roles of a derived manifest are
+/// tested (testedManifest).
+llvm::Expected<PreparedModel> prepareTested(const ModelSource& source, const Toolkit& toolkit,
+                                            llvm::ArrayRef<runtime::InputRecipe> recipes);
 
 /// Tolerance for results of the model (docs/tolerances.md): 1e-4 for 32-bit models, 2e-2 if inputs,
 /// outputs or weights are float16, 1e-1 if they are bfloat16. These types round 2^13 and 2^16 times

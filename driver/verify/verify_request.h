@@ -2,7 +2,9 @@
 #pragma once
 
 #include "driver/verify/verify_words.h"
+#include "runtime/equivalence/reference_steps.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -17,5 +19,11 @@ using VerifyRemark = llvm::function_ref<void(llvm::StringRef sentence)>;
 llvm::Expected<VerificationReport> verify(const PreparedModel& first, const PreparedModel* second,
                                           const VerifyWords& words, const Toolkit& toolkit,
                                           VerifyRemark remark = nullptr);
+
+/// Compares one model with steps that were recorded or computed.
+llvm::Expected<VerificationReport> verifyRecorded(const PreparedModel& prepared,
+                                                  llvm::ArrayRef<runtime::ReferenceStep> steps,
+                                                  const VerifyWords& words, const Toolkit& toolkit,
+                                                  VerifyRemark remark = nullptr);
 
 } // namespace kvopt::driver

@@ -42,7 +42,7 @@ llvm::Error VerifyWords::checkModels(size_t models) const {
   if (!text.path().empty())
     return usageError("--reference excludes {}",
                       text.text.empty() ? "--token-file" : "--text-file");
-  if (isOneRun() || depth || !inputs.empty())
+  if (isOneRun() || depth || !inputs.empty() || !states.empty())
     return usageError("--reference excludes the options for runs");
   return llvm::Error::success();
 }
@@ -51,7 +51,7 @@ llvm::Expected<VerificationPlan> VerifyWords::planFor(const PreparedModel& first
                                                       const PreparedModel& second) const {
   VerificationPlan planned = plan();
   planned.setTolerance(tolerance(first, second));
-  auto recipes = parseInputRecipes(inputs);
+  auto recipes = parseInputRecipes(inputs, states);
   if (!recipes)
     return recipes.takeError();
   planned.setRecipes(*recipes);

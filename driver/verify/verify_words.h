@@ -21,6 +21,7 @@ struct VerifyWords {
   std::optional<int64_t> depth;
   uint64_t seed = 1;
   std::vector<std::string> inputs; ///< `NAME=VALUE` for inputs about which nothing is known
+  std::vector<std::string> states; ///< `NAME=VALUE` for contents before the first step
   std::optional<double> atol;
   std::optional<double> rtol;
   unsigned threads = 0;
@@ -68,6 +69,7 @@ template <class Options> void addVerifyOptions(Options& add, VerifyWords& words)
   addRunOptions(add, words);
   add.add("--depth", words.depth);
   add.add("--input", words.inputs);
+  add.add("--state", words.states);
   add.add("--atol", words.atol);
   add.add("--rtol", words.rtol);
   add.add("--seed", words.seed);
