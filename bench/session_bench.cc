@@ -109,7 +109,7 @@ void measure(int64_t tokens, const std::string& path) {
     save.push_back(secondsOf([&] {
       FileAccess access;
       llvm::cantFail(writeCacheFile(llvm::cantFail(OutputFile::create(path, access)), fingerprint,
-                                    caches.lengths(), caches.stored()));
+                                    caches.lengths(), llvm::cantFail(caches.stored())));
     }));
     load.push_back(secondsOf([&] {
       auto file = llvm::cantFail(MappedFile::open(path));

@@ -43,8 +43,9 @@ function arrayFor(type, count, what) {
   return new arrays[type](count);
 }
 
-/** The bits of a non-negative number as a float16. */
+/** The bits of a number as a float16. */
 function halfBits(number) {
+  if (number < 0) return 0x8000 | halfBits(-number);
   if (number < 2 ** -14) return Math.round(number * 2 ** 24);
   const exponent = Math.floor(Math.log2(number));
   return Math.min(((exponent + 15) << 10) + Math.round((number / 2 ** exponent - 1) * 1024), 0x7c00);
@@ -63,7 +64,11 @@ function fromHalfBits(bits) {
 function tensorOf({name, type}, dims, valueAt) {
   const data = arrayFor(type, sizeOf(dims), `input '${name}'`);
   const stored = data instanceof BigInt64Array ? BigInt : data instanceof Uint16Array ? halfBits : Number;
-  for (let i = 0; i < data.length; ++i) data[i] = stored(valueAt(i));
+  for (let i = 0; i < data.length; ++i) {
+    const value = valueAt(i);
+    data[i] = stored(value);
+    if (data instanceof Int32Array && data[i] !== value) throw new Refusal(`${value} does not fit in int32, the type of '${name}'`);
+  }
   return new ort.Tensor(type, data, dims);
 }
 
@@ -123,16 +128,17 @@ const hasSpareRows = (cache) => cache.one_buffer && !['static', 'ring'].includes
 /** What a manifest says that a model does not take. */
 class Refusal extends Error {}
 
-/** Whether padding of a mask [batch, columns] is where a manifest's `padding` has it. `count` columns end at `end` and
- *  are new: tokens on the right come after padding, and those on the left before that of the same step. */
-function isPaddedOn(side, {dims: [batch, columns], data}, end, count) {
-  const isVisible = (row, column) => Number(data[row * columns + column]) !== 0;
-  const ordered = {left: (before, after) => before <= after, right: (before, after) => before >= after}[side];
+/** Whether padding of a mask [batch, columns] is where a manifest has it: nowhere (`none`), before the tokens (`left`), or
+ *  after the tokens of a prompt, which is one step from empty caches (`right`). `count` columns end at `end` and are new; `hidden` is the value of a
+ *  position that is padding. */
+function isPaddedOn(side, {dims: [batch, columns], data}, end, count, hidden) {
+  const isVisible = (row, column) => Number(data[row * columns + column]) !== hidden;
   for (let row = 0; row < batch; ++row) {
-    const first = side === 'right' ? end - count : 0;
-    for (let column = first; column < end; ++column) {
-      if (!ordered ? !isVisible(row, column)
-        : column > first && !ordered(isVisible(row, column - 1), isVisible(row, column))) return false;
+    for (let column = side === 'right' ? end - count : 0; column < end; ++column) {
+      if (isVisible(row, column)) continue;
+      if (side === 'left' && (column === 0 || !isVisible(row, column - 1))) continue;
+      if (side !== 'right' || end > count || column === 0) return false;
+      if (column + 1 < end && isVisible(row, column + 1)) return false;
     }
   }
   return true;
@@ -154,6 +160,7 @@ class Decoder {
     const own = new Set([...decoder.caches.flatMap((cache) => cache.blocks ?? [cache.past]),
                          ...manifest.lengths.map((length) => length.input)]);
     decoder.ordinaryInputs = decoder.session.inputMetadata.filter(({name}) => !own.has(name));
+    decoder.described = new Map((manifest.inputs ?? []).map((input) => [input.input, input]));
     decoder.begin({});
     return decoder;
   }
@@ -173,6 +180,8 @@ class Decoder {
         const data = arrayFor(cache.dtype, sizeOf(dims), `cache '${cache.past}'`);
         // Other pasts are read as they are.
         if (cache.blocks || hasSpareRows(cache)) data.fill(fillFor(cache.dtype));
+        const stored = data instanceof BigInt64Array ? BigInt : Number;
+        if (cache.initial) data.forEach((_, i) => { data[i] = stored(cache.initial[i % cache.initial.length]); });
         this.tensors.set(name, new ort.Tensor(cache.dtype, data, dims));
       };
       const isOpen = typeof cache.shape[cache.sequence_axis] === 'string';
@@ -202,6 +211,7 @@ class Decoder {
       past_length: past, past_length_per_batch: past,
       total_length: past + tokens, total_length_per_batch: past + tokens,
       total_length_minus_one: past + tokens - 1, total_length_per_batch_minus_one: past + tokens - 1,
+      past_length_minus_one: past - 1, past_length_per_batch_minus_one: past - 1,
       new_length: tokens, has_past: Number(past > 0), no_past: Number(past === 0),
     }[feed];
     if (value === undefined) throw new Error(`the manifest feeds '${feed}' to '${input}', which is not known here`);
@@ -215,26 +225,66 @@ class Decoder {
     return cross && given[cross.past].dims[cross.sequence_axis];
   }
 
+  /** A value for an input whose contents the manifest describes; undefined for others. */
+  describedTensor(input, tokens) {
+    const entry = this.described.get(input.name);
+    const lowest = {float32: -3.4028234663852886e38, float64: -3.4028234663852886e38}[input.type];
+    if (!entry || (entry.feed.startsWith('additive_mask') && !lowest)) return undefined;
+    const count = tokens[0].length;
+    const total = this.length + count;
+    const words = {batch: this.batch, new: count, past: this.length, total};
+    const dims = entry.shape.map((extent) => words[extent] ?? extent);
+    const columns = dims.at(-1) ?? 1;
+    const first = entry.feed.endsWith('_at_end') ? total - columns : entry.shape.at(-1) === 'new' ? this.length : 0;
+    const hasQueries = dims.length >= 3 && dims.at(-2) === count;
+    const sees = (i) => {
+      const key = first + i % columns;
+      const last = hasQueries ? this.length + Math.floor(i / columns) % count : total - 1;
+      return key >= 0 && key <= last;
+    };
+    const fixed = this.caches.filter(({policy}) => policy === 'static' || policy === 'ring');
+    const rows = Math.min(...fixed.map((cache) => this.tensors.get(cache.past).dims[cache.sequence_axis]));
+    const numberAt = {
+      token_ids: (i) => tokens[Math.floor(i / count) % this.batch][i % count],
+      position_ids: (i) => entry.shape.at(-1) === 'total' ? i % columns : this.length + i % count,
+      segment_ids: () => 0, // a text is one segment
+      constant: (i) => entry.numbers[i % entry.numbers.length],
+      slot_ids: (i) => (this.length + i % count) % rows,
+      key_positions: (i) => {
+        const row = i % columns;
+        return row < total ? row + Math.floor((total - 1 - row) / columns) * columns : -1;
+      },
+      batch_rows: (i) => i,
+      visible_keys: (i) => Number(sees(i)),
+      hidden_keys: (i) => Number(!sees(i)),
+      additive_mask: (i) => (sees(i) ? 0 : lowest),
+    }[entry.feed.replace('_at_end', '')];
+    return numberAt && tensorOf(input, dims, numberAt);
+  }
+
   /**
-   * A value for an ordinary input that exporters commonly give decoders; undefined for others.
-   * `tokens` are the new ones of each batch row; none of the sequence is padding.
+   * A value for an ordinary input that the manifest describes, or that exporters commonly give decoders; undefined for
+   * others. `tokens` are the new ones of each batch row; none of the sequence is padding.
    */
   made(input, tokens, given) {
+    const own = this.describedTensor(input, tokens);
+    if (own) return own;
     const {name, shape} = input;
     const count = tokens[0].length;
     const total = this.length + count;
+    const described = this.described.get(name);
+    if (described) return this.fed(input, described, tokens);
     switch (name) {
       case 'input_ids':
       case 'decoder_input_ids':
-        return tensorOf(input, [this.batch, count], (i) => tokens[Math.floor(i / count)][i % count]);
-      case 'attention_mask': {
+        return this.fed(input, {feed: 'token_ids', shape: ['batch', 'new']}, tokens);
+      case 'attention_mask':
         if (shape.length !== 2) return undefined;
-        const columns = typeof shape[1] === 'number' ? shape[1] : total;
-        return tensorOf(input, [this.batch, columns], (i) => Number(i % columns < total));
-      }
+        return this.fed(input, {feed: 'visible_keys',
+                                shape: ['batch', typeof shape[1] === 'number' ? shape[1] : 'total']}, tokens);
       case 'position_ids':
       case 'cache_position':
-        return tensorOf(input, shape.length === 1 ? [count] : [this.batch, count], (i) => this.length + i % count);
+        return this.fed(input, {feed: 'position_ids', shape: shape.length === 1 ? ['new'] : ['batch', 'new']}, tokens);
       case 'encoder_attention_mask': {
         const columns = this.encoderTokens(given);
         return columns && tensorOf(input, [this.batch, columns], () => 1);
@@ -242,6 +292,37 @@ class Decoder {
       default:
         return undefined;
     }
+  }
+
+  /** A value for an input that the manifest, or its name, describes; undefined if this does not suffice. No row of the
+   *  sequence is padding. */
+  fed(input, {feed, shape}, tokens) {
+    const count = tokens[0].length;
+    const total = this.length + count;
+    const known = {batch: this.batch, new: count, past: this.length, total};
+    const dims = shape.map((extent) => typeof extent === 'number' ? extent : known[extent]);
+    if (dims.includes(undefined)) return undefined;
+    const rank = dims.length;
+    const columns = dims[rank - 1];
+    const first = shape[rank - 1] === 'new' ? this.length : 0;
+    // Query i of a mask with an axis of queries sees keys up to its own position.
+    const hasQueries = rank >= 2 && (shape[rank - 2] === 'new' || (rank >= 3 && dims[rank - 2] === count));
+    const sees = (i) => {
+      const key = first + i % columns;
+      return key < total && (!hasQueries || key <= this.length + Math.floor(i / columns) % dims[rank - 2]);
+    };
+    const lowest = input.type === 'float16' ? -65504 : -3.4028234663852886e38;
+    const batchRow = (i) => shape[0] === 'batch' ? Math.floor(i * this.batch / sizeOf(dims)) : 0;
+    const value = {
+      token_ids: (i) => tokens[batchRow(i)][i % count],
+      position_ids: (i) => this.length + i % count,
+      visible_keys: (i) => Number(sees(i)),
+      hidden_keys: (i) => Number(!sees(i)),
+      additive_mask: (i) => sees(i) ? 0 : lowest,
+      batch_rows: (i) => i % columns,
+    }[feed];
+    if (!value || (/_ids$/.test(feed) && shape[rank - 1] !== 'new' && columns !== count)) return undefined;
+    return tensorOf(input, dims, value);
   }
 
   /** Adds the rows of `count` new tokens to the blocks of a cache. */
@@ -275,11 +356,12 @@ class Decoder {
     if (count > most) throw new Refusal(`a step takes at most ${most} tokens, not ${count}`);
     const total = this.length + count;
     for (const {name, shape} of this.ordinaryInputs) {
-      const isMask = shape.length === 2 && inputs[name] && (unpadded.includes(name) || name === 'attention_mask');
+      const feed = this.described.get(name)?.feed ?? (name === 'attention_mask' ? 'visible_keys' : undefined);
+      const isMask = shape.length === 2 && inputs[name] && (unpadded.includes(name) || /_keys$/.test(feed));
       const side = unpadded.includes(name) ? 'none' : padding;
-      if (isMask && ['left', 'right', 'none'].includes(side) && !isPaddedOn(side, inputs[name], total, count))
+      if (isMask && side && !isPaddedOn(side, inputs[name], total, count, feed === 'hidden_keys' ? 1 : 0))
         throw new Refusal(side === 'none' ? `no row may be padded, as '${name}' says that one is`
-          : `rows may be padded on the ${side} only, and '${name}' has padding elsewhere`);
+          : `a prompt may be padded on the ${side} only${side === 'right' ? ', in one step' : ''}, and '${name}' has padding elsewhere`);
     }
   }
 
@@ -366,6 +448,8 @@ class Decoder {
    * not made here come from the caller. Returns the scores of the last step, [batch, tokens, scores].
    */
   async feed(tokens, caller = {}) {
+    for (const token of tokens.flat())
+      if (!Number.isInteger(token) || token < 0) throw new Refusal(`there is no token ${token}`);
     const given = {...await this.encode(caller), ...caller};
     let rows = tokens;
     if (this.caches.length === 0) {
@@ -377,11 +461,26 @@ class Decoder {
       const count = this.stepTokens(rows[0].length - done);
       const part = rows.map((row) => row.slice(done, done + count));
       const inputs = {};
-      for (const input of this.ordinaryInputs) inputs[input.name] = given[input.name] ?? this.made(input, part, given);
+      for (const input of this.ordinaryInputs) {
+        const tensor = given[input.name];
+        inputs[input.name] = !tensor ? this.made(input, part, given)
+          : count < rows[0].length ? this.partOf(input, tensor, done, count) : tensor;
+      }
       results = await this.run(inputs, count);
       done += count;
     }
     return results[this.scoresName(results)];
+  }
+
+  /** The columns of a mask or of positions, [batch, columns] for all tokens that are fed, that a step of some of them takes. */
+  partOf({name, type, shape}, tensor, done, count) {
+    const [batch, columns] = tensor.dims;
+    if (shape.length !== 2 || typeof shape[1] === 'number' || this.caches.length === 0) return tensor;
+    const feed = this.described.get(name)?.feed ?? {attention_mask: 'visible_keys', position_ids: 'position_ids'}[name];
+    const [first, end] = /_keys$|_mask$/.test(feed) ? [0, this.length + count]
+      : feed === 'position_ids' ? [done, done + count] : [0, columns];
+    return tensorOf({name, type}, [batch, end - first], (i) =>
+      Number(tensor.data[Math.floor(i / (end - first)) * columns + first + i % (end - first)]));
   }
 
   /** `logits`, or else the first output of three axes of floats. */

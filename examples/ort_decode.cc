@@ -94,7 +94,19 @@ public:
         bindCache(cache, capacity);
   }
 
-  /// Feeds new tokens and returns the next one.
+  /// Feeds new tokens, in several steps if the model limits them, and returns the next one.
+  int64_t feed(const Shape& tokens) {
+    if (*std::min_element(tokens.begin(), tokens.end()) < 0)
+      throw std::runtime_error("a token is negative");
+    const size_t limit = manifest.value("step_limit", tokens.size());
+    int64_t next = 0;
+    for (size_t first = 0; first < tokens.size(); first += limit)
+      next =
+          step({tokens.begin() + first, tokens.begin() + std::min(first + limit, tokens.size())});
+    return next;
+  }
+
+private:
   int64_t step(const Shape& tokens) {
     const int64_t count = tokens.size(), total = past + count;
     Shape positions(count);
@@ -114,13 +126,14 @@ public:
         binding.BindInput(name.c_str(), given->second);
         continue;
       }
-      if (name == "attention_mask")
+      const std::string feed = feedOf(name);
+      if (feed == "visible_keys[\"batch\",\"total\"]")
         kept.push_back(integers({1, total}, type, Shape(total, 1)));
-      else if (name == "position_ids")
+      else if (feed == "position_ids[\"batch\",\"new\"]")
         kept.push_back(integers({1, count}, type, positions));
-      else if (name == "cache_position")
+      else if (feed == "position_ids[\"new\"]")
         kept.push_back(integers({count}, type, positions));
-      else if (name == "input_ids" || name == "decoder_input_ids")
+      else if (feed == "token_ids[\"batch\",\"new\"]")
         kept.push_back(integers({1, count}, type, tokens));
       else
         kept.push_back(lengthTensor(name, type, lengths));
@@ -138,7 +151,6 @@ public:
                        (logits == outputs.end() ? 0 : logits - outputs.begin())]);
   }
 
-private:
   void bindCache(const nlohmann::json& cache, int64_t capacity) {
     if (!cache["one_buffer"] || cache["dtype"] != "float32")
       throw std::runtime_error(
@@ -146,13 +158,30 @@ private:
     Shape shape;
     for (const auto& extent : cache["shape"])
       shape.push_back(extent.is_string() ? 1 : extent.get<int64_t>());
-    shape[cache["sequence_axis"].get<size_t>()] = capacity;
+    const size_t axis = cache["sequence_axis"];
+    if (cache["shape"][axis].is_string()) // rings have rows of their own
+      shape[axis] = capacity;
     buffers.push_back(zeros(shape));
     const std::string past = cache["past"], present = cache["present"];
     binding.BindInput(past.c_str(), buffers.back());
     binding.BindOutput(present.c_str(), buffers.back());
     bound.insert(past);
     outputs.erase(std::find(outputs.begin(), outputs.end(), present));
+  }
+
+  /// The feed of an input, with its extents: as the manifest describes it, or as its name says.
+  std::string feedOf(const std::string& name) const {
+    for (const auto& entry : manifest.value("inputs", nlohmann::json::array()))
+      if (entry["input"] == name)
+        return entry["feed"].get<std::string>() + entry["shape"].dump();
+    if (name == "attention_mask")
+      return R"(visible_keys["batch","total"])";
+    if (name == "cache_position")
+      return R"(position_ids["new"])";
+    if (name == "position_ids")
+      return R"(position_ids["batch","new"])";
+    const bool isToken = name == "input_ids" || name == "decoder_input_ids";
+    return isToken ? R"(token_ids["batch","new"])" : "";
   }
 
   Ort::Value lengthTensor(const std::string& name, ONNXTensorElementDataType type,
@@ -209,7 +238,7 @@ int main(int argc, char** argv) try {
   const int count = std::stoi(argv[3]);
   Decoder decoder(env, argv[1], tokens.size() + count, std::move(tensors));
   for (int made = 0; made < count; ++made) {
-    tokens = {decoder.step(tokens)};
+    tokens = {decoder.feed(tokens)};
     std::printf("%s%lld", made == 0 ? "" : ",", static_cast<long long>(tokens[0]));
   }
   std::printf("\n");

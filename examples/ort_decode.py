@@ -52,27 +52,60 @@ class Decoder:
             if not cache["one_buffer"]:
                 raise SystemExit(f"{cache['past']} is not one buffer: rewrite the model with --to ort")
             extents = [1 if isinstance(extent, str) else extent for extent in cache["shape"]]
-            extents[cache["sequence_axis"]] = capacity
+            if isinstance(cache["shape"][cache["sequence_axis"]], str):  # rings have rows of their own
+                extents[cache["sequence_axis"]] = capacity
             buffer = ort.OrtValue.ortvalue_from_numpy(np.zeros(extents, cache["dtype"]))
             self.binding.bind_ortvalue_input(cache["past"], buffer)
             self.binding.bind_ortvalue_output(cache["present"], buffer)
             self.buffers.append(buffer)
             self.outputs.remove(cache["present"])
 
+    def described(self, entry, tokens):
+        """Contents of an input that the manifest describes; None if only the model's documentation does."""
+        new, total = len(tokens), self.past + len(tokens)
+        words = {"batch": 1, "new": new, "past": self.past, "total": total}
+        shape = [words.get(extent, extent) for extent in entry["shape"]]
+        columns = shape[-1] if shape else 1
+        first = total - columns if entry["feed"].endswith("_at_end") else self.past if "new" in entry["shape"][-1:] else 0
+        keys = first + np.arange(columns)
+        has_queries = len(shape) >= 3 and shape[-2] == new
+        last = self.past + np.arange(new)[:, None] if has_queries else total - 1
+        sees = (keys >= 0) & (keys <= last)
+        if entry["feed"].startswith("additive_mask"):
+            return np.broadcast_to(np.where(sees, 0, np.finfo(entry["dtype"]).min), shape)
+        values = {"token_ids": tokens, "position_ids": self.past + np.arange(columns) % new, "visible_keys": sees,
+                  "hidden_keys": ~sees}
+        value = values.get(entry["feed"].removesuffix("_at_end"))
+        return value if value is None else np.broadcast_to(value, shape)
+
     def step(self, tokens):
         """Feeds new tokens and returns the scores of the last one."""
         new, total = len(tokens), self.past + len(tokens)
         positions = list(range(self.past, total))
         feeds = {"input_ids": [tokens], "decoder_input_ids": [tokens], "attention_mask": [[1] * total],
-                 "position_ids": [positions], "cache_position": positions, **self.tensors}
+                 "position_ids": [positions], "cache_position": positions}
+        described = {("token_ids", "batch", "new"): [tokens], ("visible_keys", "batch", "total"): [[1] * total],
+                     ("position_ids", "batch", "new"): [positions], ("position_ids", "new"): positions,
+                     ("batch_rows", "batch"): [0]}
+        for entry in self.manifest.get("inputs", []):  # what the manifest says counts more than a name
+            feeds.pop(entry["input"], None)
+            if (entry["feed"], *entry["shape"]) in described:
+                feeds[entry["input"]] = described[entry["feed"], *entry["shape"]]
+        feeds.update(self.tensors)
         numbers = {"past_length": self.past, "total_length": total, "new_length": new,
                    "has_past": self.past > 0, "no_past": self.past == 0}
         for length in self.manifest["lengths"]:
             words = length["feed"].replace("_per_batch", "").removesuffix("_minus_one")
             number = numbers[words] - length["feed"].endswith("_minus_one")
             feeds[length["input"]] = np.full([1] * len(length["shape"]), number)
+        for entry in self.manifest.get("inputs", []):
+            value = self.described(entry, tokens)
+            if entry["input"] not in self.tensors and value is not None:
+                feeds[entry["input"]] = value
         bound = {cache["past"] for cache in self.manifest["caches"] if cache["kind"] != "cross"}
         for name in self.types.keys() - bound:
+            if name not in feeds:
+                raise SystemExit(f"the model reads '{name}': give it by --input {name}=FILE.npy, or --first MODEL.onnx")
             self.binding.bind_cpu_input(name, np.array(feeds[name], self.types[name]))
         for name in self.outputs:
             self.binding.bind_output(name)  # again in each step, for the extents change
@@ -92,10 +125,15 @@ def main(arguments):
             name, file = value.split("=", 1)
             tensors[name] = np.load(file)
     tokens = [int(token) for token in prompt.split(",")]
+    if min(tokens) < 0:
+        raise SystemExit(f"there is no token {min(tokens)}")
     decoder = Decoder(path, len(tokens) + int(count), tensors)
     generated = []
     for _ in range(int(count)):
-        tokens = [int(decoder.step(tokens).argmax())]
+        limit = decoder.manifest.get("step_limit", len(tokens))
+        for first in range(0, len(tokens), limit):
+            scores = decoder.step(tokens[first:first + limit])
+        tokens = [int(scores.argmax())]
         generated += tokens
     print(",".join(map(str, generated)))
 

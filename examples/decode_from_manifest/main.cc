@@ -7,6 +7,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "runtime/session/decoder_inputs.h"
 #include "runtime/session/token_choice.h"
+#include "runtime/session/token_limits.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -81,6 +82,9 @@ llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t 
   if (!*manifest)
     return invalid("has no manifest").file(path).hint("rewrite it: kvopt rewrite --to kvopt");
   if (llvm::Error error = inferShapes((*model)->graph()))
+    return error;
+  const auto limits = TokenLimits::of((*model)->graph(), (*manifest)->inputs);
+  if (llvm::Error error = limits.check(tokens))
     return error;
   SessionOptions options;
   options.mode = SessionOptions::Mode::Stateful; // buffers grow up to the manifest's limit
