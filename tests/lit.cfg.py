@@ -26,8 +26,8 @@ def tool(name, *candidates):
 config.name = "kvopt"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".onnxtxt"]
-# The tests of docs/write-a-rule.md need its rule, and instances are graphs of another test.
-config.excludes = ["golden", "write_a_rule", "instances"]
+# The tests of docs/write-a-rule.md need its rule, and the others are models of other tests.
+config.excludes = ["golden", "write_a_rule", "instances", "python"]
 config.test_source_root = os.path.dirname(os.path.abspath(__file__))
 config.test_exec_root = setting("KVOPT_TEST_OUTPUT") or os.path.join(os.getcwd(), "lit-output")
 

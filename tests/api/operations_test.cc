@@ -202,7 +202,7 @@ TEST(ApiCheck, ProvesARewriteAndFindsADifference) {
   const kvopt_option files[] = {{"manifest", "m.json"}};
   json = nullptr;
   EXPECT_EQ(codeOf(kvopt_check(model.get(), made, files, 1, nullptr, &equal, &json)), "usage");
-  const kvopt_option wrong[] = {{"seed", "3"}};
+  const kvopt_option wrong[] = {{"seed", "three"}};
   EXPECT_EQ(codeOf(kvopt_check(model.get(), made, wrong, 1, nullptr, &equal, &json)), "usage");
   EXPECT_EQ(json, nullptr);
 }

@@ -131,6 +131,35 @@ TEST(ApiSession, StepsWithTensorsOfTheCaller) {
   EXPECT_EQ(token, shippedTokens[0]);
 }
 
+TEST(ApiSession, RefusesStepsWithWhatIsNoToken) {
+  const ModelHandle model = openShipped();
+  const SessionHandle session = sessionOf(model.get());
+  int64_t ones[] = {1, 1, 1};
+  int64_t positions[] = {0, 1, 2};
+  const int64_t shape[] = {1, 3};
+  const char* names[] = {"input_ids", "attention_mask", "position_ids"};
+  for (const int64_t token : {int64_t{-1}, int64_t{160}}) {
+    int64_t tokens[] = {1, 2, token};
+    kvopt_tensor inputs[] = {{tokens, 7, 2, shape, nullptr},
+                             {ones, 7, 2, shape, nullptr},
+                             {positions, 7, 2, shape, nullptr}};
+    EXPECT_THAT(textOf(kvopt_session_step(session.get(), names, inputs, 3, 3)),
+                HasSubstr("there is no token " + std::to_string(token)));
+  }
+  EXPECT_EQ(kvopt_session_length(session.get()), 0);
+}
+
+/// Also where caches grow and need no buffer.
+TEST(ApiSession, HonorsACapacity) {
+  const ModelHandle model = openShipped();
+  const SessionHandle session = sessionOf(model.get(), 1, {{"capacity", "4"}});
+  EXPECT_EQ(kvopt_session_capacity(session.get()), 4);
+  fed(session.get(), {1, 2, 3});
+  const int64_t more[] = {4, 5};
+  EXPECT_THAT(textOf(kvopt_session_feed(session.get(), more, 2)), HasSubstr("capacity of 4"));
+  EXPECT_EQ(kvopt_session_length(session.get()), 3);
+}
+
 TEST(ApiSession, SeedsFromTheCachesOfAnother) {
   const ModelHandle model = openShipped();
   const SessionHandle session = sessionOf(model.get());
@@ -172,6 +201,9 @@ TEST(ApiSession, ErrorsLeaveItAsItWas) {
   fed(session.get(), {1, 2});
   const int64_t outside[] = {1 << 20};
   EXPECT_NE(codeOf(kvopt_session_feed(session.get(), outside, 1)), "");
+  for (const int64_t token : {int64_t{-1}, int64_t{160}, int64_t{1} << 32, INT64_MIN, INT64_MAX})
+    EXPECT_THAT(textOf(kvopt_session_feed(session.get(), &token, 1)),
+                HasSubstr("there is no token " + std::to_string(token)));
   EXPECT_EQ(codeOf(kvopt_session_feed(session.get(), nullptr, 1)), "usage");
   EXPECT_EQ(codeOf(kvopt_session_feed(session.get(), outside, 0)), "usage");
   EXPECT_EQ(codeOf(kvopt_session_feed(session.get(), outside, INT64_MIN)), "usage");

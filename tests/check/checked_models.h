@@ -4,6 +4,8 @@
 #include "check/checker.h"
 #include "tests/ir/text/text_fixture.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace kvopt::check {
 
 inline std::unique_ptr<ir::Model> read(const std::string& text) {
@@ -28,6 +30,13 @@ inline std::string weakest(const CheckReport& report) {
     if (obligation.isOutput && obligation.verdict == report.verdict())
       return std::string(verdictWord(obligation.verdict)) + ": " + obligation.reason;
   return verdictWord(report.verdict());
+}
+
+/// Whether an assumption of the report has a text in it.
+inline bool assumes(const CheckReport& report, const std::string& text) {
+  return llvm::any_of(report.assumptions, [&](const std::string& assumption) {
+    return assumption.find(text) != std::string::npos;
+  });
 }
 
 } // namespace kvopt::check

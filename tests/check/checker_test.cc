@@ -166,9 +166,9 @@ TEST(Checker, BeyondTheLimitOfWorkNothingIsDecided) {
   ASSERT_TRUE(first && second);
   const ir::Manifest manifest = growing();
   const CheckReport report =
-      checkModels({*first, manifest}, {*second, manifest}, /*seed=*/0, /*mostWork=*/1000);
+      checkModels({*first, manifest}, {*second, manifest}, /*seed=*/0, /*mostWork=*/6000);
   EXPECT_EQ(report.verdict(), Verdict::Skipped);
-  EXPECT_NE(weakest(report).find("more than 1000 products"), std::string::npos) << weakest(report);
+  EXPECT_NE(weakest(report).find("more than 18000 products"), std::string::npos) << weakest(report);
   EXPECT_EQ(checkModels({*first, manifest}, {*second, manifest}).verdict(), Verdict::ProvedReduced);
 }
 
@@ -186,7 +186,7 @@ g (float[B, S, 64] wide, float[B, S, 1] thin) => (float[B, S, 64] first, float[B
                            "Add (thin, thin)"));
   ASSERT_TRUE(before && after);
   const CheckReport report = checkModels({*before, {}}, {*after, {}}, /*seed=*/0,
-                                         /*mostWork=*/100000);
+                                         /*mostWork=*/600000);
   ASSERT_EQ(report.count(Verdict::Skipped), 1U);
   for (const Obligation& part : report.obligations)
     EXPECT_EQ(part.verdict, part.after == "first" ? Verdict::Skipped : Verdict::ProvedReduced)

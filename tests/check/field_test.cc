@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace kvopt::check {
 namespace {
 
@@ -14,9 +16,11 @@ bool isPrime(uint64_t number) {
 }
 
 TEST(CheckField, TheModuliArePrimesOfTheRequiredForm) {
-  for (unsigned seed = 0; seed < Field::seeds; ++seed) {
+  for (uint32_t seed : {0u, 1u, 2u, 1u << 31, ~0u}) {
     const Field field(seed);
     const uint32_t p = field.modulusP(), q = field.modulusQ();
+    EXPECT_GT(p, 1u << 30);
+    EXPECT_LT(p, 1u << 31); // sums of two products fit in 64 bits
     EXPECT_TRUE(isPrime(p));
     EXPECT_TRUE(isPrime(q));
     EXPECT_EQ(p, 2 * uint64_t(q) + 1);
@@ -26,6 +30,16 @@ TEST(CheckField, TheModuliArePrimesOfTheRequiredForm) {
         EXPECT_EQ(field.power(base, (modulus - 1) / 2, modulus), 1u) << base;
     }
   }
+}
+
+TEST(CheckField, SeedsDrawTheModuli) {
+  std::set<uint32_t> drawn;
+  constexpr uint32_t seeds = 200;
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
+    drawn.insert(Field(seed).modulusQ());
+    EXPECT_EQ(Field(seed).modulusQ(), Field(seed).modulusQ());
+  }
+  EXPECT_GT(drawn.size(), seeds * 9 / 10);
 }
 
 TEST(CheckField, ExponentialOfASumIsTheProduct) {

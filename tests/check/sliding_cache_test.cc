@@ -65,5 +65,37 @@ TEST(SlidingCache, TheNewestRowIsTheLast) {
   EXPECT_EQ(rowsOf(*other, 4), std::vector<int64_t>({3, 1, 2}));
 }
 
+TEST(SlidingCache, StepsThatReadUnwrittenRowsAreNoDifference) {
+  // The first model sees three earlier rows, whether tokens wrote them or not.
+  std::string kept = edited(grown, "float scale = {0.5}",
+                            "float scale = {0.5}, int64[1] newest = {-4}, int64[1] end = "
+                            "{9223372036854775807}, int64[1] rows_axis = {2}");
+  kept = edited(kept, "turned = ", "keys = Slice (present_key, newest, end, rows_axis) turned = ");
+  kept = edited(kept, "(present_key)", "(keys)");
+  kept = edited(kept, "attended = MatMul (weights, present_value)",
+                "values = Slice (present_value, newest, end, rows_axis) "
+                "attended = MatMul (weights, values)");
+  const std::string moved =
+      edited(edited(slid(), "3, 2]> (present_key)", "3, 2]> (all_key)"),
+             "MatMul (weights, present_value)", "MatMul (weights, all_value)");
+  auto compared = [&](const std::string& other) {
+    auto first = read(moved), second = read(other);
+    if (!first || !second)
+      return CheckReport();
+    ir::Manifest before = growing(), after = growing();
+    before.stepLimit = after.stepLimit = 1;
+    for (ir::ManifestCache& cache : before.caches) {
+      cache.storage = ir::RingCache{};
+      cache.shape[2] = int64_t(3);
+    }
+    return checkModels({*first, before}, {*second, after});
+  };
+  const CheckReport same = compared(kept);
+  EXPECT_EQ(same.verdict(), Verdict::Tested) << weakest(same);
+  EXPECT_NE(weakest(same).find("no token wrote"), std::string::npos) << weakest(same);
+  EXPECT_EQ(compared(edited(kept, "float scale = {0.5}", "float scale = {0.25}")).verdict(),
+            Verdict::Different);
+}
+
 } // namespace
 } // namespace kvopt::check

@@ -61,7 +61,7 @@ TEST(CheckTables, NumbersOfATableAreKnownWhereTheyMatter) {
                             "bias = Sin (angles)";
   const CheckReport report =
       checkBiased(nodes, nodes + " low = Sub (f1, f64) bounded = Max (bias, low)", "bounded");
-  EXPECT_EQ(report.verdict(), Verdict::ProvedReduced) << weakest(report);
+  EXPECT_EQ(report.verdict(), Verdict::Tested) << weakest(report); // sines are not traced
 }
 
 TEST(CheckTables, MasksAreNotAnyNumbers) {
@@ -81,12 +81,11 @@ TEST(CheckTables, IntegersThatAreLeftOpenMustNotMatter) {
   const std::string without = withLogarithm("Add (steps, n1)", "keys, more");
   const std::string with = withLogarithm("Add (steps, n1)", "more, keys");
   EXPECT_EQ(checkBiased(without, withLogarithm(respelledMore, "keys, again")).verdict(),
-            Verdict::ProvedReduced);
+            Verdict::Tested);
   EXPECT_EQ(checkBiased(without, withLogarithm(respelledMore, "keys, less")).verdict(),
             Verdict::Different);
   const CheckReport report = checkBiased(with, withLogarithm(respelledMore, "again, keys"));
-  EXPECT_NE(report.verdict(), Verdict::ProvedReduced);
-  EXPECT_NE(weakest(report).find("beyond all integers"), std::string::npos) << weakest(report);
+  EXPECT_EQ(report.verdict(), Verdict::Tested) << weakest(report);
 }
 
 TEST(CheckTables, RoundingBeyondTheScopeIsNotProved) {

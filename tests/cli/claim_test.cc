@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 namespace kvopt {
 namespace {
@@ -69,12 +70,25 @@ TEST_F(ClaimTest, ForgedIsFound) {
   const std::string forged = folder.write("forged.json", manifest.dump());
   const ProgramResult result = runProgram({"check", first, second, "--manifest", forged});
   EXPECT_THAT(result.out, HasSubstr("THIS CHECK FINDS ANOTHER CERTIFICATE"));
-  // Other fields, and another first model, are other certificates.
-  EXPECT_EQ(runJson({"check", first, second, "--manifest", forged, "--seed",
-                     "1"})["claimed"]["confirmed"],
-            nullptr);
+  EXPECT_EQ(result.code, 1) << "although the models are equal";
+  // A claim about another first model is neither confirmed nor refuted.
   EXPECT_EQ(runJson({"check", second, second, "--manifest", forged})["claimed"]["confirmed"],
             nullptr);
+}
+
+TEST_F(ClaimTest, IsConfirmedWithAnyFields) {
+  rewritten(second, {"--to", "ort"});
+  std::set<std::string> digests;
+  std::set<unsigned> moduli;
+  for (const char* seed : {"0", "1", "4294967295"}) {
+    const nlohmann::json report = runJson({"check", first, second, "--seed", seed});
+    EXPECT_EQ(report["claimed"]["confirmed"], true) << seed;
+    EXPECT_EQ(report["fields"]["seed"], std::stoul(seed));
+    digests.insert(report["digest"]);
+    moduli.insert(report["fields"]["p"].get<unsigned>());
+  }
+  EXPECT_EQ(digests.size(), 1u);
+  EXPECT_EQ(moduli.size(), 3u);
 }
 
 TEST_F(ClaimTest, SaysThatOnlyARunDecided) {

@@ -1,6 +1,7 @@
 // kvopt rewrite --to ort-gqa --cache-dtype int8 and int4.
 #include "tests/cli/cli_fixture.h"
 
+#include <filesystem>
 #include <gmock/gmock.h>
 
 namespace kvopt {
@@ -70,6 +71,19 @@ TEST_F(CodeCachesCliTest, NeedATextAndTheTarget) {
       runProgram({"rewrite", model, "-o", output, "--to", "ort-gqa", "--calibration-text", text});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("require --to ort with --rows int8 or int4"));
+  const std::string words = folder.path("words.onnx");
+  ASSERT_EQ(runProgram({"gen", "llama", "--vocab", "300", "-o", words}).code, 0);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"rewrite", words, "-o", output, "--rows", "int8",
+                                 "--calibration-text", text},
+        {"verify", words, words, "--text-file", text},
+        {"run", words, "--text", "a"}}) {
+    result = runProgram(arguments);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("is for byte-level models, and this model has 300 tokens"));
+    EXPECT_EQ(result.out, "");
+  }
+  std::filesystem::remove(words);
   result = rewrite(output, "int8", {"--calibration-tokens", model});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("is not a token number"));

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 namespace kvopt {
 using namespace cli;
@@ -54,38 +55,94 @@ TEST_F(ExternalDataTest, StaysWhereItIs) {
   EXPECT_EQ(runProgram({"verify", model, folder.path("n.onnx")}).code, 0);
 }
 
-TEST_F(ExternalDataTest, ElsewhereItHasAHardLink) {
+TEST_F(ExternalDataTest, ElsewhereItIsCopied) {
   const std::string output = folder.path("out/n.onnx");
-  ProgramResult linked = rewrite(output);
-  ASSERT_EQ(linked.code, 0) << linked.err;
-  EXPECT_THAT(linked.out, HasSubstr("weights in the hard link m.onnx.data)"));
+  const std::string copy = folder.path("out/m.onnx.data");
+  ProgramResult copied = rewrite(output);
+  ASSERT_EQ(copied.code, 0) << copied.err;
+  EXPECT_THAT(copied.out, HasSubstr("weights in m.onnx.data)"));
   EXPECT_EQ(filesIn("out"), (std::vector<std::string>{"m.onnx.data", "n.kv.json", "n.onnx"}));
-  EXPECT_TRUE(fs::equivalent(data, folder.path("out/m.onnx.data")));
+  // Programs refuse data with several names, so that the export must not get one.
+  EXPECT_EQ(fs::hard_link_count(data), 1u);
+  EXPECT_EQ(fs::hard_link_count(copy), 1u);
+  EXPECT_EQ(folder.read("out/m.onnx.data"), folder.read("in/m.onnx.data"));
   EXPECT_EQ(runProgram({"verify", model, output}).code, 0);
+
+  // A second model in the folder uses the same copy.
+  const auto written = fs::last_write_time(copy);
   nlohmann::json json = runJson(
       {"rewrite", model, "-o", folder.path("out/j.onnx"), "--to", "onnx24", "--verify", "off"});
-  EXPECT_EQ(json["external_data"]["placement"], "link");
-  EXPECT_EQ(json["external_data"]["files"],
-            nlohmann::json::array({folder.path("out/m.onnx.data")}));
+  EXPECT_EQ(json["external_data"]["placement"], "copy");
+  EXPECT_EQ(json["external_data"]["files"], nlohmann::json::array({copy}));
+  EXPECT_EQ(fs::last_write_time(copy), written);
+  EXPECT_EQ(filesIn("out").size(), 5u);
 }
 
-TEST_F(ExternalDataTest, NoLinkIsLeftWithoutAnOutput) {
+TEST_F(ExternalDataTest, ElsewhereItHasAHardLinkOnRequest) {
+  const std::string output = folder.path("out/n.onnx");
+  ProgramResult linked = rewrite(output, {"--external-data", "link"});
+  ASSERT_EQ(linked.code, 0) << linked.err;
+  EXPECT_THAT(linked.out, HasSubstr("weights in the hard link m.onnx.data)"));
+  EXPECT_TRUE(fs::equivalent(data, folder.path("out/m.onnx.data")));
+  EXPECT_EQ(runProgram({"verify", model, output}).code, 0);
+  nlohmann::json json = runJson({"rewrite", model, "-o", folder.path("out/j.onnx"), "--to",
+                                 "onnx24", "--verify", "off", "--external-data", "link"});
+  EXPECT_EQ(json["external_data"]["placement"], "link");
+}
+
+TEST_F(ExternalDataTest, EveryCommandCopiesIt) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"opt", model, "--pipeline", "infer-shapes"},
+           {"make-dynamic", model, "--verify", "off"},
+           {"rewrite", model, "--to", "ort", "--verify", "off"},
+           {"rewrite", model, "--to", "pyramid:16", "--capacity", "32", "--verify", "off"}}) {
+    std::vector<std::string> whole = arguments;
+    whole.insert(whole.end(), {"-o", folder.path("out/n.onnx")});
+    ProgramResult written = runProgram(whole);
+    ASSERT_TRUE(written.code == 0 || arguments[0] == "make-dynamic") << written.err;
+    EXPECT_EQ(fs::hard_link_count(data), 1u) << arguments[0];
+    fs::remove_all(folder.path("out"));
+    fs::create_directory(folder.path("out"));
+  }
+}
+
+TEST_F(ExternalDataTest, HolesOfACopyStayHoles) {
+  constexpr uintmax_t size = uintmax_t(1) << 30;
+  fs::resize_file(data, size);
+  ASSERT_EQ(rewrite(folder.path("out/n.onnx"), {"--verify", "off"}).code, 0);
+  struct stat copied {};
+  ASSERT_EQ(::stat(folder.path("out/m.onnx.data").c_str(), &copied), 0);
+  EXPECT_EQ(static_cast<uintmax_t>(copied.st_size), size);
+  EXPECT_LT(static_cast<uintmax_t>(copied.st_blocks) * 512, size / 16);
+  // The comparison with an existing copy skips them.
+  EXPECT_EQ(rewrite(folder.path("out/o.onnx"), {"--verify", "off"}).code, 0);
+}
+
+TEST_F(ExternalDataTest, NothingIsLeftWithoutAnOutput) {
   EXPECT_EQ(runProgram({"rewrite", model, "-o", folder.path("out/n.onnx"), "--to", "ring"}).code,
             1);
   EXPECT_EQ(rewrite(folder.path("out/n.onnx"), {"--dry-run"}).code, 0);
   EXPECT_TRUE(filesIn("out").empty());
   fs::create_directory(folder.path("out/n.onnx"));
-  EXPECT_EQ(rewrite(folder.path("out/n.onnx")).code, 2);
-  EXPECT_EQ(filesIn("out").size(), 1u);
+  for (const char* placement : {"keep", "link"}) {
+    EXPECT_EQ(rewrite(folder.path("out/n.onnx"), {"--external-data", placement}).code, 2);
+    EXPECT_EQ(filesIn("out").size(), 1u) << placement;
+  }
 }
 
-TEST_F(ExternalDataTest, WithoutALinkItHasToBeCopiedOrInlined) {
+TEST_F(ExternalDataTest, AnotherFileOfItsNameIsNotReplaced) {
   const std::string output = folder.path("out/n.onnx");
   folder.write("out/m.onnx.data", "of another model");
-  ProgramResult kept = rewrite(output);
-  EXPECT_EQ(kept.code, 2);
-  EXPECT_THAT(kept.err, HasSubstr("--external-data copy"));
-  EXPECT_EQ(folder.read("out/m.onnx.data"), "of another model");
+  for (const char* placement : {"keep", "link"}) {
+    ProgramResult kept = rewrite(output, {"--external-data", placement, "--verify", "off"});
+    EXPECT_EQ(kept.code, 2);
+    EXPECT_THAT(kept.err, HasSubstr("--external-data copy"));
+    EXPECT_EQ(folder.read("out/m.onnx.data"), "of another model");
+  }
+  // One of the same size is no better.
+  folder.write("out/m.onnx.data", std::string(fs::file_size(data), 'x'));
+  EXPECT_EQ(rewrite(output, {"--verify", "off"}).code, 2);
+  EXPECT_EQ(filesIn("out").size(), 1u);
   fs::remove(folder.path("out/m.onnx.data"));
   EXPECT_TRUE(filesIn("out").empty());
 

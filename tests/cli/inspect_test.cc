@@ -155,8 +155,8 @@ TEST(InspectRecommendation, IsTheLastLine) {
   expectLast(generated({"mla"}),
              "ONNX Runtime 1.24 or newer: kvopt rewrite " + model + " -o OUT.onnx --to onnx\n");
   expectLast(generated({"llama", "--spelling", "gqa"}),
-             "ONNX Runtime: nothing to rewrite, for GroupQueryAttention updates caches in place; "
-             "the manifest says how to bind them: kvopt rewrite ");
+             "ONNX Runtime: nothing to rewrite, for com.microsoft::GroupQueryAttention updates "
+             "caches in place; the manifest says how to bind them: kvopt rewrite ");
   expectLast(generated({"llama", "--cache", "none"}),
              "the decoder computes the whole sequence at every step; give it caches: kvopt "
              "add-cache " +
@@ -174,7 +174,7 @@ TEST(InspectRecommendation, IsTheLastLine) {
                      "{\n  s = MatMul (q, k)\n  t = Mul (s, scale)\n"
                      "  p = Softmax <axis = -1> (t)\n  y = MatMul (p, v)\n}\n"),
              "attention is not causal and has no caches: this looks like an encoder; nothing to "
-             "rewrite\n");
+             "rewrite (kvopt add-cache is for decoders)\n");
   const std::string rewritten = folder.path("rewritten.onnx");
   ASSERT_EQ(runProgram({"rewrite", generated({"llama"}), "-o", rewritten}).code, 0);
   expectLast(rewritten, "written by kvopt; its manifest says how to drive it: kvopt run ");

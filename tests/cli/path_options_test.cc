@@ -153,9 +153,9 @@ protected:
 
 /// Options whose values are texts that are not paths.
 const std::set<std::string> wordOptions = {
-    "--capacity", "--disable",        "--elements", "--input", "--layers",
-    "--pipeline", "--print-ir-after", "--rule",     "--stop",  "--print-ir-before",
-    "--text",     "--tokens",         "--while"};
+    "--capacity",        "--disable",        "--elements", "--input", "--layers",
+    "--pipeline",        "--print-ir-after", "--rule",     "--state", "--stop",
+    "--print-ir-before", "--text",           "--tokens",   "--while"};
 
 TEST_F(PathOptions, EveryOptionThatTakesAnyTextIsAPathOrAWord) {
   std::set<std::string> seen;

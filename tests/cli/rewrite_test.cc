@@ -38,10 +38,10 @@ TEST(RewriteTest, JsonReport) {
   std::vector<std::string> keys;
   for (const auto& item : json.items())
     keys.push_back(item.key());
-  EXPECT_EQ(keys, (std::vector<std::string>{"schema", "output", "target", "sites", "assumptions",
-                                            "ops", "cache_bytes_copied_per_token", "cache_bytes",
-                                            "warnings", "opset", "ir_version", "external_data",
-                                            "millis", "verify", "check"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"schema", "output", "target", "sites", "left",
+                                            "assumptions", "ops", "cache_bytes_copied_per_token",
+                                            "cache_bytes", "warnings", "opset", "ir_version",
+                                            "external_data", "millis", "verify", "check"}));
   EXPECT_EQ(json["schema"], "kvopt/rewrite/1");
   EXPECT_EQ(json["output"], folder.path("f.onnx"));
   EXPECT_EQ(json["sites"]["rewritten"], 2);

@@ -96,6 +96,81 @@ TEST(RunTest, AFullCacheEndsGenerationAndSaysSo) {
   EXPECT_NE(prompt.err.find("capacity of 8"), std::string::npos) << prompt.err;
 }
 
+/// Caches that grow need no buffer, and take as many tokens as the capacity says.
+TEST(RunTest, ACapacityLimitsGrowingCaches) {
+  std::vector<std::string> run{"run", shippedModel("kjv"), "--text", "In the", "--steps",
+                               "8",   "--capacity",        "8"};
+  const nlohmann::json json = runJson(run);
+  EXPECT_EQ(json["stopped"], "capacity");
+  EXPECT_EQ(json["tokens"].size(), 3u);
+  run.back() = "5";
+  EXPECT_NE(runProgram(run).err.find("6 tokens do not fit into the cache's capacity of 5"),
+            std::string::npos);
+  TemporaryFolder folder;
+  const std::string model = folder.path("d.onnx");
+  ASSERT_EQ(runProgram({"gen", "llama", "--cache", "none", "--vocab", "64", "-o", model}).code, 0);
+  const ProgramResult none = runProgram({"run", model, "--tokens", "1", "--capacity", "9"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("it has no capacity"), std::string::npos) << none.err;
+}
+
+/// The contents of inputs that tokens do not determine are named.
+TEST(RunTest, SaysWhatItMadeUp) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("d.onnx");
+  ASSERT_EQ(runProgram({"gen", "encoder-decoder", "--layers", "1", "--hidden", "32", "--heads", "2",
+                        "--kv-heads", "2", "--vocab", "64", "-o", model})
+                .code,
+            0);
+  std::vector<std::string> run{"run", model, "--tokens", "1,2", "--steps", "2"};
+  const ProgramResult made = runProgram(run);
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.err.find("kvopt made up the contents of"), std::string::npos) << made.err;
+  const nlohmann::json json = runJson(run);
+  ASSERT_FALSE(json["made_up"].empty());
+  for (const std::string name : json["made_up"])
+    run.insert(run.end(), {"--input", name + "=zeros"});
+  EXPECT_EQ(runProgram(run).err.find("made up"), std::string::npos);
+  EXPECT_TRUE(
+      runJson({"run", shippedModel("kjv"), "--text", "In", "--steps", "1"})["made_up"].empty());
+}
+
+/// A symbol that several made-up inputs share has one value: an adapter's rank.
+TEST(RunTest, InputsThatShareASymbolAgree) {
+  TemporaryFolder folder;
+  std::ofstream(folder.path("a.onnxtxt")) << R"(<ir_version: 8, opset_import: ["" : 17]>
+decoder (int64[B, S] input_ids, float[B, 1, P, 4] past_k, float[B, 1, P, 4] past_v,
+         float[4, rank] lora_A, float[rank, 4] lora_B)
+  => (float[] logits, float[] present_k, float[] present_v)
+<float[3, 4] table = {0.1, 0.2, -0.3, 0.4, -0.5, 0.6, 0.7, -0.8, 0.9, 1.0, 1.1, -1.2}, int64[1] one = {1}>
+{
+  h = Gather (table, input_ids)
+  a = MatMul (h, lora_A)
+  b = MatMul (a, lora_B)
+  x = Add (h, b)
+  k = Unsqueeze (x, one)
+  present_k = Concat <axis = 2> (past_k, k)
+  present_v = Concat <axis = 2> (past_v, k)
+  t = Transpose <perm = [0, 1, 3, 2]> (present_k)
+  s = MatMul (k, t)
+  p = Softmax (s)
+  o = MatMul (p, present_v)
+  y = Squeeze (o, one)
+  head = Transpose <perm = [1, 0]> (table)
+  logits = MatMul (y, head)
+}
+)";
+  const std::string model = folder.path("a.onnx");
+  ASSERT_EQ(runProgram({"opt", folder.path("a.onnxtxt"), "--pipeline", "", "-o", model}).code, 0);
+  for (const std::vector<std::string>& prompts :
+       {std::vector<std::string>{"--tokens", "1,2"}, {"--tokens", "1,2", "--tokens", "0,1"}}) {
+    std::vector<std::string> run{"run", model, "--steps", "2"};
+    run.insert(run.end(), prompts.begin(), prompts.end());
+    const nlohmann::json json = runJson(run);
+    EXPECT_EQ(json["made_up"], (nlohmann::json{"lora_A", "lora_B"}));
+  }
+}
+
 TEST(RunTest, AJsonObjectSaysWhatTheTextSays) {
   std::string model = shippedModel("kjv");
   std::vector<std::string> run{"run", model, "--text", "And God", "--steps", "12", "--stats"};
@@ -297,6 +372,8 @@ TEST(RunTest, WrongUsage) {
       {"--text", "a", "--top-k", "-1"},
       {"--text", "a", "--steps", "0"},
       {"--text", "a", "--save-cache", model},
+      {"--tokens", "9223372036854775807"},
+      {"--tokens", "18446744073709551617"},
   };
   for (std::vector<std::string> arguments : wrong) {
     arguments.insert(arguments.begin(), {"run", model});

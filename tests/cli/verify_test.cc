@@ -516,5 +516,97 @@ TEST(VerifyPadding, TellsPaddedRowsFromRowsOfTokens) {
   EXPECT_EQ(runJson({"verify", plain, plain})["padded_rows_only"], false);
 }
 
+/// A causal decoder that hides keys with minus infinity. Rows that see no key are 0/0 in `p`; the
+/// probabilities are `made` of p.
+std::string infiniteDecoder(const std::string& made) {
+  return R"(<ir_version: 8, opset_import: ["" : 17]>
+decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 1, P, 8] past_k,
+         float[B, 1, P, 8] past_v)
+  => (float[B, S, 8] logits, float[B, 1, "P + S", 8] present_k,
+      float[B, 1, "P + S", 8] present_v)
+<float[8, 1] table = {0.3, -1.1, 0.7, 2.1, -0.4, 1.6, -2.3, 0.9},
+ float[8] angles = {1.0, 0.4, -0.8, 1.7, 0.2, -1.3, 0.6, 2.2}, float scale = {0.25},
+ int64 start = {0}, int64 step = {1}, int64[1] one = {1}, int64[1] last = {-1}, float none = {0.0},
+ int64[2] axes = {1, 2}>
+{
+  minus = Log (none)
+  column = Gather (table, input_ids)
+  turned = Mul (column, angles)
+  rows = Sin (turned)
+  k = Unsqueeze (rows, one)
+  v = Cos (k)
+  present_k = Concat <axis = 2> (past_k, k)
+  present_v = Concat <axis = 2> (past_v, v)
+  kt = Transpose <perm = [0, 1, 3, 2]> (present_k)
+  s = MatMul (k, kt)
+  scaled = Mul (s, scale)
+  past1 = Shape <start = 2, end = 3> (past_k)
+  past = Squeeze (past1)
+  total1 = Shape <start = 2, end = 3> (present_k)
+  total = Squeeze (total1)
+  keys = Range (start, total, step)
+  queries = Range (past, total, step)
+  queryColumn = Unsqueeze (queries, last)
+  isEarlier = LessOrEqual (keys, queryColumn)
+  isToken = Cast <to = 9> (attention_mask)
+  isTokenWide = Unsqueeze (isToken, axes)
+  isSeen = And (isEarlier, isTokenWide)
+  masked = Where (isSeen, scaled, minus)
+  p = Softmax <axis = -1> (masked)
+)" + made +
+         R"(
+  o = MatMul (weights, present_v)
+  logits = Squeeze (o, one)
+})";
+}
+
+TEST(VerifyPadding, RowsThatAreNanInTheFirstModelAreNotComparedAndSaidToBe) {
+  TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& made) {
+    const std::string source = folder.write(name + ".onnxtxt", infiniteDecoder(made));
+    const std::string path = folder.path(name + ".onnx");
+    const ProgramResult result = runProgram({"opt", source, "--pipeline", "", "-o", path});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return path;
+  };
+  const std::string plain = write("plain", "  weights = Identity (p)");
+  const std::string zeros = write("zeros", "  isNan = IsNaN (p)\n"
+                                           "  weights = Where (isNan, none, p)");
+  const std::string other = write("other", "  isNan = IsNaN (p)\n  half = Mul (p, scale)\n"
+                                           "  weights = Where (isNan, none, half)");
+  const std::string qualified = "OK where the first model has numbers: ";
+  const std::string line = "not compared: ";
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>(), {"--pad", "left", "--batch", "2"}}) {
+    std::vector<std::string> command = {"verify", plain, zeros};
+    command.insert(command.end(), options.begin(), options.end());
+    const ProgramResult result = runProgram(command);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(result.out.rfind(qualified, 0), 0U) << result.out;
+    EXPECT_NE(result.out.find(line), std::string::npos) << result.out;
+    EXPECT_EQ(result.out.find("hidden tokens"), std::string::npos) << result.out;
+    const nlohmann::json json = runJson(command);
+    EXPECT_EQ(json["verdict"], "equal");
+    EXPECT_GT(json["nan_in_first"], 0);
+    // Tokens that see a key are compared, and differ.
+    command[2] = other;
+    EXPECT_EQ(runProgram(command).code, 1);
+    // What is NaN in the second model only is a difference.
+    command[1] = zeros;
+    command[2] = plain;
+    EXPECT_EQ(runProgram(command).code, 1);
+  }
+  // Nothing is left out where no row lacks a key, and where both models agree on NaN.
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"verify", plain, zeros, "--pad", "none"},
+        {"verify", plain, zeros, "--pad", "right"},
+        {"verify", plain, plain}}) {
+    const ProgramResult result = runProgram(command);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(result.out.rfind("OK: ", 0), 0U) << result.out;
+    EXPECT_EQ(result.out.find(line), std::string::npos) << result.out;
+  }
+}
+
 } // namespace
 } // namespace kvopt

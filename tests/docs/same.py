@@ -1,6 +1,6 @@
-"""same.py headline | picture KVOPT | operators KVOPT: what pages show is what a command wrote.
+"""same.py headline | models | picture KVOPT | operators KVOPT: what pages show is what a command wrote.
 
-headline: its measured table is that of bench/results/headline.md. picture: scripts/picture.sh draws the picture.
+headline: its measured table is that of bench/results/headline.md. models: README counts what docs/models.md counts. picture: scripts/picture.sh draws the picture.
 operators: `kvopt list ops --markdown` prints docs/operators.md.
 """
 import os
@@ -23,7 +23,25 @@ def table(path):
 def headline():
     shown, measured = table("README.md"), table("bench/results/headline.md")
     if shown != measured or len(measured) < 6:
-        sys.exit("README's table is not that of bench/results/headline.md: run bash bench/headline.sh")
+        sys.exit("README's table is not that of bench/results/headline.md: run bash bench/headline.sh --write")
+
+
+def models():
+    def rows(path):
+        text = (ROOT / path).read_text(encoding="utf-8").split("<!-- models -->\n")[1].split("<!-- end of models -->")[0]
+        head, _, *lines = text.splitlines()
+        return head, [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+    def sums(lines):
+        return [sum(map(int, column)) for column in zip(*(line[-4:] for line in lines))]
+
+    head, exporters = rows("README.md")
+    _, (*families, total) = rows("docs/models.md")
+    if not sums(exporters) == sums(families) == list(map(int, total[-4:])):
+        sys.exit("README and docs/models.md count different files: run scripts/models_page.py")
+    named = f"{sum(not family[0].startswith('hand-written') for family in families)} families"
+    if named not in head or named not in total[0]:
+        sys.exit(f"README and docs/models.md do not both say {named}")
 
 
 def picture(kvopt):
@@ -41,4 +59,4 @@ def operators(kvopt):
                  "kvopt list ops --markdown > docs/operators.md")
 
 
-{"headline": headline, "picture": picture, "operators": operators}[sys.argv[1]](*sys.argv[2:])
+{"headline": headline, "models": models, "picture": picture, "operators": operators}[sys.argv[1]](*sys.argv[2:])

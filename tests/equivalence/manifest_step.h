@@ -118,6 +118,9 @@ private:
     case ir::LengthFeed::PastLength:
     case ir::LengthFeed::PastLengthPerBatch:
       return past;
+    case ir::LengthFeed::PastLengthMinusOne:
+    case ir::LengthFeed::PastLengthPerBatchMinusOne:
+      return past - 1;
     case ir::LengthFeed::TotalLength:
     case ir::LengthFeed::TotalLengthPerBatch:
       return total;

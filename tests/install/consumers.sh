@@ -39,9 +39,10 @@ pkg_config)
   ;;
 extend)
   cmake -S "$source/tests/install/extension" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
-    -DEXAMPLE="$source/examples/add_rule/main.cc" >"$work/configure.log"
+    -DEXAMPLE="$source/examples/add_rule/main.cc" -DCONSUMER="$work/project/consumer.cc" >"$work/configure.log"
   cmake --build "$work/build" >"$work/build.log"
   "$work/build/extension"
+  run "$work/build/consumer"
   ;;
 subdirectory)
   # The library only: neither tests nor examples nor install rules, and no option of the other project changes.

@@ -40,8 +40,8 @@ TEST(Outputs, OfARunAreDeclaredInItsFileAccess) {
         << file.path << " makes a FileAccess of its own: use that of the run";
     EXPECT_TRUE(file.path == "cli/app.cc" || !hasAny(file, {"make_shared<FileAccess>"}))
         << file.path << " makes a FileAccess of its own: use that of the run";
-    // LinkedData removes the hard links that it made for an output that was not written.
-    EXPECT_FALSE(file.path != "driver/rewrite/linked_data.cc" &&
+    // DataFiles removes the hard links that it made for an output that was not written.
+    EXPECT_FALSE(file.path != "driver/rewrite/data_files.cc" &&
                  hasAny(file, {"create_director", "fs::rename", "filesystem::rename", "fs::remove",
                                "filesystem::remove", "mkdir(", "symlink("}))
         << file.path << " changes folders without OutputFolder";

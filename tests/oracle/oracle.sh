@@ -27,6 +27,12 @@ model=$root/models/llama_gqa-ts14-eager
 "$kvopt" rewrite "$model/model.onnx" -o "$work/model.onnx" --to kvopt --verify off >/dev/null
 node "$here/selfcheck.js" "$work/model.onnx" "$work/model.kv.json" "$model/ref/b1.onnx"
 
+"$kvopt" opt "$root/tests/python/counted.onnxtxt" --pipeline '' -o "$work/counted.onnx"
+for form in ort onnx primitive kvopt; do
+  "$kvopt" rewrite "$work/counted.onnx" -o "$work/counted.$form.onnx" --to "$form" --verify off -q >/dev/null
+done
+node "$here/padding.js" "$work"/counted.*.onnx
+
 # decodes WHAT EXPECTED ARGUMENT…: what the example prints or, for an error, its only line
 decodes() {
   local what=$1 expected=$2 made

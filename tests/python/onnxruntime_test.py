@@ -1,16 +1,11 @@
 """kvopt.onnxruntime.Decoder with what the program writes: onnxruntime_test.py PACKAGE WRITTEN.onnx…"""
 import contextlib
-import importlib.util
 import io
 import os
 import sys
 
 import onnxruntime
-
-# The module is used alone: the interpreter with ONNX Runtime may be another release's.
-spec = importlib.util.spec_from_file_location("decoder", sys.argv[1] + "/kvopt/onnxruntime.py")
-decoder = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(decoder)
+from without_library import decoder, main
 
 TOKENS = [96, 65, 84, 156, 149, 151, 94, 76]
 for path in sys.argv[2:]:
@@ -29,14 +24,15 @@ for path in sys.argv[2:]:
     assert beams.feed([[3], [3]])["logits"][:, -1].argmax(-1).tolist() == [TOKENS[0]] * 2, path
     padded = decoder.Decoder(session, batch=2, capacity=64)
     assert padded.generate([[0, 1, 2, 3], [5, 1, 2, 3]], 4, [[0, 1, 1, 1], [1, 1, 1, 1]])[0] == TOKENS[:4], path
-    try:
-        decoder.Decoder(session, capacity=4).feed([1] * 5)
-        assert not any(cache["one_buffer"] for cache in made.manifest["caches"]), path
-    except ValueError as error:
-        assert "room for 4 tokens" in str(error), path
+    for refused, tokens in {"room for 4 tokens": [1] * 5, "no token -1": [1, -1], "[1, count]": [[1], [2]]}.items():
+        try:
+            decoder.Decoder(session, capacity=4).feed(tokens)
+            raise AssertionError(f"{path}: {tokens} are taken")
+        except ValueError as error:
+            assert refused in str(error), path
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        decoder.main([path, "1,2,3", "8"])
+        main([path, "1,2,3", "8"])
     assert printed.getvalue() == ",".join(map(str, TOKENS)) + "\n", path
     print("ok", path)
 

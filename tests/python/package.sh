@@ -63,6 +63,18 @@ onnxruntime)
       >/dev/null
     written+=("$file")
   done
+  limits=$work/limits
+  mkdir "$limits"
+  rewrite() { "$KVOPT_PROGRAM" rewrite "$1" -o "$limits/$2.onnx" --verify off -q "${@:3}" >/dev/null; }
+  "$KVOPT_PROGRAM" opt "$source/tests/python/counted.onnxtxt" --pipeline '' -o "$work/counted.onnx"
+  for form in ort primitive kvopt; do
+    rewrite "$work/counted.onnx" "counted.$form" --to "$form"
+    rewrite "$source/models/llama_gqa-ts14-eager/model.onnx" "masked.$form" --to "$form"
+  done
+  rewrite "$source/models/llama_gqa-ts14-eager/model.onnx" fixed --to kvopt --capacity 16 --padding none
+  "$KVOPT_PROGRAM" gen encoder-decoder -o "$work/decoder.onnx" --hidden 32 --layers 1 --vocab 64 -q >/dev/null
+  rewrite "$work/decoder.onnx" encoder
+  bash "$source/scripts/onnxruntime_python.sh" "$source/tests/python/onnxruntime_limits_test.py" "$source/python" "$limits"
   library=$build/lib/libkvopt_onnxruntime.so # exists where it was built
   [ ! -e "$library" ] || export KVOPT_ONNXRUNTIME_LIBRARY=$library
   bash "$source/scripts/onnxruntime_python.sh" "$source/tests/python/onnxruntime_test.py" "$source/python" \

@@ -28,6 +28,18 @@ TEST(EngineFacts, HaveARowForEachUse) {
   }
 }
 
+TEST(EngineFacts, AdviseNoFormThatWasJustWritten) {
+  OpRegistry ops;
+  registerAll(ops);
+  auto model = llvm::cantFail(readText(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+g (float[B, 2, S, 8] q, float[B, 2, T, 8] k) => (float[B, 2, S, 8] o)
+{ o = ai.kvopt.Sdpa (q, k, k) })",
+                                       ops));
+  const Form others[] = {{Engine::Kvopt, CacheKind::Ring}, {Engine::Ort, CacheKind::Buffer}};
+  EXPECT_THAT(engineNotes(model->graph(), others), ElementsAre(HasSubstr("--to ort")));
+  EXPECT_THAT(engineNotes(model->graph()), ElementsAre(testing::Not(HasSubstr("--to ort"))));
+}
+
 TEST(EngineFacts, SayWhatAFormNeeds) {
   EXPECT_THAT(engineNotes({Engine::Ort, CacheKind::Buffer}, true), IsEmpty());
   EXPECT_THAT(engineNotes({Engine::Onnx, CacheKind::Grow}, true), IsEmpty());

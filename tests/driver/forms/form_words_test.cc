@@ -95,8 +95,8 @@ TEST(FormWords, ChooseTheTargetOfTheirCell) {
       {"--to primitive --split pyramid:16", "pyramid:16"},
       {"--to primitive --cache blocks:16 --split tiles", "tiles:16"},
       // Without an engine: ONNX Runtime's operators, else ONNX's own, else what has the rest.
-      {"", "ort-gqa, onnx24"},
-      {"--latent", "onnx24"},
+      {"", "ort-gqa, onnx24, onnx23"},
+      {"--latent", "onnx24, onnx23"},
       {"--rows int8", "ort-gqa"},
       {"--rows float16 --cache buffer", "kvopt"},
       {"--cache ring", "onnx24-ring"},

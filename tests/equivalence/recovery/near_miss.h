@@ -96,7 +96,7 @@ protected:
         << (reasons.empty() ? "no refusal" : reasons.front());
 
     driver::RewriteRequest request;
-    request.form = valueOrThrow(presetForm("kvopt"));
+    request.form = valueOrThrow(driver::presetForm("kvopt"));
     const driver::RewriteResult result = valueOrThrow(
         driver::rewrite(valueOrThrow(driver::openModel(path, toolkit)), request, toolkit));
     const auto* refused = std::get_if<driver::RefusedModel>(&result);

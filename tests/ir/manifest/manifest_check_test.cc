@@ -148,6 +148,97 @@ TEST(ManifestCheckTest, AnInputIsNamedOnce) {
   EXPECT_EQ(refusalAfter([](Manifest& m) { m.unpadded = {"input_ids"}; }), "");
 }
 
+/// Keys and values of two layers, in one shape. The first layer's are overwritten or extended by
+/// `update`, whose results are `a` and `b`; the second layer's by ScatterND.
+std::string refusalOfPairs(const std::string& update, llvm::function_ref<void(Manifest&)> change) {
+  auto model = readOrFail(R"(<ir_version: 10, opset_import: ["" : 24, "ai.kvopt" : 1,
+ "com.microsoft" : 1]>
+g (float[1, 2, S, 16] q, float[1, 2, S, 16] fresh, int64[1] past_length, int64[N, 1] rows,
+   float[N, 2, 32, 16] updates, int32[1] lengths, int32 total, float[1, S, 32] packed,
+   float[1, 2, 32, 16] p0, float[1, 2, 32, 16] p1, float[1, 2, 32, 16] p2)
+  => (a, b, c)
+<int64[4] same = {0, 0, 0, 0}>
+{
+)" + update + R"(
+  c = ScatterND (p2, rows, updates)
+})");
+  Manifest manifest;
+  manifest.target = "kvopt";
+  manifest.contract = CacheUpdate::InPlace;
+  manifest.capacitySymbol = "capacity";
+  manifest.capacityValue = 32;
+  for (const auto& [past, present] : {std::pair("p0", "a"), {"p1", "b"}, {"p2", "c"}}) {
+    ManifestCache cache;
+    cache.layer = static_cast<int64_t>(manifest.caches.size());
+    cache.past = past;
+    cache.present = present;
+    cache.storage = BufferCache();
+    cache.shape = {std::string("batch"), int64_t{2}, std::string("capacity"), int64_t{16}};
+    manifest.caches.push_back(cache);
+  }
+  change(manifest);
+  llvm::Error error = checkManifest(manifest, model->graph());
+  return error ? takeDiagnostic(std::move(error)).str() : "";
+}
+
+TEST(ManifestCheckTest, NewRowsOfAPastAreInItsPresent) {
+  const std::vector<std::string> updates = {
+      "  o, a, b = ai.kvopt.InPlaceKvSdpa (q, fresh, fresh, p0, p1, past_length)",
+      "  v = Reshape (p0, same)\n"
+      "  o, w, b = ai.kvopt.InPlaceKvSdpa (q, fresh, fresh, v, p1, past_length)\n"
+      "  a = Reshape (w, same)",
+      "  a = TensorScatter <axis = 2> (p0, fresh, past_length)\n"
+      "  b = TensorScatter <axis = 2> (p1, fresh, past_length)",
+      "  a = ai.kvopt.AppendRows (p0, fresh, past_length)\n"
+      "  b = ai.kvopt.AppendRows (p1, fresh, past_length)",
+      "  o, a, b = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2>"
+      " (packed, packed, packed, p0, p1, lengths, total)",
+      // Another layer reads the same past.
+      "  o, a, b = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2>"
+      " (packed, packed, packed, p0, p1, lengths, total)\n"
+      "  o1, a1, b1 = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2>"
+      " (packed, packed, packed, p0, p1, lengths, total)",
+  };
+  for (const std::string& update : updates) {
+    SCOPED_TRACE(update);
+    EXPECT_EQ(refusalOfPairs(update, [](Manifest&) {}), "");
+    const auto refused = [&](const char* past, const char* outputs,
+                             llvm::function_ref<void(Manifest&)> change) {
+      const std::string said = refusalOfPairs(update, change);
+      EXPECT_NE(said.find(past), std::string::npos) << said;
+      EXPECT_NE(said.find(outputs), std::string::npos) << said;
+    };
+    refused("value 'p2'", "its new rows are in output 'c', not in 'a'",
+            [](Manifest& m) { std::swap(m.caches[0].past, m.caches[2].past); });
+    refused("value 'p0'", "its new rows are in output 'a', not in 'c'",
+            [](Manifest& m) { std::swap(m.caches[0].present, m.caches[2].present); });
+  }
+}
+
+TEST(ManifestCheckTest, APastMayBeReadForOtherOutputs) {
+  // Nothing says how the present follows from the past.
+  EXPECT_EQ(
+      refusalOfPairs("  a = Add (p0, p1)\n  b = Relu (p1)",
+                     [](Manifest& m) { std::swap(m.caches[0].present, m.caches[1].present); }),
+      "");
+  // An output that is no cache is computed from a past, which is only read.
+  EXPECT_EQ(refusalOfPairs("  a = ScatterND (p0, rows, updates)\n  b = Relu (p1)",
+                           [](Manifest& m) {
+                             m.caches[0].storage = StaticCache();
+                             m.caches[0].present = "b";
+                             m.caches.erase(m.caches.begin() + 1);
+                           }),
+            "");
+  // A state is replaced as a whole.
+  EXPECT_EQ(refusalOfPairs("  a = ScatterND (p0, rows, updates)\n"
+                           "  b = ScatterND (p1, rows, updates)",
+                           [](Manifest& m) {
+                             m.caches[0].storage = m.caches[1].storage = StateCache();
+                             std::swap(m.caches[0].present, m.caches[1].present);
+                           }),
+            "");
+}
+
 TEST(ManifestCheckTest, ScalesBelongToCodes) {
   constexpr const char* quantized = R"(<ir_version: 8, opset_import: ["" : 18]>
 g (int8[B, 2, 32, 16] past, float[B, 2, 32, 1] scale) => (present, present_scale)

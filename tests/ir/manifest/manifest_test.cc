@@ -278,7 +278,7 @@ TEST(Manifest, RefusesValuesThatMakeNoSense) {
   EXPECT_THAT(refusal("\"value\": null", "\"value\": \"x\""), HasSubstr("capacity"));
   EXPECT_THAT(refusal("\"input\": \"past_length\"", "\"input\": \"past_key_values.0.key\""),
               HasSubstr("named twice"));
-  EXPECT_THAT(refusal("int64", "float32"), HasSubstr("integer type"));
+  EXPECT_THAT(refusal("int64", "string"), HasSubstr("integer type"));
 }
 
 TEST(Manifest, RefusesWhatIsNoManifest) {

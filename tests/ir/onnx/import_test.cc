@@ -378,6 +378,36 @@ TEST_F(OnnxImport, RefusesWhatIsNoModel) {
   EXPECT_EQ(diagnostic.file, folder.path("text.onnx"));
 }
 
+/// Clones without the large files have small texts in their place.
+TEST_F(OnnxImport, NamesPointerFilesOfGitLfs) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\n"
+                              "oid sha256:" +
+                              std::string(64, 'a') + "\nsize 523000000\n";
+  TemporaryFolder folder;
+  auto model = importModel(folder.write("model.onnx", pointer), registry);
+  ASSERT_FALSE(model);
+  Diagnostic diagnostic = takeDiagnostic(model.takeError());
+  EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Invalid);
+  EXPECT_THAT(diagnostic.message, HasSubstr("pointer of Git LFS"));
+  EXPECT_EQ(diagnostic.hint, "git lfs pull");
+
+  folder.write("weights", pointer);
+  onnx::TensorProto& tensor = *graph.mutable_initializer(0);
+  tensor.clear_raw_data();
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto& location = *tensor.add_external_data();
+  location.set_key("location");
+  location.set_value("weights");
+  auto external = accepted(message, registry, folder.path());
+  ASSERT_TRUE(external);
+  auto bytes = external->graph().findValue("w")->constant()->bytes();
+  ASSERT_FALSE(bytes);
+  diagnostic = takeDiagnostic(bytes.takeError());
+  EXPECT_THAT(diagnostic.message, HasSubstr("pointer of Git LFS"));
+  EXPECT_EQ(diagnostic.hint, "git lfs pull");
+  EXPECT_EQ(diagnostic.file, folder.path("weights"));
+}
+
 TEST_F(OnnxImport, RefusesFilesBeyondTwoGiB) {
   TemporaryFolder folder;
   std::string path = folder.write("huge.onnx", "");
@@ -402,7 +432,11 @@ TEST_F(OnnxImport, LimitsNesting) {
   };
   EXPECT_TRUE(accepted(nested(60), registry));
   EXPECT_THAT(refusal(nested(70)), HasSubstr("nested"));
-  EXPECT_THAT(refusal(nested(200)), HasSubstr("not an ONNX model"));
+  for (int levels : {200, 300, 1000})
+    EXPECT_THAT(refusal(nested(levels)), HasSubstr("nested too deeply"));
+  std::string torn = nested(300).SerializePartialAsString();
+  torn.resize(torn.size() / 2);
+  EXPECT_THAT(refusal(torn), HasSubstr("truncated"));
 }
 
 TEST_F(OnnxImport, OpensExternalDataOnlyWhenAskedAndOnlyBeneath) {

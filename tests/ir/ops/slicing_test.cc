@@ -1,5 +1,6 @@
 // Shape rules of Concat, Split and Slice.
 #include "tests/ir/shapes/shape_rule.h"
+#include "tests/support/small_slices.h"
 
 namespace kvopt {
 namespace {
@@ -49,6 +50,19 @@ TEST(SlicingShapes, Split) {
       {13, "float[] x", "", "a, b = Split(x)", "float; float"},
       {13, "float[B, S, 4] x", "int64[2] s = {1, 2}", "t = Shape(x) a, b = Split(t, s)",
        "int64[1] {B}; int64[2] {S, 4}"},
+  });
+}
+
+TEST(SlicingShapes, EverySmallSliceHasTheLengthThatOnnxSays) {
+  forEachSmallSlice([](const SmallSlice& slice) {
+    const std::string inputs = fmt::format("float[{}] x", slice.extent);
+    const std::string constants =
+        fmt::format("int64[1] a = {{{}}}, int64[1] b = {{{}}}, int64[1] c = {{0}}, int64[1] d = "
+                    "{{{}}}",
+                    slice.start, slice.end, slice.step);
+    EXPECT_EQ(inferredText({13, inputs.c_str(), constants.c_str(), "y = Slice(x, a, b, c, d)", ""}),
+              fmt::format("float[{}]", slice.indices().size()))
+        << slice.text();
   });
 }
 

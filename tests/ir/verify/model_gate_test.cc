@@ -107,6 +107,9 @@ f (a) => (b) { b = Gather(a) })",
   expectRefused(call + R"(<domain: "own", opset_import: ["" : 0]>
 f (a) => (b) { b = Relu(a) })",
                 "version 0");
+  expectRefused(withBody("y = Relu(x)") + R"(<domain: "ai.onnx", opset_import: ["" : 18]>
+Relu (a) => (b) { b = Neg(a) })",
+                "function 'Relu' redefines an operator of ONNX");
   EXPECT_EQ(gate(call + R"(<domain: "own", opset_import: ["" : 18]>
 f <k> (a) => (b) { b = Softmax <axis: int = @k>(a) })"),
             "");

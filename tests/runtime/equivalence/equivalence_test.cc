@@ -65,6 +65,30 @@ TEST(Equivalence, OtherScoresAreSeen) {
     EXPECT_TRUE(step.caches[0].comparison.isWithin());
 }
 
+TEST(Equivalence, ScoresThatAreNanInTheFirstModelAreInconclusive) {
+  StepComparison step;
+  step.pastTokens = 5;
+  TensorComparison scores, cache;
+  scores.name = "logits";
+  scores.nanInFirst = 4;
+  cache.name = "present";
+  cache.comparison.compared = 4;
+  cache.nanInFirst = 2;
+  step.outputs = {scores};
+  step.caches = {cache};
+  ComparisonReport report;
+  report.hasCaches = true;
+  report.steps = {step};
+  EXPECT_EQ(report.nanInFirst(), 6);
+  EXPECT_EQ(report.nothingButNan(), std::vector<std::string>{"logits"});
+  EXPECT_FALSE(report.isConclusive());
+  // A number in another step suffices.
+  step.outputs[0].comparison.compared = 1;
+  report.steps.push_back(step);
+  EXPECT_TRUE(report.nothingButNan().empty());
+  EXPECT_TRUE(report.equal());
+}
+
 TEST(Equivalence, PlansThatDoNotFit) {
   const test::CountingModel counting;
   auto a = counting.session(2);

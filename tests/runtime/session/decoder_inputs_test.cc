@@ -108,8 +108,18 @@ TEST_F(DecoderInputsTest, DescribedInputs) {
   EXPECT_EQ(described(ElementType::Int32, InputFeed::Positions, {"batch", "new"}), "2x2: 2 3 0 0");
   EXPECT_EQ(described(whole, InputFeed::Positions, {"new"}), "2: 2 3");
   EXPECT_EQ(described(whole, InputFeed::BatchRows, {"batch"}), "2: 0 1");
-  EXPECT_EQ(described(whole, InputFeed::Segments, {int64_t{18}}),
-            "18: 0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 0 0");
+  // A text is one segment, and made-up tokens have several.
+  EXPECT_EQ(described(whole, InputFeed::Segments, {int64_t{10}}), "10: 0 0 0 0 0 0 0 0 0 0");
+  DecoderStep madeUp = twoRows();
+  madeUp.isMadeUp = true;
+  const Value& segments =
+      model.graph().addInput("segments", TensorType(whole, Shape(1, Dim::unknown())));
+  const ManifestInput feed{"segments", whole, {int64_t{10}}, InputFeed::Segments};
+  EXPECT_EQ(built(segments, madeUp, feed), "10: 0 0 0 0 0 0 0 0 1 1");
+  const ManifestInput constant{"constant", whole, {int64_t{3}}, InputFeed::Constant, {4, 5}};
+  const Value& fixed =
+      model.graph().addInput("constant", TensorType(whole, Shape(1, Dim::unknown())));
+  EXPECT_EQ(built(fixed, twoRows(), constant), "3: 4 5 4");
   // Causal where there are queries; what is padding is hidden from all.
   EXPECT_EQ(
       described(ElementType::Bool, InputFeed::VisibleKeys, {"batch", int64_t{1}, "new", "total"}),

@@ -27,8 +27,10 @@ TEST(InputRecipe, Words) {
   EXPECT_EQ(parsed("x=ones").kind, Kind::Ones);
   EXPECT_EQ(parsed("x=range").kind, Kind::Range);
   EXPECT_EQ(parsed("x=random").kind, Kind::Random);
-  EXPECT_EQ(parsed("x=past_length").kind, Kind::PastLength);
-  EXPECT_EQ(parsed("x=total_length").kind, Kind::TotalLength);
+  EXPECT_EQ(parsed("x=past_length").kind, Kind::Length);
+  EXPECT_EQ(parsed("x=past_length").length, LengthFeed::PastLength);
+  EXPECT_EQ(parsed("x=total_length_minus_one").length, LengthFeed::TotalLengthMinusOne);
+  EXPECT_THAT(refusal("x=block_table"), HasSubstr("neither a number nor a known word"));
   const InputRecipe mask = parsed("a=b=additive_mask@batch,1,new,total");
   EXPECT_EQ(mask.input, "a=b");
   EXPECT_EQ(mask.kind, Kind::Feed);

@@ -1,6 +1,7 @@
 // Inputs that are kept from step to step are those that are made anew, in the same memory.
 #include "runtime/session/step_inputs.h"
 
+#include "ir/op.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
 

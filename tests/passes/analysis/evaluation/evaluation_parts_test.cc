@@ -4,6 +4,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
 #include "passes/analysis/evaluation/cached_rows.h"
+#include "tests/support/small_slices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,6 +69,34 @@ g (float[B, 2] x) => (float[B, 2] y) <float two = {2.0}, float three = {3.0}>
   EXPECT_EQ(forms[0].asElement(), nullptr);
   ASSERT_TRUE(at.traceAll(value("none"), forms));
   EXPECT_TRUE(forms[0].isNumber());
+}
+
+TEST_F(EvaluatedText, EverySmallSliceTakesWhatOnnxSays) {
+  Evaluation& first = evaluate(std::string(header) + R"(
+g (float[N] x, int64[1] a, int64[1] b, int64[1] d) => (y) <int64[1] c = {0}>
+{
+  y = Slice (x, a, b, c, d)
+  length = Shape (y)
+})",
+                               {{"N", 1}});
+  forEachSmallSlice([&](const SmallSlice& slice) {
+    EvaluationPoint point;
+    point.extents["N"] = slice.extent;
+    for (const auto& [name, number] :
+         {std::pair("a", slice.start), std::pair("b", slice.end), std::pair("d", slice.step)})
+      point.inputs[&value(name)] = {{1}, {static_cast<double>(number)}};
+    Evaluation at(first, std::move(point));
+    const std::vector<int64_t> taken = slice.indices();
+    const Extents* extents = at.extents(value("y"));
+    ASSERT_TRUE(extents) << slice.text();
+    EXPECT_THAT(*extents, ElementsAre(static_cast<int64_t>(taken.size()))) << slice.text();
+    std::vector<LinearForm> forms;
+    ASSERT_TRUE(at.traceAll(value("y"), forms)) << slice.text();
+    for (size_t i = 0; i < taken.size(); ++i) {
+      ASSERT_NE(forms[i].asElement(), nullptr) << slice.text();
+      EXPECT_EQ(forms[i].asElement()->element, taken[i]) << slice.text();
+    }
+  });
 }
 
 TEST_F(EvaluatedText, SumsOfManyElementsAreBlocks) {

@@ -5,6 +5,8 @@
 #include "support/format.h"
 #include "tests/ir/text/text_fixture.h"
 
+#include <gmock/gmock.h>
+
 namespace kvopt {
 using namespace analysis;
 using namespace ir;

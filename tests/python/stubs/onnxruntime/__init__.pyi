@@ -1,5 +1,5 @@
 # The part of ONNX Runtime that kvopt uses: its package has no types.
-from typing import Any, Dict, List, Optional, Sequence, Type
+from typing import Any, Dict, List, Optional, Sequence, Type, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ class OrtValue:
 class NodeArg:
     name: str
     type: str
+    shape: List[Union[int, str, None]]
 
 class ModelMetadata:
     custom_metadata_map: Dict[str, str]
@@ -36,6 +37,7 @@ class InferenceSession:
     def get_modelmeta(self) -> ModelMetadata: ...
     def get_inputs(self) -> List[NodeArg]: ...
     def get_outputs(self) -> List[NodeArg]: ...
+    def run(self, output_names: Optional[Sequence[str]], input_feed: Dict[str, npt.ArrayLike]) -> List[npt.NDArray[Any]]: ...
     def io_binding(self) -> IOBinding: ...
     def run_with_iobinding(self, binding: IOBinding) -> None: ...
 

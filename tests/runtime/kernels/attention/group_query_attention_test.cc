@@ -428,6 +428,41 @@ TEST(GroupQueryAttention, PresentsThatNobodyReads) {
   EXPECT_TRUE(all.outputs[0].sameBytes(one.outputs[0]));
 }
 
+TEST(GroupQueryAttention, ASlidingCacheHoldsTheLastRows) {
+  constexpr int64_t capacity = 4;
+  TestTensor whole(ElementType::Float, {1, 1, 0, 8});
+  TestTensor last = randomTensor(ElementType::Float, {1, 1, capacity, 8}, 9);
+  int64_t total = 0;
+  // The first prompt is longer than the cache.
+  for (const int64_t rows : {6, 1, 1, 2, 1}) {
+    total += rows;
+    const auto seed = static_cast<uint32_t>(total);
+    const TestTensor query = randomTensor(ElementType::Float, {1, rows, 16}, seed);
+    const TestTensor key = randomTensor(ElementType::Float, {1, rows, 8}, 100 + seed);
+    const auto call = [&](const TestTensor& past) {
+      KernelCall result("com.microsoft::GroupQueryAttention");
+      result.in(query).in(key).in(key).in(past).in(past);
+      result.in(TestTensor(ElementType::Int32, {1}, {double(total - 1)}));
+      result.in(TestTensor(ElementType::Int32, {1}, {double(total)}));
+      result.results(3).attr("num_heads", 2).attr("kv_num_heads", 1).attr("local_window_size", 3);
+      return result;
+    };
+    const KernelResult all = call(whole).run();
+    const KernelResult sliding = call(last).attr("sliding_window_cache", 1).run();
+    ASSERT_EQ(all.error + sliding.error, "");
+    expectTensor(sliding, {1, rows, 16}, all.outputs[0].values(),
+                 attentionTolerance(ElementType::Float));
+    const int64_t kept = std::min(total, capacity);
+    for (unsigned side : {1u, 2u}) {
+      ASSERT_EQ(sliding.outputs[side].count(), capacity * 8);
+      for (int64_t i = 0; i < kept * 8; ++i)
+        EXPECT_EQ(sliding.outputs[side].get(i), all.outputs[side].get((total - kept) * 8 + i));
+    }
+    whole = all.outputs[1].clone();
+    last = sliding.outputs[1].clone();
+  }
+}
+
 TEST(GroupQueryAttention, Refuses) {
   const TestTensor query = randomTensor(ElementType::Float, {1, 2, 16}, 1);
   const TestTensor key = randomTensor(ElementType::Float, {1, 2, 8}, 2);

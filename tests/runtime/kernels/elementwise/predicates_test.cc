@@ -28,6 +28,7 @@ TEST(Predicates, Logic) {
   const TestTensor a = bools({4}, {0, 0, 1, 2}), b = bools({4}, {0, 1, 0, 4});
   expectTensor(applyPredicate("And", a, b), {4}, {0, 0, 0, 1});
   expectTensor(applyPredicate("Or", a, b), {4}, {0, 1, 1, 1});
+  expectTensor(applyPredicate("Xor", a, b), {4}, {0, 1, 1, 0});
   expectTensor(KernelCall("Not").in(a).run(), {4}, {1, 1, 0, 0});
   expectTensor(applyPredicate("And", a, bools({0, 4}, {})), {0, 4}, {});
   expectError(applyPredicate("And", floats({1}, {1}), floats({1}, {1})), "element type float");

@@ -1,5 +1,6 @@
 // Transpose, Concat, Split, Slice, Expand, Tile, Trilu.
 #include "tests/runtime/kernels/kernel_harness.h"
+#include "tests/support/small_slices.h"
 
 namespace kvopt {
 using namespace ir;
@@ -127,6 +128,25 @@ TEST(Slice, StartsEndsSteps) {
   expectError(KernelCall("Slice").in(x).in(int64s({0, 0})).in(int64s({1})).run(),
               "differ in length");
   expectError(KernelCall("Slice").in(x).in(int64s({0, 0})).in(int64s({1, 1})).run(), "axis 1");
+}
+
+TEST(Slice, EverySmallOneTakesWhatOnnxSays) {
+  forEachSmallSlice([](const SmallSlice& slice) {
+    std::vector<double> numbers, taken;
+    for (int64_t i = 0; i < slice.extent; ++i)
+      numbers.push_back(static_cast<double>(i));
+    for (int64_t index : slice.indices())
+      taken.push_back(static_cast<double>(index));
+    SCOPED_TRACE(slice.text());
+    expectTensor(KernelCall("Slice")
+                     .in(floats({slice.extent}, numbers))
+                     .in(int64s({static_cast<double>(slice.start)}))
+                     .in(int64s({static_cast<double>(slice.end)}))
+                     .in(int64s({0}))
+                     .in(int64s({static_cast<double>(slice.step)}))
+                     .run(),
+                 {static_cast<int64_t>(taken.size())}, taken);
+  });
 }
 
 TEST(Expand, BothWays) {
