@@ -4,17 +4,17 @@
 namespace kvopt::check {
 
 int64_t otherExtent(const Step& step) {
-  constexpr int64_t smallest = 2, extents = 3;
-  return smallest + step.total() % extents;
+  constexpr int64_t smallest = 2, different = 3;
+  return smallest + step.total() % different;
 }
 
-bool Step::isHidden(int64_t row, int64_t token) const {
+bool Step::isHidden(int64_t row, int64_t column) const {
   const int64_t hidden = padding - (batch - 1 - row);
   if (hidden <= 0)
     return false;
   if (!padsRight)
-    return token < hidden;
-  return past == 0 ? token >= tokens - hidden : token >= 1 && token < 1 + hidden;
+    return column < hidden;
+  return past == 0 ? column >= tokens - hidden : column >= 1 && column < 1 + hidden;
 }
 
 std::string Step::text() const {

@@ -26,7 +26,7 @@ struct Step {
   std::string excludedBy;
 
   int64_t total() const { return past + tokens; }
-  bool isHidden(int64_t row, int64_t token) const;
+  bool isHidden(int64_t row, int64_t column) const;
   /// Text such as `batch 2, past 3, 1 new, 1 hidden on the left`.
   std::string text() const;
   bool operator==(const Step&) const = default;

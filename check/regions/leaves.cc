@@ -28,8 +28,8 @@ Ref Leaves::ofConstant(const ir::TensorData& data) {
   if (!ir::isFloatingPoint(data.elementType()) || elementCount(data.shape()) < fewestElements)
     return nullptr;
   if (!isWeightData(data)) {
-    const Ref numbers = tensorOf(data);
-    if (!numbers || Constants::hasSpecial(*numbers))
+    const Ref elements = tensorOf(data);
+    if (!elements || Constants::hasSpecial(*elements))
       return nullptr; // a mask: its infinite elements are not any numbers
   } else if (digests.hasInfinite(data)) {
     return patternOf(math.constants.real(tensorOf(data)));
@@ -77,9 +77,9 @@ const Form* Leaves::formOf(const ValueClass& value, const ir::Value& representat
     if (depth >= deepestChain)
       return nullptr;
     ++depth;
-    const Form& patterns = patternsOf(representative, special);
+    const Form& ofSpecial = patternsOf(representative, special);
     for (size_t step : special)
-      own[step] = patterns[step];
+      own[step] = ofSpecial[step];
     --depth;
   }
   const bool isAny = llvm::any_of(own, [](const Ref& contents) { return contents != nullptr; });
@@ -150,11 +150,11 @@ Ref Leaves::exact(size_t step, const ir::Value& representative) {
     const ValueClass own = classes.of(operand);
     if (&operand == matrix)
       return fresh(0, own, hollowTensor({matrix->constantRef()->shape()[0], 1}, false));
-    if (Ref numbers = contents(step, {own, &operand, false}))
-      return numbers;
+    if (Ref elements = contents(step, {own, &operand, false}))
+      return elements;
     // Integers and known numbers are what they are.
-    const Form* known = operand.graph().parentNode() ? nullptr : shapes.of(operand);
-    return known && (*known)[step] && !(*known)[step]->isReal() ? (*known)[step] : nullptr;
+    const Form* form = operand.graph().parentNode() ? nullptr : shapes.of(operand);
+    return form && (*form)[step] && !(*form)[step]->isReal() ? (*form)[step] : nullptr;
   };
   Evaluation evaluation(feeding.before().model, rules, math, hooks);
   const Ref result = evaluation.evaluate(representative);
@@ -212,8 +212,8 @@ const Form* Leaves::shapesOfTable(const ir::Value& value) {
 }
 
 Ref Leaves::contents(size_t step, const Stop& stop) {
-  auto& known = (stop.isTable ? tableNumbers : numbers)[step];
-  if (auto found = known.find(stop.value); found != known.end())
+  auto& ofStep = (stop.isTable ? tableNumbers : numbers)[step];
+  if (auto found = ofStep.find(stop.value); found != ofStep.end())
     return found->second;
   const Form* form = formOf(stop);
   if (!form || !(*form)[step])
@@ -223,7 +223,7 @@ Ref Leaves::contents(size_t step, const Stop& stop) {
   const Ref contents = fresh(isConstant ? 0 : step, stop.value, (*form)[step]);
   math.countElements(*contents);
   numberCount += contents->reals.size();
-  return known[stop.value] = contents;
+  return ofStep[stop.value] = contents;
 }
 
 std::string Leaves::gapOf(const Stop& stop) {
@@ -232,8 +232,8 @@ std::string Leaves::gapOf(const Stop& stop) {
   return found ? *found : "";
 }
 
-void Leaves::setCompared(const ValueClass& value, const Form* patterns) {
-  shapes.setCompared(value, patterns);
+void Leaves::setCompared(const ValueClass& value, const Form* form) {
+  shapes.setCompared(value, form);
   known.erase(value);
   for (auto& ofStep : numbers)
     ofStep.erase(value);

@@ -50,7 +50,7 @@ public:
   }
   void setDoubt(const ir::Value& value, const std::string& why) { doubts[&value] = why; }
   /// Declares the patterns of a class that was proved equal by evaluation (Shapes::setCompared).
-  void setCompared(const ValueClass& value, const Form* patterns);
+  void setCompared(const ValueClass& value, const Form* form);
   /// Frees arbitrary numbers if there are many. They are made again where they are needed.
   void release();
 

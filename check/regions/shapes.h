@@ -38,8 +38,8 @@ public:
   void setCompared(const ValueClass& value, const Form* patterns) { compared[value] = patterns; }
   /// These patterns; null if the class was not compared.
   const Form* comparedAs(const ValueClass& value) const {
-    auto known = compared.find(value);
-    return known == compared.end() ? nullptr : known->second;
+    auto found = compared.find(value);
+    return found == compared.end() ? nullptr : found->second;
   }
 
 private:

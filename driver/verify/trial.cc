@@ -107,8 +107,8 @@ bool Trial::hasMadeUpRows(llvm::ArrayRef<InputRecipe> roles) const {
 }
 
 bool Trial::isMask(const Value& input) const {
-  return llvm::any_of(session->manifest().inputs, [&](const ManifestInput& described) {
-    return described.input == input.name() && isMaskFeed(described.feed);
+  return llvm::any_of(session->manifest().inputs, [&](const ManifestInput& entry) {
+    return entry.input == input.name() && isMaskFeed(entry.feed);
   });
 }
 

@@ -481,14 +481,14 @@ private:
   llvm::Error compareWithCaches(const StepResult& fromA, StepComparison& compared) {
     for (size_t i = 0; i < b.cacheCount(); ++i) {
       const ManifestCache& cache = b.cacheInfo(i);
-      const Tensor* whole = fromA.find(cache.present);
-      if (!whole)
+      const Tensor* computed = fromA.find(cache.present);
+      if (!computed)
         continue;
       Tensor storage;
       auto theirs = comparedRows(b, i, rowsOfRing(b, i), cache, storage);
       if (!theirs)
         return theirs.takeError();
-      TensorView ours = whole->view;
+      TensorView ours = computed->view;
       const unsigned sequence = b.exportedSequenceAxis(i);
       // Rounded rows are compared through results that are computed from them.
       if (ours.element != theirs->element || ours.rank() != theirs->rank())
