@@ -45,6 +45,11 @@ constexpr DocumentedInput documentedInputs[] = {
     {"cache_position", 1, InputFeed::Positions, {DocumentedExtent::NewTokens}},
 };
 
+/// Whether an input hides keys of tokens, and not those of an encoder.
+inline bool isTokenMask(const DocumentedInput& input) {
+  return input.feed == InputFeed::VisibleKeys && input.axes[1] == DocumentedExtent::AllTokens;
+}
+
 /// Entry for an input's name and rank; null if there is none.
 inline const DocumentedInput* documentedInput(const Value& input) {
   const TensorType& type = input.type();

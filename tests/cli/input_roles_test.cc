@@ -25,13 +25,15 @@ protected:
     std::string hidden;   ///< computes `m` from the scores `s` [B, S, T]
     std::string tokens = "S";
     std::string type = "int64";
+    bool hasReservedRow = false; ///< whether the first row of the table of positions is zero
   };
 
   std::string write(const Parts& parts, const std::string& name) {
-    auto numbers = [](int count, int factor) {
+    auto numbers = [](int count, int factor, int zeros = 0) {
       std::string list;
       for (int i = 0; i < count; ++i)
-        list += (i ? ", " : "") + std::to_string((i * i * factor + i * 53) % 97 * 0.03 - 1.44);
+        list += (i ? ", " : "") +
+                (i < zeros ? "0" : std::to_string((i * i * factor + i * 53) % 97 * 0.03 - 1.44));
       return list;
     };
     const std::string text =
@@ -39,10 +41,11 @@ protected:
         "] ids, " + parts.inputs + "float[B, P, 4] past_k, float[B, P, 4] past_v) => (float[B, " +
         parts.tokens + ", 16] logits, float[B, T, 4] keys, float[B, T, 4] values)\n" +
         "<float[16, 4] table = {" + numbers(64, 29) + "}, float[40, 4] places = {" +
-        numbers(160, 31) + "}, float[4, 4] kinds = {" + numbers(16, 37) +
-        "}, float[4, 16] ends = {" + numbers(64, 41) +
+        numbers(160, 31, parts.hasReservedRow ? 4 : 0) + "}, float[4, 4] kinds = {" +
+        numbers(16, 37) + "}, float[4, 16] ends = {" + numbers(64, 41) +
         "}, int64 zero = {0}, int64 one = {1}, int64[1] flat = {-1}, int64[1] axis_one = {1}, "
-        "int64[2] row = {1, -1}, float lowest = {-1e9}, float none = {0}, float single = {1}>\n"
+        "int64[2] row = {1, -1}, float lowest = {-1e9}, float none = {0}, float single = {1}, "
+        "float half = {0.5}, int64[1] last = {1000}>\n"
         R"({
   id_shape = Shape (ids)
   count = Gather (id_shape, one)
@@ -184,6 +187,91 @@ TEST_F(InputRolesTest, AMaskIsReadByItsReadersNotByItsName) {
   m = Where (isHidden, lowest, c)
 )";
   EXPECT_EQ(run(write(parts, "inverted.onnx")).out, tokens);
+}
+
+TEST_F(InputRolesTest, AMaskWhoseReadersShowNothingIsTested) {
+  const std::string tokens = expected();
+  const std::string distances = R"(
+  hidden = Unsqueeze (attention_mask, axis_one)
+  number = Cast <to = 1> (hidden)
+)";
+  // In each, 1 hides, whatever analysis makes of it.
+  const std::string computed = distances + R"(
+  thousand = Neg (lowest)
+  square = Mul (thousand, lowest)
+  far = Mul (number, square)
+  m = Add (c, far)
+)";
+  const std::string logarithm = distances + R"(
+  shown = Sub (single, number)
+  far = Log (shown)
+  m = Add (c, far)
+)";
+  const std::string compared = distances + R"(
+  halved = Sub (number, half)
+  isHidden = Greater (halved, none)
+  m = Where (isHidden, lowest, c)
+)";
+  const std::string power = distances + R"(
+  twice = Add (number, number)
+  even = Mul (twice, twice)
+  far = Mul (even, lowest)
+  m = Add (c, far)
+)";
+  Parts parts;
+  parts.inputs = "int64[B, T] attention_mask, ";
+  for (const std::string& hidden : {computed, logarithm, compared, power}) {
+    parts.hidden = hidden;
+    EXPECT_EQ(run(write(parts, "model.onnx")).out, tokens) << hidden;
+  }
+  // Positions that a mask of hidden tokens counts.
+  parts.hidden.clear();
+  parts.position = R"(
+  shown = Sub (one, attention_mask)
+  counted = CumSum (shown, one)
+  every = Sub (counted, one)
+  new_part = Neg (count)
+  first_new = Reshape (new_part, flat)
+  where = Slice (every, first_new, last, axis_one)
+)";
+  EXPECT_EQ(run(write(parts, "counted.onnx")).out, tokens);
+  // A mask that hides nothing is doubted.
+  parts.position.clear();
+  parts.hidden = distances + "  raised = Mul (number, half)\n  m = Add (c, raised)\n";
+  const ProgramResult doubtful = run(write(parts, "none.onnx"));
+  EXPECT_EQ(doubtful.code, 0) << doubtful.err;
+  EXPECT_THAT(doubtful.err, HasSubstr("what 'attention_mask' is fed may be wrong"));
+}
+
+TEST_F(InputRolesTest, ANumberThatCouldBeAnyIsDoubted) {
+  Parts parts;
+  parts.tokens = "1";
+  parts.inputs = "int64[1] number, ";
+  parts.more = R"(
+  after = Add (number, steps)
+  kind = Gather (table, after)
+  x = Add (placed, kind)
+)";
+  const ProgramResult counted = run(write(parts, "counted.onnx"));
+  EXPECT_THAT(counted.err, HasSubstr("what 'number' is fed may be wrong")) << counted.out;
+  // Not if the user says it.
+  const ProgramResult told = run(folder.path("counted.onnx"), {"--input", "number=total_length"});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_EQ(told.err.find("may be wrong"), std::string::npos) << told.err;
+}
+
+TEST_F(InputRolesTest, PositionsAfterARowOfZerosAreDoubted) {
+  Parts parts;
+  parts.inputs = "int64[B, S] position_ids, ";
+  parts.position = "  where = Identity (position_ids)\n";
+  const ProgramResult usual = run(write(parts, "usual.onnx"));
+  EXPECT_EQ(usual.err.find("may be wrong"), std::string::npos) << usual.err;
+  parts.hasReservedRow = true;
+  const ProgramResult reserved = run(write(parts, "reserved.onnx"));
+  EXPECT_EQ(reserved.code, 0) << reserved.err;
+  EXPECT_THAT(reserved.err,
+              HasSubstr("what 'position_ids' is fed may be wrong: the first token reads a row "
+                        "of zeros"));
 }
 
 TEST_F(InputRolesTest, ATextIsOneSegment) {

@@ -191,7 +191,8 @@ private:
   }
   bool comesFromInput(const Value* value) const { return value && seen.count(value); }
 
-  void noteMask(bool hidesByOne) {
+  void noteMask(bool hidesByOne, bool isCertain = true) {
+    found.isUncertainMask |= !isCertain || (found.isMask && found.hidesByOne != hidesByOne);
     found.isMask = true;
     found.hidesByOne = hidesByOne;
   }
@@ -221,7 +222,7 @@ private:
     if (type == "Where")
       return visitWhere(node, operand, path);
     if (type == "Softmax") {
-      noteMask(path.isComplemented);
+      noteMask(path.isComplemented, path.isTruth || !holdsIntegers);
       found.isAdded |= !path.isTruth;
       return;
     }
@@ -309,8 +310,9 @@ private:
       path.isTruth |= *number >= leastHiding;
       return pushResults(node, path);
     }
-    if (path.isTruth || isProbability(*other))
-      return noteMask(path.isComplemented);
+    const bool keepsProbability = isProbability(*other);
+    if (path.isTruth || keepsProbability)
+      return noteMask(path.isComplemented, keepsProbability);
     if (isTriangle(*other)) {
       found.isSwitch = true;
       return;
@@ -338,7 +340,13 @@ private:
     constexpr unsigned maskRank = 2;
     if ((type == "CumSum" || type == "ReduceSum") && operand == 0 &&
         (!origin.type().hasRank() || origin.type().rank() <= maskRank))
-      noteMask(false);
+      noteCount(path);
+  }
+
+  /// Numbers of keys say nothing about those that scores hide.
+  void noteCount(const Path& path) {
+    found.isMask = true;
+    found.isUncertainMask |= path.isComplemented;
   }
 
   void visitRange(const Node& node, unsigned operand, Path path) {

@@ -45,6 +45,11 @@ struct InputReaders {
   bool isMask = false;     ///< reaches scores
   bool isAdded = false;    ///< added to scores unchanged
   bool hidesByOne = false; ///< for a mask that is not added: 1 or true hides
+  /// Whether the readers of a mask do not show which of its numbers hide, or disagree.
+  bool isUncertainMask = false;
+
+  /// Whether it is a mask of which 0 or false hides.
+  bool hidesByZero() const { return isMask && !hidesByOne && !isUncertainMask; }
 
   bool any() const {
     return !tables.empty() || isAngle || isBatchIndex || isSelfCompared || isCompared || isSummed ||

@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,10 +53,24 @@ public:
   llvm::Expected<TrialResult> run(llvm::ArrayRef<runtime::InputRecipe> roles,
                                   llvm::ArrayRef<ir::ManifestCache> caches);
 
-  /// Whether the scores of the last token change if an input has that recipe in addition to these
-  /// roles of others.
+  /// Whether the scores of the last token depend on each of the first two.
+  llvm::Expected<std::array<bool, 2>> remembers(llvm::ArrayRef<runtime::InputRecipe> roles,
+                                                llvm::ArrayRef<ir::ManifestCache> caches);
+
+  /// Scores of the steps of the latest run that took all of them, one by one.
+  std::vector<runtime::Tensor> takeScores() { return std::move(latest); }
+  /// Whether the latest run had those scores.
+  bool hasScores(llvm::ArrayRef<runtime::Tensor> scores) const;
+
+  /// Whether the scores of the last token change if an input has that recipe rather than its role
+  /// among these.
   llvm::Expected<bool> changesWith(llvm::ArrayRef<runtime::InputRecipe> roles,
                                    const runtime::InputRecipe& recipe);
+
+  /// Whether the scores of a token stay the same if rows hold other numbers that the token before
+  /// wrote, which is hidden. True if nothing can be learned.
+  llvm::Expected<bool> hidesRows(llvm::ArrayRef<runtime::InputRecipe> roles,
+                                 llvm::ArrayRef<ir::ManifestCache> caches);
 
   /// Whether runs compare steps of several tokens with those of single ones, unless inputs have
   /// made-up rows.
@@ -70,12 +85,18 @@ private:
       : model(triedModel), attention(std::move(caches)), recipes(std::move(userRecipes)) {}
 
   void findObstacle();
+  runtime::FeedOptions feedOf(llvm::ArrayRef<runtime::InputRecipe> roles) const;
   llvm::Error start(Rows rows);
   /// Runs steps of these sizes from the start. Adds the scores of each.
   llvm::Expected<std::vector<runtime::Tensor>> scoresOf(llvm::ArrayRef<int64_t> sizes,
                                                         const runtime::FeedOptions& feed, Rows rows,
                                                         bool* seesEarlier = nullptr);
+  /// Scores of the last token. The token before it is hidden, and its rows hold other numbers if
+  /// `changesRows`. nullopt if it has no rows.
+  llvm::Expected<std::optional<runtime::Tensor>>
+  scoresAfterHidden(const runtime::FeedOptions& options, bool changesRows);
   llvm::Expected<std::vector<runtime::Tensor>> cacheContents() const;
+  llvm::Expected<bool> movesRows(llvm::ArrayRef<runtime::Tensor> before) const;
   llvm::Error changeNewRows(runtime::Session& fork, llvm::ArrayRef<runtime::Tensor> before,
                             int64_t written, bool& isChanged) const;
   bool hasMadeUpRows(llvm::ArrayRef<runtime::InputRecipe> roles) const;
@@ -97,12 +118,14 @@ private:
   llvm::ArrayRef<ir::ManifestCache> described; ///< caches of the current run
   std::unique_ptr<runtime::Session> session;
   std::string whyNot;
+  std::vector<runtime::Tensor> latest;
   runtime::Tolerance tolerance;
   int64_t vocabulary = 1;
-  int64_t stepTokens = 1;  ///< number of tokens of the smallest step
-  int64_t steps = 0;       ///< number of such steps
-  ir::Dim batchExtent;     ///< the first one of token ids
-  bool takesChunks = true; ///< whether steps may have other numbers of tokens
+  std::optional<int64_t> otherToken; ///< the place of a token that differs from usual runs
+  int64_t stepTokens = 1;            ///< number of tokens of the smallest step
+  int64_t steps = 0;                 ///< number of such steps
+  ir::Dim batchExtent;               ///< the first one of token ids
+  bool takesChunks = true;           ///< whether steps may have other numbers of tokens
 };
 
 } // namespace kvopt::driver

@@ -1,5 +1,5 @@
 // The runs of a trial.
-#include "driver/verify/trial.h"
+#include "driver/roles/trial.h"
 
 #include "driver/verify/plan.h"
 #include "driver/verify/row_numbers.h"
@@ -88,6 +88,13 @@ void Trial::findObstacle() {
   if (whyNot.empty() && steps < 2)
     whyNot = "the caches have room for one step only";
   takesChunks &= llvm::none_of(model.graph().nodes(), quantizesDynamically);
+}
+
+FeedOptions Trial::feedOf(llvm::ArrayRef<InputRecipe> roles) const {
+  FeedOptions feed;
+  feed.recipes = recipes;
+  feed.recipes.insert(feed.recipes.end(), roles.begin(), roles.end());
+  return feed;
 }
 
 /// Whether rows are made up for the tokens of a step, which depend on their number.
@@ -194,7 +201,8 @@ llvm::Expected<bool> Trial::isSameLast(const Tensor& one, const Tensor& other) c
 std::vector<std::vector<int64_t>> Trial::tokensOf(int64_t count) const {
   std::vector<int64_t> tokens;
   for (int64_t i = 0; i < count; ++i)
-    tokens.push_back((3 + 5 * (session->length() + i)) % vocabulary);
+    tokens.push_back((3 + 5 * (session->length() + i) + (otherToken == session->length() + i)) %
+                     vocabulary);
   return {static_cast<size_t>(session->batch()), tokens};
 }
 
@@ -345,9 +353,7 @@ llvm::Expected<TrialResult> Trial::compareChunks(const FeedOptions& feed,
 llvm::Expected<TrialResult> Trial::run(llvm::ArrayRef<InputRecipe> roles,
                                        llvm::ArrayRef<ManifestCache> caches) {
   described = caches;
-  FeedOptions feed;
-  feed.recipes = recipes;
-  feed.recipes.insert(feed.recipes.end(), roles.begin(), roles.end());
+  const FeedOptions feed = feedOf(roles);
   const std::vector<int64_t> sizes(static_cast<size_t>(steps), stepTokens);
   bool seesEarlier = !mustSeeEarlier;
   auto single = scoresOf(sizes, feed, Rows::Zeros, &seesEarlier);
@@ -375,26 +381,10 @@ llvm::Expected<TrialResult> Trial::run(llvm::ArrayRef<InputRecipe> roles,
     return isOwnRowSeen.takeError();
   if (!*isOwnRowSeen)
     return failed("a token does not see itself", /*isDecisive=*/false);
+  latest = std::move(*single);
   if (!comparesChunks() || hasMadeUpRows(feed.recipes))
     return TrialResult();
-  return compareChunks(feed, *single);
-}
-
-llvm::Expected<bool> Trial::changesWith(llvm::ArrayRef<InputRecipe> roles,
-                                        const InputRecipe& recipe) {
-  FeedOptions feed;
-  feed.recipes = recipes;
-  feed.recipes.insert(feed.recipes.end(), roles.begin(), roles.end());
-  const std::vector<int64_t> sizes(2, stepTokens);
-  auto usual = scoresOf(sizes, feed, Rows::Zeros);
-  if (!usual)
-    return usual.takeError();
-  feed.recipes.push_back(recipe);
-  auto other = scoresOf(sizes, feed, Rows::Zeros);
-  if (!other)
-    return other.takeError();
-  auto isSame = isSameLast(usual->back(), other->back());
-  return isSame ? llvm::Expected<bool>(!*isSame) : isSame.takeError();
+  return compareChunks(feed, latest);
 }
 
 } // namespace kvopt::driver

@@ -1,5 +1,5 @@
 // Evaluation of indices at the first token.
-#include "driver/verify/table_rows.h"
+#include "driver/roles/table_rows.h"
 
 #include "ir/manifest/fed_length.h"
 #include "passes/analysis/evaluation/step_points.h"
@@ -40,10 +40,27 @@ std::optional<double> firstNumber(const RoleGuess& guess, const GivenRoles& role
   return std::nullopt;
 }
 
+/// Whether a row of a table or the next one holds zeros, and the table does not.
+bool isBeforeZeros(const TensorData& table, int64_t row) {
+  if (table.shape().empty() || row < 0 || row + 1 >= table.shape()[0])
+    return false;
+  auto bytes = table.bytes();
+  if (!bytes) {
+    llvm::consumeError(bytes.takeError());
+    return false;
+  }
+  auto isZero = [](std::byte byte) { return byte == std::byte{0}; };
+  const size_t size = bytes->size() / static_cast<size_t>(table.shape()[0]);
+  const auto first = static_cast<size_t>(row) * size;
+  return (llvm::all_of(bytes->subspan(first, size), isZero) ||
+          llvm::all_of(bytes->subspan(first + size, size), isZero)) &&
+         !llvm::all_of(*bytes, isZero);
+}
+
 } // namespace
 
-std::optional<int64_t> firstTableRow(const RecoveredModel& recovered, const GivenRoles& roles,
-                                     llvm::ArrayRef<RoleGuess> guesses) {
+std::optional<FirstRows> firstTableRows(const RecoveredModel& recovered, const GivenRoles& roles,
+                                        llvm::ArrayRef<RoleGuess> guesses) {
   const Graph& graph = recovered.model->graph();
   InterfaceFacts facts = recovered.context->interface;
   facts.given = roles;
@@ -55,7 +72,7 @@ std::optional<int64_t> firstTableRow(const RecoveredModel& recovered, const Give
   for (const RoleGuess& guess : guesses)
     unknown.inputs.erase(guess.input);
   Evaluation known(graph, first), others(graph, unknown);
-  std::optional<int64_t> least;
+  std::optional<FirstRows> found;
   for (const Node& node : graph.nodes()) {
     if (!node.is("Gather") || node.intAttr("axis", 0) != 0 || !node.operand(0) ||
         !node.operand(1) || !node.operand(0)->constantRef() ||
@@ -70,9 +87,11 @@ std::optional<int64_t> firstTableRow(const RecoveredModel& recovered, const Give
     if (!(std::abs(number) < most))
       continue;
     const auto lowest = static_cast<int64_t>(number);
-    least = std::min(least.value_or(lowest), lowest);
+    const bool isZero = isBeforeZeros(*node.operand(0)->constantRef(), lowest);
+    found = found ? FirstRows{std::min(found->least, lowest), found->areReserved && isZero}
+                  : FirstRows{lowest, isZero};
   }
-  return least;
+  return found;
 }
 
 } // namespace kvopt::driver

@@ -25,6 +25,9 @@ struct RoleGuess {
   std::vector<InputRole> others;
   /// Whether the role is to feed zeros or ones at every step, because nothing else is known.
   bool isConstant = false;
+  /// Whether the graph or the input's name shows what it is. If other roles of an input hold, too,
+  /// of which nothing is shown, its role is not known.
+  bool isShown = false;
 };
 
 /// The guesses among the roles of a derived manifest. Certain are the roles of token ids, of
@@ -36,6 +39,9 @@ struct RoleGuess {
 /// to caches suggests comes first, then roles of the same kind as the guess.
 std::vector<RoleGuess> guessesAmong(const RecoveredModel& recovered, const ir::Manifest& manifest,
                                     llvm::ArrayRef<runtime::InputRecipe> recipes);
+
+/// Name of the input that a role is for.
+llvm::StringRef inputOf(const InputRole& role);
 
 void addRole(const InputRole& role, analysis::GivenRoles& given);
 

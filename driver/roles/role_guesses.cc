@@ -1,7 +1,7 @@
 // Candidates for the roles of inputs.
-#include "driver/verify/role_guesses.h"
+#include "driver/roles/role_guesses.h"
 
-#include "driver/verify/table_rows.h"
+#include "driver/roles/table_rows.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/movement.h"
 #include "passes/analysis/interface/input_roles.h"
@@ -108,8 +108,8 @@ private:
         positions.insert(site.mask->causalIf->positions->name());
       for (const std::optional<SiteCache>* cache : {&site.key, &site.value}) {
         const Value* place = *cache ? (*cache)->pastLength : nullptr;
-        while (place && place->producer() && movementKind(*place->producer()))
-          place = movedOperand(*place->producer());
+        while (place && place->producer())
+          place = movedOrSelected(*place->producer());
         if (place && place->isGraphInput())
           positions.insert(place->name());
       }
@@ -141,12 +141,13 @@ private:
       return !isFloatingPoint(type.elementType());
     RoleGuess named;
     named.input = &input;
-    if (documented->feed == InputFeed::Positions &&
-        firstTableRow(recovered, GivenRoles(), named).value_or(0) < 0)
-      return true;
+    if (documented->feed == InputFeed::Positions) {
+      const auto first = firstTableRows(recovered, GivenRoles(), named);
+      return first && (first->least < 0 || first->areReserved);
+    }
     // After a fixed number of earlier rows, all columns are of tokens.
-    if (documented->feed == InputFeed::VisibleKeys &&
-        recovered.context->interface.of(input).hidesByOne)
+    if (isTokenMask(*documented) && !input.uses().empty() &&
+        !recovered.context->interface.of(input).hidesByZero())
       return true;
     return documented->feed == InputFeed::VisibleKeys && type.rank() == 2 &&
            type.dim(1).value().has_value() && llvm::none_of(manifest.caches, followsRows);
@@ -194,13 +195,34 @@ private:
     return Tokens | Keys;
   }
 
+  /// The operand whose elements, or some of them, a node's result has; null for other nodes.
+  static const Value* movedOrSelected(const Node& node) {
+    return movementKind(node)                      ? movedOperand(node)
+           : node.is("Gather") || node.is("Slice") ? node.operand(0)
+                                                   : nullptr;
+  }
+
+  /// Whether readers show the meaning of an input that has no documented name.
+  bool isShown(const Value& input, InputFeed feed, unsigned forms) const {
+    const InputReaders readers = recovered.context->interface.of(input);
+    auto isCondition = [](const Use& use) { return use.user().is("If"); };
+    if (llvm::any_of(input.uses(), isCondition))
+      return true;
+    if (isMaskFeed(feed))
+      return readers.isMask && !readers.isUncertainMask && (forms & Keys) != 0;
+    if (length(input))
+      return readers.isCount || !readers.bounds.empty() || !readers.addends.empty();
+    return feed == InputFeed::Segments && readers.isSelfCompared;
+  }
+
   RoleGuess guess(const Value& input) const {
     RoleGuess result;
     result.input = &input;
     const ManifestLength* counted = length(input);
     const ManifestInput* entry = described(input);
-    const bool isUnknown =
-        !counted && (!entry || entry->feed == InputFeed::Any) && !documentedInput(input);
+    const DocumentedInput* named = documentedInput(input);
+    const InputFeed before = entry ? entry->feed : named ? named->feed : InputFeed::Any;
+    const bool isUnknown = !counted && (!entry || entry->feed == InputFeed::Any) && !named;
     const unsigned forms = formsOf(input.type());
     // Floating-point rows may be an encoder's.
     result.isConstant = isUnknown && (!isFloatingPoint(input.type().elementType()) ||
@@ -224,14 +246,14 @@ private:
       role.input = input.name().str();
       role.dtype = input.type().elementType();
       role.feed = std::get<InputFeed>(row.feed);
-      const InputFeed before = entry                    ? entry->feed
-                               : documentedInput(input) ? documentedInput(input)->feed
-                                                        : InputFeed::Any;
-      if (role.feed != before)
+      // What is named as a mask of keys is one.
+      const bool fits = !named || !isTokenMask(*named) || isMaskFeed(role.feed);
+      if (role.feed != before && fits)
         result.others.emplace_back(std::move(role));
     }
-    const bool isMask = entry && isMaskFeed(entry->feed);
+    const bool isMask = isMaskFeed(before);
     const bool isHinted = positions.contains(input.name());
+    result.isShown = named || isHinted || isShown(input, before, forms);
     std::stable_partition(result.others.begin(), result.others.end(), [&](const InputRole& role) {
       const auto* other = std::get_if<ManifestInput>(&role);
       return isHinted ? !other || other->feed == InputFeed::Positions
@@ -249,10 +271,6 @@ private:
   Dim fresh;
   Dim total; ///< rows of a growing cache after a step
 };
-
-llvm::StringRef inputOf(const InputRole& role) {
-  return std::visit([](const auto& entry) { return llvm::StringRef(entry.input); }, role);
-}
 
 bool isConstant(const InputRecipe& recipe) {
   return recipe.kind == InputRecipe::Kind::Zeros || recipe.kind == InputRecipe::Kind::Ones ||
@@ -272,6 +290,10 @@ bool mayBeConstant(const Value& input) {
 }
 
 } // namespace
+
+llvm::StringRef inputOf(const InputRole& role) {
+  return std::visit([](const auto& entry) { return llvm::StringRef(entry.input); }, role);
+}
 
 void addRole(const InputRole& role, GivenRoles& given) {
   if (const auto* length = std::get_if<ManifestLength>(&role))
