@@ -3,8 +3,8 @@
 
 #include "driver/first_step.h"
 #include "driver/recover.h"
-#include "driver/roles/driving.h"
 #include "driver/verify/claims.h"
+#include "driver/verify/driving.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/extents/fixed_extents.h"
 #include "runtime/cache/cache_file.h"

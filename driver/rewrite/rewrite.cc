@@ -12,7 +12,7 @@
 #include "driver/rewrite/rewrite_forms.h"
 #include "driver/rewrite/rewrite_passes.h"
 #include "driver/rewrite/shared_buffers.h"
-#include "driver/roles/driving.h"
+#include "driver/verify/driving.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"

@@ -3,9 +3,9 @@
 
 #include "driver/first_step.h"
 #include "driver/recover.h"
-#include "driver/roles/driving.h"
 #include "driver/variants.h"
 #include "driver/verify/claims.h"
+#include "driver/verify/driving.h"
 #include "driver/verify/runs.h"
 #include "driver/verify/tables.h"
 #include "ir/onnx/export.h"

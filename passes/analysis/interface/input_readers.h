@@ -48,7 +48,7 @@ struct InputReaders {
   /// Whether the readers of a mask do not show which of its numbers hide, or disagree.
   bool isUncertainMask = false;
 
-  /// Whether it is a mask of which 0 or false hides.
+  /// Whether it is a mask in which 0 or false hides a key.
   bool hidesByZero() const { return isMask && !hidesByOne && !isUncertainMask; }
 
   bool any() const {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/recover.h"
-#include "driver/roles/role_guesses.h"
+#include "driver/verify/role_guesses.h"
 
 #include <optional>
 

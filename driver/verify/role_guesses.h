@@ -25,8 +25,8 @@ struct RoleGuess {
   std::vector<InputRole> others;
   /// Whether the role is to feed zeros or ones at every step, because nothing else is known.
   bool isConstant = false;
-  /// Whether the graph or the input's name shows what it is. If other roles of an input hold, too,
-  /// of which nothing is shown, its role is not known.
+  /// Whether the graph or the input's name shows its meaning. Otherwise its role is not known if
+  /// other roles hold, too.
   bool isShown = false;
 };
 

@@ -1,10 +1,10 @@
 // Tests of the roles of a model's inputs.
-#include "driver/roles/driving.h"
+#include "driver/verify/driving.h"
 
 #include "driver/recover.h"
-#include "driver/roles/role_guesses.h"
-#include "driver/roles/role_search.h"
-#include "driver/roles/trial.h"
+#include "driver/verify/role_guesses.h"
+#include "driver/verify/role_search.h"
+#include "driver/verify/trial.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"

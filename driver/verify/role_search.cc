@@ -1,8 +1,8 @@
 // Trials of roles, one after another.
-#include "driver/roles/role_search.h"
+#include "driver/verify/role_search.h"
 
-#include "driver/roles/driving.h"
-#include "driver/roles/table_rows.h"
+#include "driver/verify/driving.h"
+#include "driver/verify/table_rows.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/manifest_words.h"
 #include "runtime/session/input_plan.h"
@@ -29,7 +29,7 @@ constexpr const char* readsLaterRow = "the first token reads a later row of a ta
 /// Such as `total_length`.
 std::string wordOfRole(const InputRole& role) {
   if (const auto* length = std::get_if<ManifestLength>(&role))
-    return wordOf(length->feed);
+    return analysis::wordOf(length->feed);
   if (const auto* input = std::get_if<ManifestInput>(&role))
     return llvm::find_if(inputFeedWords,
                          [&](const auto& word) { return word.value == input->feed; })

@@ -1,5 +1,5 @@
 // Evaluation of indices at the first token.
-#include "driver/roles/table_rows.h"
+#include "driver/verify/table_rows.h"
 
 #include "ir/manifest/fed_length.h"
 #include "passes/analysis/evaluation/step_points.h"

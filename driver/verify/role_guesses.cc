@@ -1,7 +1,7 @@
 // Candidates for the roles of inputs.
-#include "driver/roles/role_guesses.h"
+#include "driver/verify/role_guesses.h"
 
-#include "driver/roles/table_rows.h"
+#include "driver/verify/table_rows.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/movement.h"
 #include "passes/analysis/interface/input_roles.h"
@@ -246,7 +246,7 @@ private:
       role.input = input.name().str();
       role.dtype = input.type().elementType();
       role.feed = std::get<InputFeed>(row.feed);
-      // What is named as a mask of keys is one.
+      // A documented mask of keys has no other meaning.
       const bool fits = !named || !isTokenMask(*named) || isMaskFeed(role.feed);
       if (role.feed != before && fits)
         result.others.emplace_back(std::move(role));

@@ -1,8 +1,8 @@
 // The search for roles that hold.
 #pragma once
 
-#include "driver/roles/role_guesses.h"
-#include "driver/roles/trial.h"
+#include "driver/verify/role_guesses.h"
+#include "driver/verify/trial.h"
 
 #include <array>
 #include <optional>
@@ -39,8 +39,8 @@ private:
   bool changesWith(const ir::Value& input, ir::InputFeed feed, double number,
                    llvm::ArrayRef<runtime::InputRecipe> recipes);
 
-  /// A sign against roles that hold: others of an input of which nothing is shown hold, too, and
-  /// give other scores, or nothing depends on the input. Empty if there are none.
+  /// A sign against roles that hold: other roles of an input that nothing else shows hold, too, and
+  /// give other scores, or no score depends on the input. Empty if there is no such input.
   std::string rivals(llvm::ArrayRef<InputRole> found);
   /// Whether roles lose an early token that others keep, such as a place of new rows that stays the
   /// same.
