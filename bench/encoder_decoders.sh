@@ -48,7 +48,8 @@ models() {
   local folder path
   for folder in "${folders[@]}"; do
     for path in "$folder"/*/model.onnx; do
-      if "$build/bin/kvopt" inspect "$path" --format json | grep -q '"policy": "cross"'; then
+      # A pipe to `grep -q` would end kvopt at times, and the pipe's failure leave the model out.
+      if [[ $("$build/bin/kvopt" inspect "$path" --format json) == *'"policy": "cross"'* ]]; then
         echo "$(basename "$(dirname "$path")") $path"
       fi
     done
