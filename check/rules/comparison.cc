@@ -106,13 +106,21 @@ Results truths(Call& call, llvm::function_ref<bool(const Exact&)> ofReal,
   return {integerTensor(a->shape, std::move(result), ir::ElementType::Bool)};
 }
 
+/// Notes that arbitrary numbers, whatever they are computed from, are no NaN and not infinite.
+void noteNumbers(Call& call) {
+  if (call.in(0)->isReal())
+    call.math.assumptions.insert(areNumbers);
+}
+
 Results isNan(Call& call) {
+  noteNumbers(call);
   return truths(
       call, [](const Exact& x) { return x.status == Status::NotANumber; },
       [](double x) { return std::isnan(x); });
 }
 
 Results isInf(Call& call) {
+  noteNumbers(call);
   const bool detectsNegative = call.integer("detect_negative", 1) != 0;
   const bool detectsPositive = call.integer("detect_positive", 1) != 0;
   return truths(

@@ -122,5 +122,16 @@ TEST(CheckFills, RowsOfPaddingThatSeeNoKeyAreAnAssumption) {
   EXPECT_TRUE(assumes(report, "rows that see no key"));
 }
 
+TEST(CheckFills, NumbersThatAreComparedWithNoNumberAreAnAssumption) {
+  for (const char* look : {"IsNaN", "IsInf"}) {
+    const std::string looked =
+        std::string("other = ") + look + " (x) result = Where (other, zero, x)";
+    EXPECT_TRUE(assumes(checkFilled(looked, "result = Identity (x)"), "hold finite numbers"))
+        << look;
+  }
+  EXPECT_FALSE(assumes(checkFilled("result = Identity (x)", "n = Neg (x) result = Neg (n)"),
+                       "hold finite numbers"));
+}
+
 } // namespace
 } // namespace kvopt::check
