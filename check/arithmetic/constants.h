@@ -72,7 +72,7 @@ private:
 };
 
 /// Assumptions about fills.
-inline constexpr const char* areNumbers = "caches and other inputs hold finite numbers";
+inline constexpr const char* finiteInputs = "caches and other inputs hold finite numbers";
 inline constexpr const char* withinFills = "numbers are within the fills of masks";
 inline constexpr const char* fillHidesKey =
     "a large negative number in a mask gives its key no weight where another key is visible";

@@ -109,7 +109,7 @@ Results truths(Call& call, llvm::function_ref<bool(const Exact&)> ofReal,
 /// Notes that arbitrary numbers, whatever they are computed from, are no NaN and not infinite.
 void noteNumbers(Call& call) {
   if (call.in(0)->isReal())
-    call.math.assumptions.insert(areNumbers);
+    call.math.assumptions.insert(finiteInputs);
 }
 
 Results isNan(Call& call) {
