@@ -48,11 +48,12 @@ public:
     auto test = PaddingTest::create(session, prompts);
     if (!test)
       return test.takeError();
+    padding = std::move(*test);
     auto start = Clock::now();
     if (llvm::Error error = prefill(prompts))
       return error;
-    if (*test)
-      if (llvm::Error error = testPadding(**test))
+    if (padding)
+      if (llvm::Error error = testPadding())
         return error;
     if (llvm::Error error = takeTokens(session.manifest().padsRight))
       return error;
@@ -121,14 +122,25 @@ private:
     return llvm::Error::success();
   }
 
-  llvm::Error testPadding(PaddingTest& test) {
+  llvm::Error testPadding() {
     auto logits = findLogits(outputs);
     if (!logits)
       return logits.takeError();
-    const int64_t after = session.manifest().padsRight ? paddings[test.row()] : 0;
-    return (*logits)->view.shape[1] <= after
-               ? llvm::Error::success() // takeTokens says so
-               : test.run(options.feed, promptChunk(SIZE_MAX), **logits, after);
+    const int64_t after = session.manifest().padsRight ? paddings[padding->row()] : 0;
+    if ((*logits)->view.shape[1] <= after) {
+      padding.reset();
+      return llvm::Error::success(); // takeTokens says so
+    }
+    return padding->run(options.feed, promptChunk(SIZE_MAX), **logits, after);
+  }
+
+  /// Tests the first step after padded prompts, and ends the test.
+  llvm::Error testNextOfPadding() {
+    auto logits = findLogits(outputs);
+    llvm::Error error =
+        logits ? padding->runNext(next[padding->row()].back(), **logits) : logits.takeError();
+    padding.reset();
+    return error;
   }
 
   static size_t longestOf(llvm::ArrayRef<std::vector<int64_t>> prompts) {
@@ -161,12 +173,12 @@ private:
     std::vector<std::vector<int64_t>> padded;
     for (const std::vector<int64_t>& prompt : prompts) {
       result.promptTokens += static_cast<int64_t>(prompt.size());
-      const size_t padding = longest - prompt.size();
-      padded.emplace_back(padsRight ? 0 : padding, 0);
+      const size_t hidden = longest - prompt.size();
+      padded.emplace_back(padsRight ? 0 : hidden, 0);
       padded.back().insert(padded.back().end(), prompt.begin(), prompt.end());
       padded.back().resize(longest, 0);
-      feed.hidePadding(padding, padsRight ? prompt.size() : 0);
-      paddings.push_back(static_cast<int64_t>(padding));
+      feed.hidePadding(hidden, padsRight ? prompt.size() : 0);
+      paddings.push_back(static_cast<int64_t>(hidden));
     }
     const size_t chunk = promptChunk(longest);
     for (size_t begin = 0;; begin += chunk) {
@@ -191,6 +203,9 @@ private:
       next[row].assign(1, result.sequences[row].tokens.back());
     if (llvm::Error error = feed.run(next, outputs))
       return error;
+    if (padding)
+      if (llvm::Error error = testNextOfPadding())
+        return error;
     result.decodedTokens += llvm::count(hasEnded, false);
     if (llvm::Error error = takeTokens())
       return error;
@@ -330,7 +345,8 @@ private:
   StepResult outputs;                     ///< results of the latest step
   std::vector<std::vector<int64_t>> next; ///< inputs of the next decode step
   std::vector<int64_t> paddings;
-  int64_t vocabulary = 0; ///< number of scores per token
+  std::optional<PaddingTest> padding; ///< until the first step after the prompts
+  int64_t vocabulary = 0;             ///< number of scores per token
   std::optional<Draft> draft;
   std::vector<int64_t> seen; ///< for the draft: all tokens that the session has seen
 };

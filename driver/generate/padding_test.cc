@@ -43,21 +43,31 @@ PaddingTest::create(const Session& session, llvm::ArrayRef<std::vector<int64_t>>
 
 llvm::Error PaddingTest::run(const FeedOptions& options, size_t chunk, const Tensor& logits,
                              int64_t after) {
-  FeedOptions quiet = options;
-  quiet.onStep = nullptr; // observers see the steps of the session only
-  TokenFeed feed(*fork, quiet);
-  StepResult result;
+  settings = options;
+  settings.onStep = nullptr; // observers see the steps of the session only
+  feed = std::make_unique<TokenFeed>(*fork, settings);
   for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
     const auto part = llvm::ArrayRef(prompt).slice(begin, std::min(chunk, prompt.size() - begin));
     const std::vector<std::vector<int64_t>> rows(static_cast<size_t>(fork->batch()), part.vec());
-    if (llvm::Error error = feed.run(rows, result))
+    if (llvm::Error error = feed->run(rows, alone))
       return error;
   }
-  auto alone = findLogits(result);
-  if (!alone)
-    return alone.takeError();
+  return compare(logits, after);
+}
+
+llvm::Error PaddingTest::runNext(int64_t token, const Tensor& logits) {
+  const std::vector<std::vector<int64_t>> rows(static_cast<size_t>(fork->batch()), {token});
+  if (llvm::Error error = feed->run(rows, alone))
+    return error;
+  return compare(logits, 0);
+}
+
+llvm::Error PaddingTest::compare(const Tensor& logits, int64_t after) const {
+  auto ours = findLogits(alone);
+  if (!ours)
+    return ours.takeError();
   const auto batchRow = static_cast<int64_t>(shortest);
-  auto expected = lastScores(**alone, batchRow);
+  auto expected = lastScores(**ours, batchRow);
   auto padded = expected ? lastScores(logits, batchRow, after) : expected.takeError();
   if (!padded)
     return padded.takeError();

@@ -1,4 +1,5 @@
-// Test of padding: whether a prompt of a batch of longer ones has the scores that it has alone.
+// Test of padding: whether a prompt of a batch of longer ones, and the token after it, have the
+// scores that they have alone.
 #pragma once
 
 #include "runtime/session/session.h"
@@ -14,7 +15,7 @@ namespace kvopt::driver {
 
 /// Compares the shortest of several prompts after padding with the same prompt alone, from empty
 /// caches. A model may hide padding from attention, but count positions without looking at its
-/// mask.
+/// mask, or keep padding in a state that later tokens read.
 class PaddingTest {
 public:
   /// A test of these prompts before the session takes them; nullopt where there is nothing to
@@ -29,6 +30,9 @@ public:
   llvm::Error run(const runtime::FeedOptions& options, size_t chunk, const runtime::Tensor& logits,
                   int64_t after);
 
+  /// Runs the token that follows the prompt. `logits` are those of the padded prompts' next step.
+  llvm::Error runNext(int64_t token, const runtime::Tensor& logits);
+
   /// The batch row of the shortest prompt.
   size_t row() const { return shortest; }
 
@@ -37,9 +41,15 @@ private:
               size_t shortestRow)
       : fork(std::move(copy)), prompt(std::move(shortestPrompt)), shortest(shortestRow) {}
 
+  /// Compares the scores of the shortest prompt's row with those alone.
+  llvm::Error compare(const runtime::Tensor& logits, int64_t after) const;
+
   std::unique_ptr<runtime::Session> fork;
   std::vector<int64_t> prompt;
   size_t shortest;
+  runtime::FeedOptions settings;
+  std::unique_ptr<runtime::TokenFeed> feed; ///< of the prompt alone
+  runtime::StepResult alone;
 };
 
 } // namespace kvopt::driver

@@ -26,6 +26,7 @@ protected:
     std::string tokens = "S";
     std::string type = "int64";
     bool hasReservedRow = false; ///< whether the first row of the table of positions is zero
+    std::string order;           ///< input that selects batch rows of the new caches
   };
 
   std::string write(const Parts& parts, const std::string& name) {
@@ -67,9 +68,14 @@ protected:
 )" + (parts.more.empty() ? "  x = Identity (placed)\n" : parts.more) +
         R"(
   y = Tanh (x)
-  keys = Concat <axis = 1> (past_k, x)
-  values = Concat <axis = 1> (past_v, y)
-  kt = Transpose <perm = [0, 2, 1]> (keys)
+  all_keys = Concat <axis = 1> (past_k, x)
+  all_values = Concat <axis = 1> (past_v, y)
+)" +
+        (parts.order.empty() ? "  keys = Identity (all_keys)\n  values = Identity (all_values)\n"
+                             : "  keys = Gather (all_keys, " + parts.order +
+                                   ")\n  values = Gather (all_values, " + parts.order + ")\n") +
+        R"(
+  kt = Transpose <perm = [0, 2, 1]> (all_keys)
   s = MatMul (x, kt)
   new_rows = Range (past, total, one)
   columns = Range (zero, total, one)
@@ -79,7 +85,7 @@ protected:
 )" + (parts.hidden.empty() ? "  m = Identity (c)\n" : parts.hidden) +
         R"(
   p = Softmax <axis = -1> (m)
-  o = MatMul (p, values)
+  o = MatMul (p, all_values)
   sum = Add (o, x)
   logits = MatMul (sum, ends)
 })";
@@ -328,6 +334,22 @@ TEST_F(InputRolesTest, PaddingDoesNotChangeAPrompt) {
   parts.position = "  where = Identity (position_ids)\n";
   const ProgramResult byPositions = of(write(parts, "positions.onnx"));
   EXPECT_EQ(byPositions.code, 0) << byPositions.err;
+  // Batch rows stay in their order.
+  parts.inputs += "int64[B] rows_of_beams, ";
+  parts.order = "rows_of_beams";
+  EXPECT_EQ(of(write(parts, "beams.onnx")).out, byPositions.out);
+  // The prompt hides padding, and the steps after it do not.
+  parts.hidden = R"(
+  visible = Unsqueeze (attention_mask, axis_one)
+  isVisible = Cast <to = 9> (visible)
+  isOld = Less (columns, past)
+  isShown = Or (isVisible, isOld)
+  m = Where (isShown, c, lowest)
+)";
+  const ProgramResult inPromptsOnly = of(write(parts, "prompts.onnx"));
+  EXPECT_NE(inPromptsOnly.code, 0) << inPromptsOnly.out;
+  EXPECT_EQ(inPromptsOnly.out, "");
+  EXPECT_THAT(inPromptsOnly.err, HasSubstr("padding changes the scores of prompt 2"));
 }
 
 } // namespace

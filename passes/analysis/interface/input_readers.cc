@@ -322,8 +322,10 @@ private:
 
   void visitIndex(const Node& node, unsigned operand, const Path& path) {
     llvm::StringRef type = node.op().type();
-    if ((type == "Gather" || type == "GatherND") && operand == 1)
+    if ((type == "Gather" || type == "GatherND") && operand == 1) {
+      found.isBatchIndex |= reordersOutput(node);
       return visitLookUp(*node.operand(0));
+    }
     if (type == "GatherElements" && operand == 1)
       return visitRepeatedTable(*node.operand(0), node.intAttr("axis", 0));
     if (type == "OneHot" && operand == 0)
@@ -368,6 +370,15 @@ private:
       note(found.bounds, LengthFeed::PastLength, path, node);
     if (operand == 2)
       note(found.bounds, ofCache ? LengthFeed::PastLength : LengthFeed::TotalLength, path, node);
+  }
+
+  /// Whether a node selects batch rows of a cache that the graph returns.
+  static bool reordersOutput(const Node& node) {
+    constexpr unsigned fewestAxes = 3;
+    const Value& data = *node.operand(0);
+    return node.is("Gather") && node.intAttr("axis", 0) == 0 && node.result(0).isGraphOutput() &&
+           !data.constant() && isFloatingPoint(data.type().elementType()) &&
+           data.type().hasRank() && data.type().rank() >= fewestAxes;
   }
 
   void visitLookUp(const Value& data) {
