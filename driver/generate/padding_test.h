@@ -48,7 +48,7 @@ private:
   std::vector<int64_t> prompt;
   size_t shortest;
   runtime::FeedOptions settings;
-  std::unique_ptr<runtime::TokenFeed> feed; ///< of the prompt alone
+  std::unique_ptr<runtime::TokenFeed> feed; ///< the prompt without the others
   runtime::StepResult alone;
 };
 
