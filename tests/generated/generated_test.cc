@@ -28,7 +28,7 @@ namespace {
 
 constexpr uint64_t shards = 20;
 /// Under sanitizers each takes ten times as long.
-constexpr uint64_t decodersOfShard = isSanitized ? 5 : 40;
+constexpr uint64_t decodersOfShard = isSanitized ? 5 : 24;
 /// As many random decoders as have every spelling.
 constexpr uint64_t decodersWithAllSpellings = isSanitized ? 20 : 500;
 constexpr uint64_t pairsOneIn = isSanitized ? 80 : 4;
