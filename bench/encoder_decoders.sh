@@ -3,7 +3,7 @@
 # kvopt's library for ONNX Runtime, and writes bench/results/encoder-decoders.md:
 #   bash bench/encoder_decoders.sh [--build BUILD] [--steps N] [--threads "N…"] [--dry-run] [FOLDER…]
 # A step of one token follows 16 tokens and reads 1,500 rows of an encoder. Both models take turns in one process; a ratio is the
-# median of the steps' ratios. The models are generated ones of several widths, and in each FOLDER every exported decoder of which
+# median of the steps' ratios. The models are generated ones of several widths, and each exported decoder in a FOLDER if
 # kvopt finds attention over an encoder's caches. --dry-run prints the table only. Exits with 77 where ONNX Runtime or its headers
 # cannot be fetched.
 set -euo pipefail

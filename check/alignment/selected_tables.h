@@ -1,4 +1,4 @@
-// Selected tables: constants of which a step reads some rows only, and those that differ.
+// Selected tables: constants with rows that no compared step reads, and those that differ.
 #pragma once
 
 #include "ir/model.h"
