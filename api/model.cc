@@ -78,7 +78,7 @@ llvm::Expected<std::shared_ptr<const RunnableModel>> kvopt_model::runnable() con
   const std::lock_guard<std::mutex> lock(mutex);
   if (made)
     return made;
-  auto prepared = prepareModel(source, *toolkit);
+  auto prepared = prepareTested(source, *toolkit, {});
   if (!prepared)
     return prepared.takeError();
   made = std::make_shared<RunnableModel>(RunnableModel{toolkit, std::move(*prepared)});
