@@ -7,6 +7,7 @@
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/narrow_floats.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvopt::kernels {
@@ -120,56 +121,88 @@ template <class T> T integerPower(T base, int64_t exponent) {
   return static_cast<T>(result);
 }
 
+/// The types in which exponents are used: every other type fits into one of them.
+using ExponentTypes = TypeList<float, double, int64_t, uint64_t>;
+
+/// `y` in the exponent type that holds each of its numbers; itself if that is its type.
+llvm::Expected<TensorView> exponents(KernelContext& context, const TensorView& y) {
+  const bool isReal = isFloatingPoint(y.element);
+  const ElementType element = isReal ? ElementType::Float : ElementType::Int64;
+  if (y.element == element || y.element == ElementType::Double || y.element == ElementType::UInt64)
+    return y;
+  const size_t elementSize = isReal ? sizeof(float) : sizeof(int64_t);
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<size_t>(y.elementCount()), elementSize, &bytes))
+    return context.error("a working copy does not fit in the address space");
+  llvm::Expected<std::span<std::byte>> memory = context.scratch(bytes);
+  if (!memory)
+    return memory.takeError();
+  TensorView wide = TensorView::contiguous(element, y.shape, memory->data());
+  llvm::Error error = dispatch(NumericTypes(), context, y.element, [&](auto tag) -> llvm::Error {
+    using Y = typename decltype(tag)::Type;
+    using Exponent = std::conditional_t<std::is_integral_v<Y>, int64_t, float>;
+    std::transform(y.as<Y>(), y.as<Y>() + y.elementCount(), wide.as<Exponent>(),
+                   [](Y stored) { return static_cast<Exponent>(load(stored)); });
+    return llvm::Error::success();
+  });
+  if (error)
+    return error;
+  return wide;
+}
+
 /// z = x^y with the element type of x; y may have another. An integer base with a floating-point
 /// exponent is computed in double and truncated, with saturation; 0 to a negative integer power is
 /// an error.
 llvm::Error pow(KernelContext& context) {
   const TensorView& x = context.in(0);
-  const TensorView& y = context.in(1);
-  llvm::Expected<Extents> shape = broadcastShape(context, x.shape, y.shape);
+  llvm::Expected<Extents> shape = broadcastShape(context, x.shape, context.in(1).shape);
   if (!shape)
     return shape.takeError();
+  llvm::Expected<TensorView> y = exponents(context, context.in(1));
+  if (!y)
+    return y.takeError();
   return dispatch(NumericTypes(), context, x.element, [&](auto baseTag) {
     using X = typename decltype(baseTag)::Type;
-    return dispatch(NumericTypes(), context, y.element, [&](auto exponentTag) -> llvm::Error {
-      using Y = typename decltype(exponentTag)::Type;
+    return dispatch(ExponentTypes(), context, y->element, [&](auto exponentTag) -> llvm::Error {
+      using Exponent = typename decltype(exponentTag)::Type;
       using Base = ArithmeticType<X>;
-      using Exponent = ArithmeticType<Y>;
       llvm::Expected<TensorView> z = context.output(0, x.element, *shape);
       if (!z)
         return z.takeError();
       bool undefined = false;
-      broadcastLoop<X, X, Y>(context, *shape, x, y, z->as<X>(), [&](X stored, Y storedExponent) {
-        const Base base = load(stored);
-        const Exponent exponent = load(storedExponent);
-        if constexpr (std::is_floating_point_v<Base>) {
-          if (exponent == Exponent(2))
-            return store<X>(base * base);
-          using Wide = std::conditional_t<std::is_same_v<Exponent, float>, Base, double>;
-          return store<X>(
-              static_cast<Base>(std::pow(static_cast<Wide>(base), static_cast<Wide>(exponent))));
-        } else if constexpr (std::is_integral_v<Exponent>) {
-          if (base == 0 && exponent < Exponent(0))
-            undefined = true;
-          const bool huge =
-              std::is_same_v<Exponent, uint64_t> && exponent > static_cast<Exponent>(INT64_MAX);
-          // Modulo 2^64, the powers repeat from exponent 64 on, with a period that divides 2^62.
-          const int64_t small =
-              huge ? static_cast<int64_t>(static_cast<uint64_t>(exponent) - (uint64_t(1) << 63) +
-                                          (uint64_t(1) << 62))
-                   : static_cast<int64_t>(exponent);
-          return integerPower<X>(base, small);
-        } else {
-          const double power = std::pow(static_cast<double>(base), static_cast<double>(exponent));
-          const double lowest = static_cast<double>(std::numeric_limits<X>::min());
-          const double beyond = std::ldexp(1.0, std::numeric_limits<X>::digits);
-          if (std::isnan(power))
-            return X(0);
-          if (power >= beyond)
-            return std::numeric_limits<X>::max();
-          return power <= lowest ? std::numeric_limits<X>::min() : static_cast<X>(power);
-        }
-      });
+      broadcastLoop<X, X, Exponent>(
+          context, *shape, x, *y, z->as<X>(), [&](X stored, Exponent exponent) {
+            const Base base = load(stored);
+            if constexpr (std::is_floating_point_v<Base>) {
+              if (exponent == Exponent(2))
+                return store<X>(base * base);
+              using Wide = std::conditional_t<std::is_same_v<Exponent, float>, Base, double>;
+              return store<X>(static_cast<Base>(
+                  std::pow(static_cast<Wide>(base), static_cast<Wide>(exponent))));
+            } else if constexpr (std::is_integral_v<Exponent>) {
+              if (base == 0 && exponent < Exponent(0))
+                undefined = true;
+              const bool huge =
+                  std::is_same_v<Exponent, uint64_t> && exponent > static_cast<Exponent>(INT64_MAX);
+              // Modulo 2^64, the powers repeat from exponent 64 on, with a period that divides
+              // 2^62.
+              const int64_t small =
+                  huge ? static_cast<int64_t>(static_cast<uint64_t>(exponent) -
+                                              (uint64_t(1) << 63) + (uint64_t(1) << 62))
+                       : static_cast<int64_t>(exponent);
+              return integerPower<X>(base, small);
+            } else {
+              const double power =
+                  std::pow(static_cast<double>(base), static_cast<double>(exponent));
+              const double lowest = static_cast<double>(std::numeric_limits<X>::min());
+              const double beyond = std::ldexp(1.0, std::numeric_limits<X>::digits);
+              if (std::isnan(power))
+                return X(0);
+              if (power >= beyond)
+                return std::numeric_limits<X>::max();
+              return power <= lowest ? std::numeric_limits<X>::min() : static_cast<X>(power);
+            }
+          });
       if (undefined)
         return context.error("zero to a negative power");
       return llvm::Error::success();
