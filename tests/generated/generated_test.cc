@@ -11,7 +11,6 @@
 #include "support/format.h"
 #include "tests/generated/near_misses.h"
 #include "tests/generated/recognition.h"
-#include "tests/sanitized.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,11 +26,10 @@ using testing::AnyOf;
 namespace {
 
 constexpr uint64_t shards = 20;
-/// Under sanitizers each takes ten times as long.
-constexpr uint64_t decodersOfShard = isSanitized ? 5 : 24;
+constexpr uint64_t decodersOfShard = 24;
 /// As many random decoders as have every spelling.
-constexpr uint64_t decodersWithAllSpellings = isSanitized ? 20 : 500;
-constexpr uint64_t pairsOneIn = isSanitized ? 80 : 4;
+constexpr uint64_t decodersWithAllSpellings = 500;
+constexpr uint64_t pairsOneIn = 4;
 /// One decoder in 5 has a near miss, and one in 4 of those recognized is rewritten and run.
 constexpr uint64_t nearMissOneIn = 5;
 constexpr uint64_t runOneIn = 4;

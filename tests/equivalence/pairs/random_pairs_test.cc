@@ -13,7 +13,6 @@
 #include "tests/equivalence/pairs/random_graph.h"
 #include "tests/equivalence/pairs/random_rewrite.h"
 #include "tests/equivalence/rules/graph_variation.h"
-#include "tests/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +24,7 @@
 namespace kvopt::pairs {
 namespace {
 
-constexpr uint64_t pairsByDefault = isSanitized ? 20 : 400;
+constexpr uint64_t pairsByDefault = 400;
 
 uint64_t numberIn(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);

@@ -8,7 +8,6 @@
 #include "passes/pattern/rule_driver.h"
 #include "tests/equivalence/rules/compared_run.h"
 #include "tests/equivalence/rules/graph_variation.h"
-#include "tests/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -292,7 +291,7 @@ protected:
   Toolkit toolkit;
 };
 
-constexpr unsigned ownVariations = isSanitized ? 8 : 48;
+constexpr unsigned ownVariations = 48;
 
 std::vector<std::string> ruleNames() {
   RuleRegistry rules;
@@ -317,7 +316,7 @@ TEST_P(RuleSoundness, GraphsComputeTheSameBeforeAndAfter) {
             << " runs compared, " << runs.accepted << " differences accepted\n";
   EXPECT_EQ(runs.failed, 0u) << runs.failed << " of " << runs.compared
                              << " runs differ; first: " << runs.example;
-  EXPECT_GT(runs.compared, isSanitized ? 3u : 20u) << name << ": " << runs.notRun;
+  EXPECT_GT(runs.compared, 20u) << name << ": " << runs.notRun;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, RuleSoundness, testing::ValuesIn(ruleNames()),

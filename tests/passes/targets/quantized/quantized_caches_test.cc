@@ -338,9 +338,7 @@ TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
   }
   EXPECT_GE(verifiedModels, leastInSample(53));
   EXPECT_GE(inBlocks, leastInSample(40));
-  if (!isSanitized) {
-    EXPECT_GE(inRings, 4u);
-  }
+  EXPECT_GE(inRings, 4u);
 }
 
 } // namespace
