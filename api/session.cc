@@ -90,17 +90,21 @@ llvm::Error checkOutput(const kvopt_session* session, size_t index, const void* 
                     session->result.outputs.size());
 }
 
-OrderedJson statisticsOf(const Session& session) {
+OrderedJson statisticsOf(const kvopt_session& driven) {
+  const Session& session = *driven.session;
   const SessionStatistics& counters = session.statistics();
-  return {{"schema", "kvopt/session/1"},
-          {"steps", counters.steps},
-          {"length", session.length()},
-          {"cache_bytes", session.cacheBytes()},
-          {"cache_bytes_written", counters.cacheBytesWritten},
-          {"cache_bytes_copied", counters.inPlaceBytesCopied},
-          {"cache_bytes_moved", counters.cacheBytesMoved},
-          {"cache_reallocations", counters.cacheReallocations},
-          {"temporary_peak_bytes", counters.temporaryPeak}};
+  OrderedJson json = {{"schema", "kvopt/session/1"},
+                      {"steps", counters.steps},
+                      {"length", session.length()},
+                      {"cache_bytes", session.cacheBytes()},
+                      {"cache_bytes_written", counters.cacheBytesWritten},
+                      {"cache_bytes_copied", counters.inPlaceBytesCopied},
+                      {"cache_bytes_moved", counters.cacheBytesMoved},
+                      {"cache_reallocations", counters.cacheReallocations},
+                      {"temporary_peak_bytes", counters.temporaryPeak}};
+  if (const std::string& untested = driven.model->prepared.untested; !untested.empty())
+    json["remark"] = untested;
+  return json;
 }
 
 /// A step with the caller's inputs.
@@ -397,7 +401,8 @@ kvopt_error* kvopt_session_statistics(const kvopt_session* session, kvopt_bytes*
   return withSession(session, [&](const kvopt_session& driven) -> llvm::Error {
     if (llvm::Error error = checkArgument(json, "json"))
       return error;
-    *json = new kvopt_bytes{statisticsOf(*driven.session).dump()};
+    *json = new kvopt_bytes{
+        statisticsOf(driven).dump(-1, ' ', false, OrderedJson::error_handler_t::replace)};
     return llvm::Error::success();
   });
 }

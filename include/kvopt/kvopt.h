@@ -329,7 +329,8 @@ KVOPT_API kvopt_error* kvopt_session_cache_dlpack(const kvopt_session* session, 
                                                   struct DLManagedTensor** rows);
 
 /** Counters of the session as JSON: steps, bytes of caches written, copied and moved, most
- * temporary memory of a step. */
+ * temporary memory of a step. `remark` is there if what an input is fed may be wrong: short runs
+ * did not decide it. */
 KVOPT_API kvopt_error* kvopt_session_statistics(const kvopt_session* session, kvopt_bytes** json);
 
 #ifdef __cplusplus

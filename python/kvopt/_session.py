@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import json
 import os
+import warnings
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
@@ -72,6 +73,9 @@ class Session:
         source = _source(model, folder)  # alive until the session exists
         check(library.session_create(source.pointer, batch, texts, count, c.byref(made)))
         self._adopt(made)
+        remark = self.statistics.get("remark")
+        if remark:
+            warnings.warn(remark, stacklevel=2)
 
     def _adopt(self, pointer: c.c_void_p) -> None:
         self._handle, self._pointer = Handle(pointer, library.session_free), pointer
@@ -193,7 +197,8 @@ class Session:
         """Counters of the session: ``steps``, ``length`` in tokens, ``cache_reallocations``, and numbers of bytes.
 
         ``cache_bytes`` are held now. ``cache_bytes_written``, ``cache_bytes_copied`` and ``cache_bytes_moved`` are sums over
-        all steps, and ``temporary_peak_bytes`` is the most of one step.
+        all steps, and ``temporary_peak_bytes`` is the most of one step. ``remark`` is there if what an input is fed may be
+        wrong, which a session also warns of when it is made.
         """
         made = c.c_void_p()
         check(library.session_statistics(self._pointer, c.byref(made)))

@@ -11,6 +11,7 @@ import types
 import typing
 import unittest
 import unittest.mock
+import warnings
 
 import kvopt
 import numpy as np
@@ -283,6 +284,26 @@ class Decoding(unittest.TestCase):
             path = os.path.join(folder, "model.onnx")
             onnx.save(model, path)
             self.assertEqual(kvopt.Session(path).generate([1, 2, 3], 8), [TOKENS])
+
+    @unittest.skipUnless(onnx, "onnx is not installed")
+    def test_warns_of_what_no_run_shows(self):
+        model = onnx.load(MODEL)
+        for node in model.graph.node:
+            node.output[:] = ["scores" if name == "logits" else name for name in node.output]
+        model.graph.input.append(onnx.helper.make_tensor_value_info("gate", onnx.TensorProto.INT64, [1]))
+        model.graph.initializer.append(onnx.helper.make_tensor("many", onnx.TensorProto.INT64, [1], [100]))
+        model.graph.node.extend([onnx.helper.make_node("Div", ["gate", "many"], ["quotient"]),
+                                 onnx.helper.make_node("Cast", ["quotient"], ["added"], to=onnx.TensorProto.FLOAT),
+                                 onnx.helper.make_node("Add", ["scores", "added"], ["logits"])])
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(model, path)
+            with self.assertWarnsRegex(UserWarning, "what 'gate' is fed may be wrong"):
+                session = kvopt.Session(path)
+            self.assertIn("'gate'", session.statistics["remark"])
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertNotIn("remark", kvopt.Session(MODEL).statistics)
 
     def test_outputs_are_views_that_last(self):
         session = kvopt.Session(MODEL)
