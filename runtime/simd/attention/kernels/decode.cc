@@ -3,16 +3,15 @@
 // simultaneously. The last one to finish merges them, always in the same order.
 #include "runtime/simd/attention/attention_block.h"
 #include "runtime/simd/attention/attention_kernel.h"
+#include "runtime/simd/attention/decode_keys.h"
 #include "runtime/simd/attention/decode_order.h"
 #include "runtime/simd/attention/decode_segments.h"
+#include "runtime/simd/attention/decode_targets.h"
 
 #include <algorithm>
 
 // Highway compiles this file once per SIMD target: foreach_target.h includes it repeatedly with
 // another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
-#undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS                                                                       \
-  (KVOPT_DISABLED_TARGETS | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/simd/attention/kernels/decode.cc"
 #include <hwy/foreach_target.h>
@@ -27,31 +26,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
-
-/// `following` is read after `range`.
-template <class Cache>
-void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range,
-                const LocatedKeys& following) {
-  const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
-  const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
-  if (decodesStraight(block.view, kHas512Bits))
-    attendStraight(block, keys, values, range);
-  else
-    attendInTurns(block, keys, values, range, following);
-}
-
-template <class Cache>
-void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& following) {
-  if (!block.view.isGathered())
-    return attendRows<Cache>(block, block.allRows(), range, following);
-  while (range.begin < range.end) {
-    const auto [rows, end] = block.nextRows(range);
-    const KeyRange rest{end, range.end};
-    attendRows<Cache>(block, rows, {range.begin, end},
-                      rest.begin < rest.end ? block.firstKeys(rest) : following);
-    range.begin = end;
-  }
-}
 
 /// Whether rows of four-bit codes are read directly: separate keys and values, whole groups in each
 /// run.
@@ -79,16 +53,16 @@ void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
       quantized.digits = nullptr;
     if constexpr (kReadsFourBitRows)
       if (readsFourBitRows(block.view) && (isStraight || quantized.digits))
-        return attendRows<FourBitStorage>(quantized, block.allRows(), range, following);
-    return attendKeys<I8Storage>(quantized, range, following);
+        return attendFourBitKeys(quantized, range, following);
+    return attendInt8Keys(quantized, range, following);
   }
   switch (block.view.cacheStorage) {
   case FloatStorage::f32:
-    return attendKeys<F32Storage>(block, range, following);
+    return attendF32Keys(block, range, following);
   case FloatStorage::f16:
-    return attendKeys<F16Storage>(block, range, following);
+    return attendF16Keys(block, range, following);
   case FloatStorage::bf16:
-    return attendKeys<Bf16Storage>(block, range, following);
+    return attendBf16Keys(block, range, following);
   }
 }
 
