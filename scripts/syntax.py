@@ -46,6 +46,8 @@ def command_of(entry, options, folder):
     at = words.index("-o")
     del words[at:at + 2]
     command = [options.compiler or words[0], "-fsyntax-only", "-Wno-unknown-warning-option"]
+    if options.compiler:
+        command.append("-Wno-ignored-optimization-argument")
     if entry["file"].endswith(".c"):
         command += ["-x", "c"]
     for word in words[1:]:
