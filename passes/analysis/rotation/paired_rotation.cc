@@ -153,7 +153,7 @@ private:
   }
 
   /// A value that has these columns at equal distances and is the same for all heads.
-  std::optional<ColumnRange> findColumns(llvm::ArrayRef<ColumnForm> wanted, ColumnForms& forms) {
+  std::optional<StridedColumns> findColumns(llvm::ArrayRef<ColumnForm> wanted, ColumnForms& forms) {
     for (const Value* value : forms.values()) {
       if (!isSameForHeads(*value))
         continue;
@@ -170,7 +170,7 @@ private:
           while (i < count && isThere(i))
             ++i;
           if (i == count)
-            return ColumnRange{const_cast<Value*>(value), first, step}; // NOLINT
+            return StridedColumns{const_cast<Value*>(value), first, step}; // NOLINT
         }
     }
     return std::nullopt;

@@ -8,7 +8,7 @@
 namespace kvopt::analysis {
 
 /// Columns first, first + step, first + 2 step, … of the last axis of a value.
-struct ColumnRange {
+struct StridedColumns {
   ir::Value* value = nullptr;
   int64_t first = 0;
   int64_t step = 1;
@@ -27,8 +27,8 @@ struct PairedRotation {
   int64_t pairs = 0;
   bool interleaved = false;
   /// c and s of each pair. Their values broadcast to x, with an extent of 1 for the heads.
-  ColumnRange cosines;
-  ColumnRange sines;
+  StridedColumns cosines;
+  StridedColumns sines;
 };
 
 /// The rotation whose result is `heads`, [B,H,S,D], perhaps after a Transpose from [B,S,H,D];

@@ -12,7 +12,7 @@ using namespace ir;
 namespace {
 
 /// The columns as a table with one row for each token: [B*S or S, pairs].
-Value& tableOf(const ColumnRange& columns, int64_t pairs, AttentionBuilder& build) {
+Value& tableOf(const StridedColumns& columns, int64_t pairs, AttentionBuilder& build) {
   Value* range = columns.value;
   if (const auto width = range->type().dim(3).value(); width != pairs) {
     const int64_t end = columns.first + (pairs - 1) * columns.step + 1;
