@@ -193,7 +193,7 @@ private:
     const Extents* output = evaluation.extents(operands.output->result());
     if (!sum || !output || output->empty() || sum->depth != reading.keys)
       return;
-    const bool isRight = !operands.hasValuesLeft;
+    const bool areValuesRight = !operands.hasValuesLeft;
     const int64_t width = output->back();
     if (countOf(*output) != reading.rows * width)
       return;
@@ -205,11 +205,11 @@ private:
         for (int64_t column : columns) {
           int64_t left = 0, right = 0;
           sum->at(row * width + column, key, left, right);
-          weights.push_back(isRight ? left : right);
-          values.push_back(isRight ? right : left);
+          weights.push_back(areValuesRight ? left : right);
+          values.push_back(areValuesRight ? right : left);
         }
     std::vector<LinearForm> forms;
-    if (!evaluation.trace(*(isRight ? sum->left : sum->right), weights, forms))
+    if (!evaluation.trace(*(areValuesRight ? sum->left : sum->right), weights, forms))
       return;
     size_t next = 0;
     for (int64_t row : rows)
@@ -220,7 +220,8 @@ private:
               form.terms.front().element != row * reading.keys + key)
             return;
         }
-    const auto elements = elementsAt(*(isRight ? sum->right : sum->left), values, evaluation);
+    const auto elements =
+        elementsAt(*(areValuesRight ? sum->right : sum->left), values, evaluation);
     if (!elements)
       return;
     next = 0;
