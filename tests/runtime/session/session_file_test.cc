@@ -98,6 +98,9 @@ TEST_P(SessionFile, AnotherProcessGoesOnBitForBit) {
     // A new program, not a copy of this one's memory.
     ::setenv(folderVariable, folder.c_str(), 1);
     ::setenv(formVariable, std::to_string(static_cast<int>(GetParam())).c_str(), 1);
+    // It runs one test, which is in no share of this program's.
+    for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"})
+      ::unsetenv(variable);
     ::execl("/proc/self/exe", "runtime_tests", "--gtest_filter=SessionFileChild.GoesOn",
             static_cast<char*>(nullptr));
     ::_exit(127);
