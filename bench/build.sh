@@ -39,7 +39,7 @@ build() { # COMMIT NAME
     git grep -hoE '^#include "[a-z0-9_/]+\.h"' -- '*.cc' '*.h' | cut -d '"' -f 2 | sort | uniq -c | sort -rn |
       awk '{ print $2 }' | head -n 10 >"$work/$2.headers"
     while read -r header; do
-      echo "$header $(g++ -std=c++20 -DFMT_SHARED -I. -isystem "$(ls -d /usr/lib/llvm-*/include | head -n 1)" -E "$header" | wc -l)"
+      echo "$header $(g++ -std=c++20 -DFMT_SHARED -I. -isystem "$(ls -d /usr/lib/llvm-*/include | head -n 1)" -E "$header" 2>/dev/null | wc -l)"
     done <"$work/$2.headers" >"$work/$2.lines"
   )
 }

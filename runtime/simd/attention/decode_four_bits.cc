@@ -15,6 +15,8 @@ namespace kvopt::simd::HWY_NAMESPACE {
 void attendFourBits(const AttentionBlock& block, KeyRange range, const LocatedKeys& following) {
   if constexpr (kReadsFourBitRows)
     attendRows<FourBitStorage>(block, block.allRows(), range, following);
+  else
+    HWY_ABORT("these instructions do not read four-bit rows");
 }
 
 } // namespace kvopt::simd::HWY_NAMESPACE
