@@ -22,6 +22,7 @@
 #include "ir/onnx/export.h"
 #include "passes/pattern/reason_docs.h"
 #include "support/file_access.h"
+#include "support/json.h"
 
 using namespace kvopt;
 using namespace kvopt::api;

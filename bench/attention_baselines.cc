@@ -135,12 +135,12 @@ llvm::Error compareBaselines(const BaselineComparison& comparison, const OnnxRun
 
 std::string baselineTableHeading(const OnnxRuntime& runtime) {
   std::string text =
-      fmt::format("Baselines: ONNX Runtime {}.\n\n"
-                  "| shape | dtype | phase | cache | T | threads | bound us | kvopt us | "
-                  "kvopt: p10 median |",
-                  runtime.version());
+      formatted("Baselines: ONNX Runtime {}.\n\n"
+                "| shape | dtype | phase | cache | T | threads | bound us | kvopt us | "
+                "kvopt: p10 median |",
+                runtime.version());
   for (const BaselineSpelling spelling : baselineSpellings)
-    text += fmt::format(" {} |", spellingName(spelling));
+    text += formatted(" {} |", spellingName(spelling));
   text += "\n|---|---|---|---|--:|--:|--:|--:|--:|";
   for (size_t i = 0; i < std::size(baselineSpellings); ++i)
     text += "--:|";
@@ -151,14 +151,14 @@ std::string baselineTableRow(const BaselineRow& row) {
   const double p10 = row.ours.ratioP10, median = row.ours.ratioMedian;
   // A difference between the two shows that the machine did other work.
   const char* doubt = median > 1.15 * p10 || p10 > 1.15 * median ? " ?" : "";
-  std::string text = fmt::format(
+  std::string text = formatted(
       "| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} {:.2f}{} |", row.given.shape.name,
       name(row.given.cache()), row.given.isDecode() ? "decode" : "prefill",
       row.given.warm ? "warm" : "cold", row.given.rows, row.threads, 1e6 * row.bound,
       1e6 * row.ours.time, p10, median, doubt);
   for (const BaselineResult& baseline : row.baselines)
     text += baseline.missing.empty()
-                ? fmt::format(" {:.2f} ({:.2f}) |", baseline.ratioP10, baseline.overOurs)
+                ? formatted(" {:.2f} ({:.2f}) |", baseline.ratioP10, baseline.overOurs)
                 : std::string(" – |");
   return text + "\n";
 }
@@ -167,9 +167,9 @@ std::string missingBaselines(const BaselineRow& row) {
   std::string text;
   for (size_t i = 0; i < row.baselines.size(); ++i)
     if (!row.baselines[i].missing.empty())
-      text += fmt::format("baseline skipped: {}, {} {} T {}: {}\n",
-                          spellingName(baselineSpellings[i]), row.given.shape.name,
-                          name(row.given.cache()), row.given.rows, row.baselines[i].missing);
+      text += formatted("baseline skipped: {}, {} {} T {}: {}\n",
+                        spellingName(baselineSpellings[i]), row.given.shape.name,
+                        name(row.given.cache()), row.given.rows, row.baselines[i].missing);
   return text;
 }
 

@@ -26,6 +26,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace kvopt {

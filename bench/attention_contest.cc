@@ -140,13 +140,11 @@ public:
       const auto index = static_cast<size_t>(layer % memory.given.cacheCount());
       const auto& pasts = isInPlace(model.spelling) ? memory.caches : memory.pasts;
       const auto& presents = isInPlace(model.spelling) ? memory.caches : memory.presents;
-      input(fmt::format("past_key_{}", layer), as(pasts[index].key, extents.pastKey));
-      input(fmt::format("past_value_{}", layer), as(pasts[index].value, extents.pastValue));
-      output(fmt::format("out_{}", layer),
-             as(memory.outs[static_cast<size_t>(layer)], extents.out));
-      output(fmt::format("present_key_{}", layer), as(presents[index].key, extents.presentKey));
-      output(fmt::format("present_value_{}", layer),
-             as(presents[index].value, extents.presentValue));
+      input(formatted("past_key_{}", layer), as(pasts[index].key, extents.pastKey));
+      input(formatted("past_value_{}", layer), as(pasts[index].value, extents.pastValue));
+      output(formatted("out_{}", layer), as(memory.outs[static_cast<size_t>(layer)], extents.out));
+      output(formatted("present_key_{}", layer), as(presents[index].key, extents.presentKey));
+      output(formatted("present_value_{}", layer), as(presents[index].value, extents.presentValue));
     }
     return error;
   }

@@ -76,29 +76,29 @@ public:
       : model(baseline), extents(extentsOf(baseline)) {}
 
   std::string text() const {
-    std::string inputs = fmt::format("{} query, {} key, {} value", type(extents.query),
-                                     type(extents.key), type(extents.value));
+    std::string inputs = formatted("{} query, {} key, {} value", type(extents.query),
+                                   type(extents.key), type(extents.value));
     if (model.spelling == BaselineSpelling::GroupQuery)
       inputs += ", int32[1] row, int32 rows";
     else if (model.spelling == BaselineSpelling::Scatter)
       inputs += ", int64[1] row, int64[1] rows";
     std::string outputs, nodes;
     for (int64_t layer = 0; layer < model.layers; ++layer) {
-      inputs += fmt::format(",\n  {} past_key_{}, {} past_value_{}", type(extents.pastKey), layer,
-                            type(extents.pastValue), layer);
-      outputs += fmt::format("{}{} out_{}, {} present_key_{}, {} present_value_{}",
-                             layer == 0 ? "" : ",\n  ", type(extents.out), layer,
-                             type(extents.presentKey), layer, type(extents.presentValue), layer);
+      inputs += formatted(",\n  {} past_key_{}, {} past_value_{}", type(extents.pastKey), layer,
+                          type(extents.pastValue), layer);
+      outputs += formatted("{}{} out_{}, {} present_key_{}, {} present_value_{}",
+                           layer == 0 ? "" : ",\n  ", type(extents.out), layer,
+                           type(extents.presentKey), layer, type(extents.presentValue), layer);
       nodes += nodesOf(layer);
     }
-    return fmt::format("<ir_version: 10, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
-                       "attention ({})\n => ({})\n{}{{\n{}}}\n",
-                       opset(), inputs, outputs, constants(), nodes);
+    return formatted("<ir_version: 10, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
+                     "attention ({})\n => ({})\n{}{{\n{}}}\n",
+                     opset(), inputs, outputs, constants(), nodes);
   }
 
 private:
   std::string type(const std::vector<int64_t>& shape) const {
-    return fmt::format("{}[{}]", onnxName(model.element).str(), fmt::join(shape, ", "));
+    return formatted("{}[{}]", onnxName(model.element).str(), joinedText(shape, ", "));
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(model.shape.keyWidth)); }
   bool repeatsGroups() const { return model.shape.queryHeads != model.shape.kvHeads; }
@@ -119,39 +119,38 @@ private:
       return "";
     const AttentionShape& shape = model.shape;
     const int64_t times = shape.queryHeads / shape.kvHeads;
-    return fmt::format(" <{} scale = {{{}}}, int64[1] two = {{2}},\n"
-                       "  int64[5] key_times = {{1, {groups}, {times}, {rows}, {keys}}},\n"
-                       "  int64[5] value_times = {{1, {groups}, {times}, {rows}, {values}}},\n"
-                       "  int64[4] keys = {{1, {heads}, {rows}, {keys}}},\n"
-                       "  int64[4] values = {{1, {heads}, {rows}, {values}}}>\n",
-                       onnxName(model.element).str(), scale(), fmt::arg("groups", shape.kvHeads),
-                       fmt::arg("times", times), fmt::arg("rows", model.rows),
-                       fmt::arg("keys", shape.keyWidth), fmt::arg("values", shape.valueWidth),
-                       fmt::arg("heads", shape.queryHeads));
+    return formatted(" <{} scale = {{{}}}, int64[1] two = {{2}},\n"
+                     "  int64[5] key_times = {{1, {groups}, {times}, {rows}, {keys}}},\n"
+                     "  int64[5] value_times = {{1, {groups}, {times}, {rows}, {values}}},\n"
+                     "  int64[4] keys = {{1, {heads}, {rows}, {keys}}},\n"
+                     "  int64[4] values = {{1, {heads}, {rows}, {values}}}>\n",
+                     onnxName(model.element).str(), scale(), named("groups", shape.kvHeads),
+                     named("times", times), named("rows", model.rows),
+                     named("keys", shape.keyWidth), named("values", shape.valueWidth),
+                     named("heads", shape.queryHeads));
   }
 
   std::string nodesOf(int64_t layer) const {
     switch (model.spelling) {
     case BaselineSpelling::GroupQuery:
-      return fmt::format(
+      return formatted(
           "  out_{i}, present_key_{i}, present_value_{i} = com.microsoft.GroupQueryAttention\n"
           "    <num_heads = {heads}, kv_num_heads = {groups}, scale = {scale}>\n"
           "    (query, key, value, past_key_{i}, past_value_{i}, row, rows)\n",
-          fmt::arg("i", layer), fmt::arg("heads", model.shape.queryHeads),
-          fmt::arg("groups", model.shape.kvHeads), fmt::arg("scale", scale()));
+          named("i", layer), named("heads", model.shape.queryHeads),
+          named("groups", model.shape.kvHeads), named("scale", scale()));
     case BaselineSpelling::Scatter:
-      return fmt::format("  present_key_{i} = TensorScatter <axis = 2> (past_key_{i}, key, row)\n"
-                         "  present_value_{i} = TensorScatter <axis = 2> (past_value_{i}, value, "
-                         "row)\n"
-                         "  out_{i} = Attention <scale = {scale}>\n"
-                         "    (query, present_key_{i}, present_value_{i}, , , , rows)\n",
-                         fmt::arg("i", layer), fmt::arg("scale", scale()));
+      return formatted("  present_key_{i} = TensorScatter <axis = 2> (past_key_{i}, key, row)\n"
+                       "  present_value_{i} = TensorScatter <axis = 2> (past_value_{i}, value, "
+                       "row)\n"
+                       "  out_{i} = Attention <scale = {scale}>\n"
+                       "    (query, present_key_{i}, present_value_{i}, , , , rows)\n",
+                       named("i", layer), named("scale", scale()));
     case BaselineSpelling::PastPresent:
-      return fmt::format("  out_{i}, present_key_{i}, present_value_{i} = Attention\n"
-                         "    <scale = {scale}{more}> (query, key, value, , past_key_{i}, "
-                         "past_value_{i})\n",
-                         fmt::arg("i", layer), fmt::arg("scale", scale()),
-                         fmt::arg("more", headsAndOrder()));
+      return formatted("  out_{i}, present_key_{i}, present_value_{i} = Attention\n"
+                       "    <scale = {scale}{more}> (query, key, value, , past_key_{i}, "
+                       "past_value_{i})\n",
+                       named("i", layer), named("scale", scale()), named("more", headsAndOrder()));
     case BaselineSpelling::Concat:
       return concatNodes(layer);
     }
@@ -161,29 +160,29 @@ private:
   std::string headsAndOrder() const {
     if (!hasHeadsInColumns(model))
       return "";
-    return fmt::format(", q_num_heads = {}, kv_num_heads = {}, is_causal = 1",
-                       model.shape.queryHeads, model.shape.kvHeads);
+    return formatted(", q_num_heads = {}, kv_num_heads = {}, is_causal = 1", model.shape.queryHeads,
+                     model.shape.kvHeads);
   }
 
   std::string concatNodes(int64_t layer) const {
     std::string nodes;
     for (const char* side : {"key", "value"}) {
       nodes +=
-          fmt::format("  present_{0}_{1} = Concat <axis = 2> (past_{0}_{1}, {0})\n", side, layer);
+          formatted("  present_{0}_{1} = Concat <axis = 2> (past_{0}_{1}, {0})\n", side, layer);
       if (repeatsGroups())
-        nodes += fmt::format("  {0}_apart_{1} = Unsqueeze (present_{0}_{1}, two)\n"
-                             "  {0}_wide_{1} = Expand ({0}_apart_{1}, {0}_times)\n"
-                             "  {0}_heads_{1} = Reshape ({0}_wide_{1}, {0}s)\n",
-                             side, layer);
+        nodes += formatted("  {0}_apart_{1} = Unsqueeze (present_{0}_{1}, two)\n"
+                           "  {0}_wide_{1} = Expand ({0}_apart_{1}, {0}_times)\n"
+                           "  {0}_heads_{1} = Reshape ({0}_wide_{1}, {0}s)\n",
+                           side, layer);
     }
     const char* source = repeatsGroups() ? "" : "present_";
     const char* suffix = repeatsGroups() ? "_heads" : "";
-    return nodes + fmt::format("  turned_{0} = Transpose <perm = [0, 1, 3, 2]> ({1}key{2}_{0})\n"
-                               "  products_{0} = MatMul (query, turned_{0})\n"
-                               "  scores_{0} = Mul (products_{0}, scale)\n"
-                               "  weights_{0} = Softmax <axis = -1> (scores_{0})\n"
-                               "  out_{0} = MatMul (weights_{0}, {1}value{2}_{0})\n",
-                               layer, source, suffix);
+    return nodes + formatted("  turned_{0} = Transpose <perm = [0, 1, 3, 2]> ({1}key{2}_{0})\n"
+                             "  products_{0} = MatMul (query, turned_{0})\n"
+                             "  scores_{0} = Mul (products_{0}, scale)\n"
+                             "  weights_{0} = Softmax <axis = -1> (scores_{0})\n"
+                             "  out_{0} = MatMul (weights_{0}, {1}value{2}_{0})\n",
+                             layer, source, suffix);
   }
 
   const BaselineModel& model;

@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <fmt/format.h>
 #include <random>
 
 using namespace kvopt;

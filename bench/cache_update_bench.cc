@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/format.h>
 #include <fstream>
 #include <unistd.h>
 
@@ -153,7 +154,7 @@ constexpr size_t wayOfAll = 3, wayOfDoubling = 4;
 /// Speedup in the fastest rounds and in the median.
 std::string factors(double best, double median) {
   const auto text = [](double factor) {
-    return factor < 10 ? fmt::format("{:.1f}", factor) : fmt::format("{:.0f}", factor);
+    return factor < 10 ? formatted("{:.1f}", factor) : formatted("{:.0f}", factor);
   };
   return text(best) + " " + text(median);
 }
@@ -233,7 +234,7 @@ void measureOpening(int64_t capacity, int64_t layers, int rounds) {
     prompting.push_back(seconds() - start);
   }
   const auto text = [](const std::vector<double>& times) {
-    return fmt::format("{:.3f} {:.3f}", 1e3 * percentile(times, 0), 1e3 * percentile(times, 0.5));
+    return formatted("{:.3f} {:.3f}", 1e3 * percentile(times, 0), 1e3 * percentile(times, 0.5));
   };
   fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {:.0f} | {} |\n", capacity, layers, text(opening),
              opened, used,

@@ -30,6 +30,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fmt/format.h>
 #include <limits>
 #include <vector>
 
@@ -112,18 +113,17 @@ public:
 
 private:
   Value& constant(const char* what, int64_t layer, TensorRef data) {
-    return graph.addInitializer(fmt::format("{}.{}", what, layer), std::move(data));
+    return graph.addInitializer(formatted("{}.{}", what, layer), std::move(data));
   }
   Value& floats(ElementType type, int64_t layer) {
-    return constant(
-        "weight", layer,
-        randomNumbers(type, {width, width}, keyOf(1, fmt::format("{}", layer)), 0, 0.02));
+    return constant("weight", layer,
+                    randomNumbers(type, {width, width}, keyOf(1, formatted("{}", layer)), 0, 0.02));
   }
   /// Scales with which the deviation of a layer's results is about that of its activations.
   Value& scales(int64_t layer, llvm::ArrayRef<int64_t> shape, int bits) {
     const double scale = 0.08 / (1 << bits);
     return constant("scale", layer,
-                    randomNumbers(ElementType::Float, shape, keyOf(2, fmt::format("{}", layer)),
+                    randomNumbers(ElementType::Float, shape, keyOf(2, formatted("{}", layer)),
                                   scale, scale / 10));
   }
   Node& node(const char* type, llvm::ArrayRef<Value*> operands, unsigned results = 1) {
@@ -411,8 +411,7 @@ private:
         return cell.takeError();
       cells += *cell;
     }
-    fmt::print("| {} |{} {} |\n", form.name, cells,
-               isRun ? fmt::format("{:.1e}", difference) : "–");
+    fmt::print("| {} |{} {} |\n", form.name, cells, isRun ? formatted("{:.1e}", difference) : "–");
     std::fflush(stdout);
     return llvm::Error::success();
   }
@@ -443,7 +442,7 @@ private:
     if (std::getenv("KVOPT_BENCH_TIMES"))
       fmt::print(stderr, "{} {}: {:.1f} us, {:.1f} us\n", form.name, rows, ours * 1e6,
                  theirs * 1e6);
-    return fmt::format(" {:.2f} |", ours / theirs);
+    return formatted(" {:.2f} |", ours / theirs);
   }
 
   static double largestDifference(const TensorView& ours, const TensorView& theirs) {

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fmt/format.h>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,8 +69,8 @@ struct Case {
     return "";
   }
   std::string name() const {
-    return fmt::format("{:<5} {:<6} K{:<5} N{:<6} M{:<4}", weightsName(),
-                       transposed ? "[N,K]" : "[K,N]", k, n, m);
+    return formatted("{:<5} {:<6} K{:<5} N{:<6} M{:<4}", weightsName(),
+                     transposed ? "[N,K]" : "[K,N]", k, n, m);
   }
 };
 
@@ -239,7 +240,7 @@ private:
     }
     fmt::print("{:<34} {:>3}  {:>9.1f} {:>7.2f} {:>7.2f}  {:>8.2f} {:>8}\n", c.name(), threads,
                1e6 * bestTime, bestP10, bestMedian, arithmetic / bestTime,
-               hasOpenBlas ? fmt::format("{:.2f}", bestTheirs) : "");
+               hasOpenBlas ? formatted("{:.2f}", bestTheirs) : "");
     std::fflush(stdout);
     return llvm::Error::success();
   }

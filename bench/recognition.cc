@@ -13,6 +13,7 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <sstream>
 #include <unistd.h>
@@ -79,7 +80,7 @@ llvm::Error runPipeline(const char* pipeline, Model& model, PassContext& context
   if (llvm::Error error = manager.run(model, context))
     return error;
   for (const PassTiming& timing : manager.timings())
-    timings += fmt::format(" {} {:.0f}", timing.pass, timing.milliseconds);
+    timings += formatted(" {} {:.0f}", timing.pass, timing.milliseconds);
   return llvm::Error::success();
 }
 
@@ -165,7 +166,7 @@ llvm::Error measureSpelling(const Registered& toolkit, DecoderSpelling spelling,
     fmt::print("{:>8} {:>6} {:>8} {:>12.3f} {:>11.3f} {:>11.3f} {:>7.1f} {:>7}\n", one->nodes,
                one->sites, one->lowered, one->loadAndSave, one->recover, one->rewrite,
                one->ours() / one->loadAndSave,
-               previous ? fmt::format("{:.2f}", exponent(*previous, *one)) : "");
+               previous ? formatted("{:.2f}", exponent(*previous, *one)) : "");
     fmt::print("         ms by pass:{}\n", one->passes);
     previous = std::move(*one);
   }
@@ -175,7 +176,7 @@ llvm::Error measureSpelling(const Registered& toolkit, DecoderSpelling spelling,
 llvm::Error run(llvm::ArrayRef<size_t> sizes, unsigned repetitions) {
   Registered toolkit;
   std::string folder =
-      (std::filesystem::temp_directory_path() / fmt::format("kvopt_bench_{}", getpid())).string();
+      (std::filesystem::temp_directory_path() / formatted("kvopt_bench_{}", getpid())).string();
   std::error_code failure;
   std::filesystem::create_directory(folder, failure);
   if (failure)

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fmt/format.h>
 #include <functional>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ CacheSet makeCaches(int64_t tokens) {
   std::vector<ManifestCache> caches;
   for (int64_t i = 0; i < 2 * layers; ++i) {
     ManifestCache cache;
-    cache.past = fmt::format("past_{}", i);
+    cache.past = formatted("past_{}", i);
     cache.storage = BufferCache();
     cache.shape = {std::string("batch"), heads, std::string("capacity"), width};
     caches.push_back(std::move(cache));
@@ -69,7 +70,7 @@ Ratio ratioOf(const std::vector<double>& times, const std::vector<double>& base)
 }
 
 std::string text(const Ratio& ratio) {
-  return fmt::format("{:4.2f} {:4.2f}", ratio.least, ratio.median);
+  return formatted("{:4.2f} {:4.2f}", ratio.least, ratio.median);
 }
 
 void measure(int64_t tokens, const std::string& path) {
@@ -129,7 +130,7 @@ void measure(int64_t tokens, const std::string& path) {
 
 int main(int argc, char** argv) {
   std::string folder = argc > 1 ? argv[1] : "/dev/shm";
-  std::string path = fmt::format("{}/kvopt-bench-{}.kvc", folder, getpid());
+  std::string path = formatted("{}/kvopt-bench-{}.kvc", folder, getpid());
   fmt::print("caches of {} layers, [1, {}, {}, {}] float32, saved to {}\n", layers, heads, capacity,
              width, folder);
   fmt::print("ratios: of the fastest rounds, and the median of {} rounds\n", rounds);

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <map>
 
 namespace kvopt {
@@ -185,11 +186,10 @@ private:
     std::vector<double> ratios;
     for (size_t i = 0; i < before->medians.size(); ++i)
       ratios.push_back(before->medians[i] / after->medians[i]);
-    gains +=
-        fmt::format("\nONNX Runtime, {} threads: rewritten {:.2f} times as fast as the original "
-                    "export, median of turns {:.2f}\n",
-                    threads, percentile(before->times, 0.1) / percentile(after->times, 0.1),
-                    percentile(ratios, 0.5));
+    gains += formatted("\nONNX Runtime, {} threads: rewritten {:.2f} times as fast as the original "
+                       "export, median of turns {:.2f}\n",
+                       threads, percentile(before->times, 0.1) / percentile(after->times, 0.1),
+                       percentile(ratios, 0.5));
   }
 
   const Options& options;

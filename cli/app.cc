@@ -11,6 +11,7 @@
 #include "cli/support/wrapped_text.h"
 #include "driver/verify/driving.h"
 #include "support/format.h"
+#include "support/json.h"
 #include "support/nearest_word.h"
 
 #include <CLI/CLI.hpp>
@@ -66,7 +67,7 @@ OrderedJson errorJson(const std::string& command, ExitCode code, const Diagnosti
     return part.empty() ? OrderedJson(nullptr) : OrderedJson(part);
   };
   OrderedJson json;
-  json["schema"] = command.empty() ? "kvopt/error/1" : fmt::format("kvopt/{}/1", command);
+  json["schema"] = command.empty() ? "kvopt/error/1" : formatted("kvopt/{}/1", command);
   json["error"] = {{"exit_code", static_cast<int>(code)},
                    {"kind", kindName(diagnostic.kind).str()},
                    {"message", diagnostic.message},
@@ -219,7 +220,7 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   if (word.empty()) {
     for (const CLI::Option* option : command->get_options())
       if (option->get_positional() && error.what() == option->get_name(true) + " is required")
-        return fmt::format("the argument '{}' is missing", option->get_name(true));
+        return formatted("the argument '{}' is missing", option->get_name(true));
     return error.what();
   }
   std::vector<std::string> known;
@@ -233,9 +234,9 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
     for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
       known.push_back(sub->get_name());
   }
-  std::string problem = isOption          ? fmt::format("unknown option '{}'", word)
-                        : command == &app ? fmt::format("unknown command '{}'", word)
-                                          : fmt::format("unexpected argument '{}'", word);
+  std::string problem = isOption          ? formatted("unknown option '{}'", word)
+                        : command == &app ? formatted("unknown command '{}'", word)
+                                          : formatted("unexpected argument '{}'", word);
   return isOption || command == &app ? problem + didYouMean(word, known) : problem;
 }
 
@@ -292,7 +293,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
       context.command = sub->get_name();
     const std::string problem = parseProblem(app, error);
     const std::string help =
-        fmt::format("kvopt {}--help", context.command.empty() ? "" : context.command + " ");
+        formatted("kvopt {}--help", context.command.empty() ? "" : context.command + " ");
     if (requestsJson(argc, argv)) {
       Diagnostic diagnostic;
       diagnostic.kind = Diagnostic::Kind::Usage;

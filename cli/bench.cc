@@ -7,6 +7,7 @@
 #include "runtime/threads/cpu_count.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/json.h"
 #include "support/output_file.h"
 
 #include <CLI/CLI.hpp>

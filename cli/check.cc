@@ -6,6 +6,7 @@
 #include "driver/check/check_words.h"
 #include "driver/check/counterexample.h"
 #include "support/diagnostic.h"
+#include "support/json.h"
 #include "support/output_file.h"
 
 #include <CLI/CLI.hpp>

@@ -5,6 +5,7 @@
 #include "cli/support/command_options.h"
 #include "driver/diff/difference_json.h"
 #include "support/diagnostic.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -4,6 +4,7 @@
 #include "cli/support/command.h"
 #include "cli/support/command_options.h"
 #include "driver/explain/explanation_json.h"
+#include "support/json.h"
 
 #include <CLI/CLI.hpp>
 

@@ -5,6 +5,7 @@
 #include "driver/synthetic/decoder.h"
 #include "ir/onnx/export.h"
 #include "support/format.h"
+#include "support/json.h"
 #include "support/progress.h"
 
 #include <CLI/CLI.hpp>
@@ -125,7 +126,7 @@ void report(const GenOptions& options, const DecoderSpec& spec, const std::strin
     printJson(json);
     return;
   }
-  std::string where = externalFile.empty() ? "" : fmt::format(" and {}", externalFile);
+  std::string where = externalFile.empty() ? "" : formatted(" and {}", externalFile);
   printOut(formatText("wrote {}{}: {}, {} layers of width {}, {}/{} heads of {}, {}, {} of "
                       "weights\n",
                       options.output, where, options.kind, spec.layers, spec.hidden, spec.heads,

@@ -16,6 +16,7 @@
 #include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/json.h"
 #include "support/progress.h"
 #include "support/string_ends.h"
 
@@ -76,7 +77,7 @@ std::string cacheText(const AttentionSite& site, const CacheParts& parts) {
   const ManifestPart* key = partOf(site.key->past, parts);
   const ManifestPart* value = partOf(site.value->past, parts);
   if (key && value)
-    text += fmt::format(", {} + {}", key->text(key->past), value->text(value->past));
+    text += formatted(", {} + {}", key->text(key->past), value->text(value->past));
   return text;
 }
 
@@ -120,12 +121,12 @@ SafeText formLines(const RecoveredModel& recovered, const Toolkit& toolkit) {
   std::vector<std::pair<std::string, std::string>> lines;
   const size_t total = recovered.context->sites.size();
   for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
-    std::string result = fmt::format("{} of {} layers", capability.can, total);
+    std::string result = formatted("{} of {} layers", capability.can, total);
     if (capability.left != 0)
-      result += fmt::format("; {} stay{} as exported, at no cost", capability.left,
-                            capability.left == 1 ? "s" : "");
+      result += formatted("; {} stay{} as exported, at no cost", capability.left,
+                          capability.left == 1 ? "s" : "");
     for (const auto& [reason, count] : capability.reasons)
-      result += fmt::format("; {} {}", count, reason);
+      result += formatted("; {} {}", count, reason);
     auto line = llvm::find_if(lines, [&](const auto& known) { return known.first == result; });
     if (line == lines.end())
       lines.emplace_back(result, formOf(name));

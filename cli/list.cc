@@ -12,6 +12,7 @@
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include <CLI/CLI.hpp>
 
@@ -35,8 +36,8 @@ struct Row {
 std::string kernelVersions(const Kernel& kernel) {
   llvm::StringRef domain = kernel.op.isOnnx() ? llvm::StringRef("ai.onnx") : kernel.op.domain();
   return kernel.until == INT64_MAX
-             ? fmt::format("{:<14} {} and later", domain, kernel.since)
-             : fmt::format("{:<14} {} to {}", domain, kernel.since, kernel.until);
+             ? formatted("{:<14} {} and later", domain, kernel.since)
+             : formatted("{:<14} {} to {}", domain, kernel.since, kernel.until);
 }
 
 std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
@@ -49,7 +50,7 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
       rows.push_back({entry.rule->name().str(), ruleGroupName(entry.rule->group()).str()});
   if (what == "ops")
     for (const OpDef* definition : toolkit.ops.all())
-      rows.push_back({definition->name.str(), fmt::format("since {}", definition->since)});
+      rows.push_back({definition->name.str(), formatted("since {}", definition->since)});
   if (what == "manifest")
     for (const ManifestKey& key : manifestKeys())
       rows.push_back({key.path, key.field->sentence});
@@ -59,7 +60,7 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
     // Kernels of all attention operators. The first one that accepts a case computes it.
     for (const AttentionKernel& kernel : attentionKernels().all())
       rows.push_back(
-          {fmt::format("attention/{}", kernel.name), fmt::format("{:<14} {}", "SIMD", kernel.use)});
+          {formatted("attention/{}", kernel.name), formatted("{:<14} {}", "SIMD", kernel.use)});
   }
   return rows;
 }
@@ -79,10 +80,10 @@ void printReasons(const CommandContext& context) {
                                {"example", doc.example},
                                {"hint", doc.hint}});
     constexpr size_t start = 11;
-    out += fmt::format("{}\n  means    {}\n  do       {}\n  example  {}\n", reason.name,
-                       wrappedIfLong(reason.meaning, columns, start),
-                       wrappedIfLong(doc.remedy, columns, start),
-                       wrappedIfLong(doc.example, columns, start));
+    out += formatted("{}\n  means    {}\n  do       {}\n  example  {}\n", reason.name,
+                     wrappedIfLong(reason.meaning, columns, start),
+                     wrappedIfLong(doc.remedy, columns, start),
+                     wrappedIfLong(doc.example, columns, start));
   }
   if (context.common.json())
     printJson(json);
@@ -160,8 +161,8 @@ std::vector<Row> optionRows() {
   std::vector<Row> rows;
   for (unsigned i = 0; i < commandCount; ++i)
     for (const OptionInfo* option : optionsOf(static_cast<Command>(i)))
-      rows.push_back({fmt::format("{} {}", wordOf(static_cast<Command>(i)), option->name()),
-                      option->sentence});
+      rows.push_back(
+          {formatted("{} {}", wordOf(static_cast<Command>(i)), option->name()), option->sentence});
   return rows;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/process.h"
 
 #include "cli/support/exit_code.h"
+#include "support/json.h"
 #include "support/mapped_ranges.h"
 #include "support/termination.h"
 

@@ -6,6 +6,7 @@
 #include "driver/recover.h"
 #include "driver/reduce/reduce_json.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include <CLI/CLI.hpp>
 

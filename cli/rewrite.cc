@@ -9,6 +9,7 @@
 #include "driver/variants.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -6,6 +6,7 @@
 #include "driver/generate/decoding.h"
 #include "driver/verify/text_reader.h"
 #include "support/format.h"
+#include "support/json.h"
 #include "support/progress.h"
 
 #include <CLI/CLI.hpp>

@@ -14,6 +14,7 @@
 #include "support/diagnostic.h"
 #include "support/file_access.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include <CLI/CLI.hpp>
 
@@ -58,7 +59,7 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
   for (const std::string& model : options.models)
     for (const char* recorded : {"ref", "model.json"})
       if (llvm::Error error = context.files().reads(
-              pathBeside(model, recorded), fmt::format("the recordings of the model '{}'", model)))
+              pathBeside(model, recorded), formatted("the recordings of the model '{}'", model)))
         return error;
   auto form = presetForm(options.target);
   if (!form)

@@ -11,7 +11,6 @@
 #include "llvm/ADT/ilist.h"
 #include "llvm/Support/Error.h"
 
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>

@@ -27,14 +27,14 @@ std::string digestOf(const ir::Model& model) {
 std::string claimSentence(const ir::ManifestComparison& claim) {
   constexpr size_t shownDigits = 16;
   const bool isProof = claim.verdict != ir::EqualityVerdict::Tested;
-  std::string text = fmt::format("{}equal to the model with SHA-256 {}…", isProof ? "proved " : "",
-                                 claim.before.substr(0, shownDigits));
+  std::string text = formatted("{}equal to the model with SHA-256 {}…", isProof ? "proved " : "",
+                               claim.before.substr(0, shownDigits));
   if (!claim.certificate.empty())
-    text += fmt::format(" (certificate {}…)", claim.certificate.substr(0, shownDigits));
+    text += formatted(" (certificate {}…)", claim.certificate.substr(0, shownDigits));
   if (!isProof)
-    text += fmt::format(" in {}, which is not a proof", claim.by == ir::ComparisonMeans::Check
-                                                            ? "the scope of a check"
-                                                            : "runs of both models");
+    text += formatted(" in {}, which is not a proof", claim.by == ir::ComparisonMeans::Check
+                                                          ? "the scope of a check"
+                                                          : "runs of both models");
   return text;
 }
 

@@ -27,18 +27,18 @@ llvm::Error checkGiven(const Value& given, const ManifestCache& cache) {
   };
   const TensorType& type = given.type();
   if (type.elementType() != ElementType::Undefined && type.elementType() != cache.dtype)
-    return differs(fmt::format("its output has element type {}, not {}",
-                               dtypeName(type.elementType()), dtypeName(cache.dtype)));
+    return differs(formatted("its output has element type {}, not {}",
+                             dtypeName(type.elementType()), dtypeName(cache.dtype)));
   if (!type.hasRank())
     return llvm::Error::success();
   if (type.rank() != cache.shape.size())
-    return differs(fmt::format("its output has {} axes, not {}", type.rank(), cache.shape.size()));
+    return differs(formatted("its output has {} axes, not {}", type.rank(), cache.shape.size()));
   for (size_t axis = 0; axis < cache.shape.size(); ++axis) {
     const auto* wanted = std::get_if<int64_t>(&cache.shape[axis]);
     const std::optional<int64_t> found = type.shape()[axis].value();
     if (wanted && found && *wanted != *found)
       return differs(
-          fmt::format("axis {} of its output has extent {}, not {}", axis, *found, *wanted));
+          formatted("axis {} of its output has extent {}, not {}", axis, *found, *wanted));
   }
   return llvm::Error::success();
 }

@@ -119,15 +119,15 @@ void nameVariants(Manifest& manifest, const std::string& output) {
   llvm::StringRef stem = name;
   stem.consume_back(".onnx");
   for (ManifestVariant& variant : manifest.variants)
-    variant.file = fmt::format("{}.past{}.onnx", stem.str(), variant.pastBlocks);
+    variant.file = formatted("{}.past{}.onnx", stem.str(), variant.pastBlocks);
   if (!manifest.variants.empty())
     manifest.variants.back().file = name.str();
   if (!manifest.tiles)
     return;
   for (size_t i = 0; i < manifest.tiles->parts.size(); ++i)
-    manifest.tiles->parts[i] = fmt::format("{}.part{}.onnx", stem.str(), i);
+    manifest.tiles->parts[i] = formatted("{}.part{}.onnx", stem.str(), i);
   for (size_t i = 0; i < manifest.tiles->tiles.size(); ++i)
-    manifest.tiles->tiles[i] = fmt::format("{}.tile{}.onnx", stem.str(), i);
+    manifest.tiles->tiles[i] = formatted("{}.tile{}.onnx", stem.str(), i);
 }
 
 std::vector<std::string> variantPaths(const Manifest& manifest, const std::string& output) {

@@ -102,7 +102,7 @@ std::string Graph::freshName(llvm::StringRef hint) const {
   unsigned& counter = known->second;
   std::string candidate;
   do
-    candidate = fmt::format("{}_{}", base, ++counter);
+    candidate = formatted("{}_{}", base, ++counter);
   while (taken(candidate));
   return candidate;
 }

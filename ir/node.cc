@@ -195,10 +195,10 @@ bool Node::comesBefore(const Node& other) const {
 
 std::string Node::describe() const {
   if (!nodeName.empty())
-    return fmt::format("node '{}' ({})", nodeName, opName.str());
+    return formatted("node '{}' ({})", nodeName, opName.str());
   if (resultCount != 0)
-    return fmt::format("node of '{}' ({})", resultValues[0].name().str(), opName.str());
-  return fmt::format("node ({})", opName.str());
+    return formatted("node of '{}' ({})", resultValues[0].name().str(), opName.str());
+  return formatted("node ({})", opName.str());
 }
 
 } // namespace kvopt::ir

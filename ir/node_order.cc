@@ -7,8 +7,6 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <fmt/ranges.h>
-
 #include <functional>
 #include <queue>
 
@@ -62,8 +60,8 @@ std::vector<llvm::StringRef> outerNames(const onnx::NodeProto& node) {
 
 std::string nodeText(const onnx::NodeProto& node) {
   const bool hasName = !node.name().empty() || node.output_size() == 0;
-  return fmt::format("'{}' ({})", hasName ? node.name() : node.output(0),
-                     OpName(node.domain(), node.op_type()).str());
+  return formatted("'{}' ({})", hasName ? node.name() : node.output(0),
+                   OpName(node.domain(), node.op_type()).str());
 }
 
 /// Sorts nodes. Indices are relative to `first`.
@@ -134,11 +132,11 @@ private:
       names.push_back(nodeText(message(path[i])));
     const size_t length = path.size() - static_cast<size_t>(placeOf[node]);
     if (length > names.size())
-      names.push_back(fmt::format("{} more", length - names.size()));
+      names.push_back(formatted("{} more", length - names.size()));
     const onnx::NodeProto& at = message(node);
     const size_t after = static_cast<size_t>(placeOf[node]) + 1;
     return invalid("reads what is computed from its own result: a cycle through {}",
-                   fmt::join(names, ", "))
+                   joinedText(names, ", "))
         .node(at.name(), OpName(at.domain(), at.op_type()).str())
         .value(valueFrom(message(after < path.size() ? path[after] : node), at));
   }

@@ -11,7 +11,7 @@ namespace {
 
 /// Name of the formal in quotes, or the index of a value without a formal.
 std::string formalName(llvm::ArrayRef<Formal> formals, unsigned index) {
-  return index < formals.size() ? fmt::format("'{}'", formals[index].name) : std::to_string(index);
+  return index < formals.size() ? formatted("'{}'", formals[index].name) : std::to_string(index);
 }
 
 llvm::StringRef nameOf(const Node& node) {

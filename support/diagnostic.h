@@ -99,21 +99,25 @@ private:
   Diagnostic diagnostic_;
 };
 
-template <class... Args>
-DiagnosticBuilder invalid(fmt::format_string<Args...> format, Args&&... args) {
-  return {Diagnostic::Kind::Invalid, fmt::format(format, std::forward<Args>(args)...)};
+template <class... Values>
+DiagnosticBuilder invalid(FormatPattern<std::type_identity_t<Values>...> pattern,
+                          const Values&... values) {
+  return {Diagnostic::Kind::Invalid, formattedAs(pattern.text, values...)};
 }
-template <class... Args>
-DiagnosticBuilder unsupported(fmt::format_string<Args...> format, Args&&... args) {
-  return {Diagnostic::Kind::Unsupported, fmt::format(format, std::forward<Args>(args)...)};
+template <class... Values>
+DiagnosticBuilder unsupported(FormatPattern<std::type_identity_t<Values>...> pattern,
+                              const Values&... values) {
+  return {Diagnostic::Kind::Unsupported, formattedAs(pattern.text, values...)};
 }
-template <class... Args>
-DiagnosticBuilder usageError(fmt::format_string<Args...> format, Args&&... args) {
-  return {Diagnostic::Kind::Usage, fmt::format(format, std::forward<Args>(args)...)};
+template <class... Values>
+DiagnosticBuilder usageError(FormatPattern<std::type_identity_t<Values>...> pattern,
+                             const Values&... values) {
+  return {Diagnostic::Kind::Usage, formattedAs(pattern.text, values...)};
 }
-template <class... Args>
-DiagnosticBuilder ioError(fmt::format_string<Args...> format, Args&&... args) {
-  return {Diagnostic::Kind::Io, fmt::format(format, std::forward<Args>(args)...)};
+template <class... Values>
+DiagnosticBuilder ioError(FormatPattern<std::type_identity_t<Values>...> pattern,
+                          const Values&... values) {
+  return {Diagnostic::Kind::Io, formattedAs(pattern.text, values...)};
 }
 
 /// Text of an errno value. Thread-safe.

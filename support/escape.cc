@@ -1,12 +1,11 @@
 // Characters that are escaped, and their escapes.
 #include "support/escape.h"
 
+#include "support/format.h"
 #include "support/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <fmt/format.h>
-#include <iterator>
 
 namespace kvopt {
 namespace {
@@ -63,9 +62,9 @@ bool startsEscape(std::string_view text) {
 
 void appendEscape(std::string& out, const Utf8Character& character) {
   if (character.isValid && character.point >= 0x80)
-    fmt::format_to(std::back_inserter(out), "\\u{{{:x}}}", character.point);
+    out += formatted("\\u{{{:x}}}", character.point);
   else
-    fmt::format_to(std::back_inserter(out), "\\x{:02x}", character.point);
+    out += formatted("\\x{:02x}", character.point);
 }
 
 bool isPlain(char byte) { return byte >= 0x20 && byte < 0x7F; }
@@ -111,11 +110,10 @@ std::string escapedJson(std::string_view json) {
     if (!character.isValid || character.point < 0x20 || !isUnsafe(character.point))
       return false;
     if (character.point < 0x10000) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", character.point);
+      out += formatted("\\u{:04x}", character.point);
     } else {
       const uint32_t rest = character.point - 0x10000;
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10),
-                     0xDC00 + (rest & 0x3FF));
+      out += formatted("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF));
     }
     return true;
   });

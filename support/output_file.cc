@@ -20,7 +20,7 @@ namespace kvopt {
 
 namespace {
 
-std::string descriptorPath(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+std::string descriptorPath(int descriptor) { return formatted("/proc/self/fd/{}", descriptor); }
 
 struct Place {
   std::string folder;
@@ -165,7 +165,7 @@ llvm::Error OutputFile::reserve(int64_t bytes) {
   while (result != 0 && errno == EINTR);
   // Not every file system can reserve space; on others the write reports a full disk.
   if (result != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-    return fail(fmt::format("make room for {} bytes", bytes), errno);
+    return fail(formatted("make room for {} bytes", bytes), errno);
   return llvm::Error::success();
 }
 
@@ -207,7 +207,7 @@ llvm::Error OutputFile::copyData(int source, int64_t& offset, int64_t end,
     if (copied < 0 && errno == EINTR)
       continue;
     if (copied < 0)
-      return fail(fmt::format("copy from '{}'", name), errno);
+      return fail(formatted("copy from '{}'", name), errno);
     if (copied == 0) {
       discard();
       return invalid("ends before its contents do").file(name);
@@ -224,7 +224,7 @@ llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t
   const int64_t end = offset + length;
   struct stat status {};
   if (::fstat(file.get(), &status) != 0)
-    return fail(fmt::format("inspect '{}'", source), errno);
+    return fail(formatted("inspect '{}'", source), errno);
   if (status.st_size < end) {
     discard();
     return invalid("ends before its contents do").file(source);
@@ -298,7 +298,7 @@ bool OutputFile::targetExists() const {
 }
 
 int OutputFile::link(const char* name) const {
-  const std::string own = fmt::format("/proc/self/fd/{}", file_.get());
+  const std::string own = formatted("/proc/self/fd/{}", file_.get());
   return ::linkat(AT_FDCWD, own.c_str(), folder_.get(), name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 

@@ -6,18 +6,17 @@
 #pragma once
 
 #include "support/escape.h"
+#include "support/format.h"
 
+#include <array>
 #include <concepts>
-#include <fmt/format.h>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 namespace kvopt {
-
-template <class T>
-concept TextLike = std::is_convertible_v<const T&, std::string_view>;
 
 /// UTF-8 whose only control characters are line feeds, tabs, and those that the program added
 /// through `trusted`.
@@ -51,36 +50,19 @@ private:
   std::string text;
 };
 
-namespace detail {
+/// Like `formattedAs`, but escapes every text to one line unless it is SafeText already.
+SafeText formatSafely(std::string_view pattern, std::span<const FormatValue> values);
 
-/// Value that a format receives for one argument: escaped one-line text; numbers are unchanged.
-template <class T> auto safeArgument(const T& argument) {
-  if constexpr (std::same_as<T, SafeText>) {
-    return std::string_view(argument.str());
-  } else if constexpr (TextLike<T>) {
-    return escaped(std::string_view(argument));
-  } else {
-    static_assert(std::is_arithmetic_v<T> && !std::same_as<T, char>,
-                  "only text and numbers can be formatted safely");
-    return argument;
-  }
-}
-
-template <class T> using SafeArgument = decltype(safeArgument(std::declval<const T&>()));
-
-template <class... Mapped>
-SafeText formatMapped(fmt::string_view format, const Mapped&... arguments) {
-  return SafeText::trusted(fmt::vformat(format, fmt::make_format_args(arguments...)));
-}
-
-} // namespace detail
-
-/// fmt::format for text that people read. Escapes every string argument to one line unless it is
+/// `formatted` for text that people read: escapes every string argument to one line unless it is
 /// SafeText already. Widths count characters after escaping.
-template <class... Args>
-SafeText formatText(fmt::format_string<detail::SafeArgument<std::remove_cvref_t<Args>>...> format,
-                    const Args&... arguments) {
-  return detail::formatMapped(format, detail::safeArgument(arguments)...);
+template <class... Values>
+SafeText formatText(FormatPattern<std::type_identity_t<Values>...> pattern,
+                    const Values&... values) {
+  static_assert((... && (TextLike<Values> || std::same_as<Values, SafeText> ||
+                         (std::is_arithmetic_v<Values> && !std::same_as<Values, char>))),
+                "only text and numbers can be formatted safely");
+  std::array<FormatValue, sizeof...(Values)> erased{detail::formatValue(values)...};
+  return formatSafely(pattern.text, erased);
 }
 
 } // namespace kvopt

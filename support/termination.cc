@@ -167,7 +167,7 @@ TemporaryName TemporaryName::in(int folder, Kind kind) {
   TemporaryName result;
   result.folder = folder;
   result.kind = kind;
-  result.name = fmt::format(".kvopt-{:08x}{:08x}.tmp", random(), random());
+  result.name = formatted(".kvopt-{:08x}{:08x}.tmp", random(), random());
   result.slot = claimSlot(folder, result.name, kind);
   return result;
 }

@@ -5,11 +5,9 @@
 #include "check/caches/block_table.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/fed_length.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -176,8 +174,7 @@ Ref Feeding::lengthInput(const ir::Manifest& manifest, const ir::ManifestLength&
 namespace {
 
 std::string constancyOf(const ir::Value& input, llvm::ArrayRef<double> numbers) {
-  return fmt::format("the input '{}' is {}", input.name(),
-                     fmt::join(numbers.begin(), numbers.end(), ", "));
+  return formatted("the input '{}' is {}", input.name(), joinedText(numbers, ", "));
 }
 
 std::vector<int64_t> repeatedly(llvm::ArrayRef<double> numbers, int64_t count) {

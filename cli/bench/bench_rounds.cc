@@ -141,8 +141,8 @@ private:
         auto seconds = entry.subject->prefill(plan.promptTokens);
         progress.advance(static_cast<double>(plan.promptTokens));
         if (!seconds)
-          entry.prefillFailure = fmt::format("prefill of {} tokens: {}", plan.promptTokens,
-                                             textOf(seconds.takeError()));
+          entry.prefillFailure =
+              formatted("prefill of {} tokens: {}", plan.promptTokens, textOf(seconds.takeError()));
         else if (repetition >= 0)
           entry.prefillSeconds.push_back(*seconds);
       }

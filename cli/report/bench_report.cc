@@ -3,6 +3,7 @@
 
 #include "cli/support/style.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include <algorithm>
 #include <cassert>
@@ -94,16 +95,16 @@ constexpr Column benchColumns[] = {
 
 std::string cell(const Column& column, const BenchRow& row) {
   std::optional<double> value = column.value(row);
-  return value ? fmt::format(fmt::runtime(column.format), *value) : "";
+  return value ? formattedAs(column.format, *value) : "";
 }
 
 std::string machineLine(const BenchReport& report) {
   const Machine& machine = report.machine;
   std::string line = escaped(machine.cpu.empty() ? machine.microarchitecture : machine.cpu);
   if (machine.cores != 0)
-    line += fmt::format(", {} cores", machine.cores);
-  line += fmt::format(", {}, {:.1f} GiB, kvopt {}", machine.simd,
-                      static_cast<double>(machine.memoryBytes) / (1 << 30), machine.kvopt);
+    line += formatted(", {} cores", machine.cores);
+  line += formatted(", {}, {:.1f} GiB, kvopt {}", machine.simd,
+                    static_cast<double>(machine.memoryBytes) / (1 << 30), machine.kvopt);
   if (machine.assertions)
     line += " with assertions";
   return line;
@@ -216,10 +217,10 @@ SafeText benchMarkdown(const BenchReport& report) {
                    disagree(row.fractionOfFloor, row.fractionOfFloorAtBest);
     if (!row.failure.empty())
       failures +=
-          fmt::format("* {} at depth {}, {} thread{}: {}\n", markdownText(row.model), row.depth,
-                      row.threads, row.threads == 1 ? "" : "s", markdownText(row.failure));
+          formatted("* {} at depth {}, {} thread{}: {}\n", markdownText(row.model), row.depth,
+                    row.threads, row.threads == 1 ? "" : "s", markdownText(row.failure));
   }
-  std::string text = fmt::format(
+  std::string text = formatted(
       "{}\nprefill of {} tokens; {} decode steps a repetition from each depth on, {} repetition{}, "
       "batch {}\n\n{}\n"
       "ratio to first: time / time of the first model, median over rounds in which both took "
@@ -236,14 +237,14 @@ SafeText benchMarkdown(const BenchReport& report) {
 SafeText benchCsv(const BenchReport& report) {
   std::string text = "model,depth,threads";
   for (const Column& column : benchColumns)
-    text += fmt::format(",{}", column.name);
+    text += formatted(",{}", column.name);
   text += ",weight_bytes,cache_bytes,temporary_bytes,error\n";
   for (const BenchRow& row : report.rows) {
-    text += fmt::format("{},{},{}", csvText(row.model), row.depth, row.threads);
+    text += formatted("{},{},{}", csvText(row.model), row.depth, row.threads);
     for (const Column& column : benchColumns)
       text += "," + cell(column, row);
-    text += fmt::format(",{},{},{},{}\n", row.weightBytes, row.cacheBytes, row.temporaryBytes,
-                        csvText(row.failure));
+    text += formatted(",{},{},{},{}\n", row.weightBytes, row.cacheBytes, row.temporaryBytes,
+                      csvText(row.failure));
   }
   return text;
 }

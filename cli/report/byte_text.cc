@@ -15,7 +15,7 @@ std::string byteText(int64_t bytes) {
     scaled /= 1024;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", scaled, units[unit]);
+  return unit == 0 ? formatted("{} B", bytes) : formatted("{:.1f} {}", scaled, units[unit]);
 }
 
 std::string countText(int64_t count) {

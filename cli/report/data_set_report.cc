@@ -16,16 +16,16 @@ std::string dataSetSummary(const VerificationReport& report) {
     outputs += step.outputs.size();
     for (const TensorComparison& tensor : step.outputs)
       if (!tensor.mismatch.empty())
-        mismatches += fmt::format("\n  {}: '{}' {}", step.phase, tensor.name, tensor.mismatch);
+        mismatches += formatted("\n  {}: '{}' {}", step.phase, tensor.name, tensor.mismatch);
   }
   const TensorComparison* worst = report.comparison.worst();
   const std::string verdict = report.equal() ? "OK"
-                              : worst        ? fmt::format("DIFFERENT: worst is '{}'", worst->name)
+                              : worst        ? formatted("DIFFERENT: worst is '{}'", worst->name)
                                              : "DIFFERENT: nothing was compared";
-  return fmt::format("{}: {} data set{}; {} output{}; largest difference {:.1e}{}", verdict,
-                     report.comparison.steps.size(), report.comparison.steps.size() == 1 ? "" : "s",
-                     outputs, outputs == 1 ? "" : "s", worst ? worst->comparison.maxAbs : 0.0,
-                     mismatches);
+  return formatted("{}: {} data set{}; {} output{}; largest difference {:.1e}{}", verdict,
+                   report.comparison.steps.size(), report.comparison.steps.size() == 1 ? "" : "s",
+                   outputs, outputs == 1 ? "" : "s", worst ? worst->comparison.maxAbs : 0.0,
+                   mismatches);
 }
 
 } // namespace kvopt::cli

@@ -91,13 +91,12 @@ public:
       const Box& box = boxes[i];
       const double x = shift + layout.boxes[i].x;
       const double y = atY + layout.boxes[i].y;
-      out +=
-          fmt::format("<g><title>{}</title><rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" "
-                      "width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{}\"/>",
-                      xmlText(box.title), box.style, x - widths[i] / 2, y - spacing.boxHeight / 2,
-                      widths[i], spacing.boxHeight, box.isValue ? 13 : 4);
-      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text></g>\n",
-                         x, y + 4, xmlText(box.text));
+      out += formatted("<g><title>{}</title><rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" "
+                       "width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{}\"/>",
+                       xmlText(box.title), box.style, x - widths[i] / 2, y - spacing.boxHeight / 2,
+                       widths[i], spacing.boxHeight, box.isValue ? 13 : 4);
+      out += formatted("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text></g>\n", x,
+                       y + 4, xmlText(box.text));
     }
     return out;
   }
@@ -172,12 +171,12 @@ private:
   static std::string drawEdge(llvm::ArrayRef<GraphLayout::Point> points, double atX, double atY) {
     std::string path;
     for (size_t i = 0; i < points.size(); ++i)
-      path += fmt::format("{}{:.1f} {:.1f}",
-                          i == 0   ? "M"
-                          : i == 1 ? "C"
-                                   : " ",
-                          atX + points[i].x, atY + points[i].y);
-    return fmt::format("<path class=\"edge\" d=\"{}\"/>\n", path);
+      path += formatted("{}{:.1f} {:.1f}",
+                        i == 0   ? "M"
+                        : i == 1 ? "C"
+                                 : " ",
+                        atX + points[i].x, atY + points[i].y);
+    return formatted("<path class=\"edge\" d=\"{}\"/>\n", path);
   }
 
   std::vector<const Node*> shown;
@@ -191,17 +190,17 @@ private:
 };
 
 std::string text(double x, double y, const std::string& words, const char* style) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", x, y, style,
-                     xmlText(words));
+  return formatted("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", x, y, style,
+                   xmlText(words));
 }
 
 std::string panelNote(const BlockPanel& panel) {
-  std::string note = fmt::format("{} node{}", panel.drawn() + panel.leftOut(),
-                                 panel.drawn() + panel.leftOut() == 1 ? "" : "s");
+  std::string note = formatted("{} node{}", panel.drawn() + panel.leftOut(),
+                               panel.drawn() + panel.leftOut() == 1 ? "" : "s");
   if (panel.leftOut() != 0)
-    note += fmt::format(", the first {}", panel.drawn());
+    note += formatted(", the first {}", panel.drawn());
   if (!panel.drawsEveryEdge())
-    note += fmt::format(", {} edges", mostEdges);
+    note += formatted(", {} edges", mostEdges);
   return panel.drawn() == 0 ? "none" : note;
 }
 
@@ -212,7 +211,7 @@ std::string drawPanel(const BlockPanel& panel, const std::string& path, double x
 }
 
 std::string rule(double fromX, double fromY, double toX, double toY) {
-  return fmt::format(
+  return formatted(
       "<line class=\"rule\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", fromX,
       fromY, toX, toY);
 }
@@ -221,9 +220,9 @@ std::string legend(double x, double y) {
   std::string out;
   for (const auto& [style, words] :
        {std::pair("removed", "only before"), {"added", "only after"}, {"kept", "in both"}}) {
-    out += fmt::format("<rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" "
-                       "height=\"12\" rx=\"3\"/>\n",
-                       style, x, y - 10);
+    out += formatted("<rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" "
+                     "height=\"12\" rx=\"3\"/>\n",
+                     style, x, y - 10);
     out += text(x + 22, y, words, "note");
     x += 104;
   }
@@ -251,19 +250,19 @@ llvm::Expected<std::string> differenceDrawing(const std::string& pathBefore,
   const double height = std::max(panelsTop + firstHeight,
                                  secondY + panelHead + std::max(after->height(), panelHead)) +
                         margin;
-  const std::string title = fmt::format("Attention {}: before and after", block.either().id());
-  std::string out = fmt::format(
+  const std::string title = formatted("Attention {}: before and after", block.either().id());
+  std::string out = formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" "
       "height=\"{:.0f}\" role=\"img\" aria-labelledby=\"t d\">\n",
       width, height, width, height);
-  out += fmt::format("<title id=\"t\">{}</title>\n", xmlText(title));
+  out += formatted("<title id=\"t\">{}</title>\n", xmlText(title));
   auto described = [](const AttentionSubgraph* one) {
     return one ? opList(one->ops()) : SafeText("none");
   };
-  out += fmt::format("<desc id=\"d\">Before: {}. After: {}.</desc>\n",
-                     xmlMarkup(described(block.before)), xmlMarkup(described(block.after)));
+  out += formatted("<desc id=\"d\">Before: {}. After: {}.</desc>\n",
+                   xmlMarkup(described(block.before)), xmlMarkup(described(block.after)));
   out += drawingStyle;
-  out += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
+  out += formatted("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
   out += text(margin, 28, title, "heading");
   out += legend(margin, 50);
   out += drawPanel(*before, pathBefore, margin, panelsTop);

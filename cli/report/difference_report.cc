@@ -49,9 +49,9 @@ SafeText interfaceText(const char* heading, const std::vector<InterfaceChange>& 
   std::vector<Group> groups;
   llvm::StringMap<size_t> byKey;
   for (const InterfaceChange& change : changes) {
-    const std::string key = fmt::format("{}|{}|{}|{}|{}", static_cast<int>(change.change),
-                                        withoutNumbers(change.before), withoutNumbers(change.after),
-                                        change.typeBefore, change.typeAfter);
+    const std::string key =
+        formatted("{}|{}|{}|{}|{}", static_cast<int>(change.change), withoutNumbers(change.before),
+                  withoutNumbers(change.after), change.typeBefore, change.typeAfter);
     auto [entry, isNew] = byKey.try_emplace(key, groups.size());
     if (isNew)
       groups.push_back({&change, 0});

@@ -25,7 +25,7 @@ struct CloseGraph {
 /// `words` as `char*` for Graphviz's functions, which do not change it.
 char* text(const char* words) { return const_cast<char*>(words); }
 
-std::string inches(double points) { return fmt::format("{:.4f}", points / 72); }
+std::string inches(double points) { return formatted("{:.4f}", points / 72); }
 
 void setDefault(Agraph_t* graph, int kind, const char* name, const std::string& value) {
   agattr(graph, kind, text(name), text(value.c_str()));

@@ -110,14 +110,13 @@ public:
 
   std::string draw() {
     layOut();
-    out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" "
-                      "width=\"{:.0f}\" height=\"{:.0f}\" role=\"img\" aria-labelledby=\"t d\">\n",
-                      width, height, width, height);
+    out = formatted("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" "
+                    "width=\"{:.0f}\" height=\"{:.0f}\" role=\"img\" aria-labelledby=\"t d\">\n",
+                    width, height, width, height);
     out += "<title id=\"t\">Decode latency against context</title>\n";
-    out += fmt::format("<desc id=\"d\">{}</desc>\n", xmlText(description()));
+    out += formatted("<desc id=\"d\">{}</desc>\n", xmlText(description()));
     out += plotStyle;
-    out +=
-        fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
+    out += formatted("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
     text(marginLeft, 26, "start", "Decode latency against context", "heading");
     text(marginLeft, 45, "start", subtitle());
     text(marginLeft, 61, "start", shortened(report.machine.cpu));
@@ -192,33 +191,32 @@ private:
 
   void text(double atX, double atY, const char* anchor, const std::string& words,
             const char* style = "") {
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", atX, atY,
-                       anchor, *style ? fmt::format(" class=\"{}\"", style) : "", xmlText(words));
+    out += formatted("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", atX, atY,
+                     anchor, *style ? formatted(" class=\"{}\"", style) : "", xmlText(words));
   }
   void line(const char* style, double x1, double y1, double x2, double y2) {
-    out += fmt::format(
-        "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
-        y1, x2, y2);
+    out +=
+        formatted("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
+                  style, x1, y1, x2, y2);
   }
   /// Draws the marker of a model. Markers also differ in shape, for readers who cannot distinguish
   /// the colors.
   void mark(size_t number, double atX, double atY) {
     switch (number % 4) {
     case 0:
-      out +=
-          fmt::format("<circle class=\"mark\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n", atX, atY);
+      out += formatted("<circle class=\"mark\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n", atX, atY);
       return;
     case 1:
-      out += fmt::format("<rect class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"7\" "
-                         "height=\"7\"/>\n",
-                         atX - 3.5, atY - 3.5);
+      out += formatted("<rect class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"7\" "
+                       "height=\"7\"/>\n",
+                       atX - 3.5, atY - 3.5);
       return;
     case 2:
-      out += fmt::format("<path class=\"mark\" d=\"M{:.1f} {:.1f}l4.5 8h-9z\"/>\n", atX, atY - 5);
+      out += formatted("<path class=\"mark\" d=\"M{:.1f} {:.1f}l4.5 8h-9z\"/>\n", atX, atY - 5);
       return;
     default:
-      out += fmt::format("<path class=\"mark\" d=\"M{:.1f} {:.1f}l4.5 5-4.5 5-4.5-5z\"/>\n", atX,
-                         atY - 5);
+      out += formatted("<path class=\"mark\" d=\"M{:.1f} {:.1f}l4.5 5-4.5 5-4.5-5z\"/>\n", atX,
+                       atY - 5);
     }
   }
 
@@ -226,7 +224,7 @@ private:
     for (double latency : latencyMarks) {
       line("grid", left, y(latency), left + panelWidth, y(latency));
       if (isFirst)
-        text(left - 8, y(latency) + 4, "end", fmt::format("{:g}", latency));
+        text(left - 8, y(latency) + 4, "end", formatted("{:g}", latency));
     }
     // Marks at measured depths. If marks are too close, the right one remains.
     std::vector<double> contexts;
@@ -241,46 +239,46 @@ private:
         continue;
       free = at;
       line("axis", at, marginTop + panelHeight, at, marginTop + panelHeight + 5);
-      text(at, marginTop + panelHeight + 19, "middle", fmt::format("{:.0f}", context));
+      text(at, marginTop + panelHeight + 19, "middle", formatted("{:.0f}", context));
     }
     line("axis", left, marginTop, left, marginTop + panelHeight);
     line("axis", left, marginTop + panelHeight, left + panelWidth, marginTop + panelHeight);
     text(left + panelWidth / 2, marginTop + panelHeight + 40, "middle", "context (tokens)");
     if (isFirst)
-      out += fmt::format("<text transform=\"translate(18 {:.1f}) rotate(-90)\" "
-                         "text-anchor=\"middle\">latency (ms per token)</text>\n",
-                         marginTop + panelHeight / 2);
+      out += formatted("<text transform=\"translate(18 {:.1f}) rotate(-90)\" "
+                       "text-anchor=\"middle\">latency (ms per token)</text>\n",
+                       marginTop + panelHeight / 2);
   }
 
   void drawPanel(const Panel& panel, double left, bool isFirst) {
     text(left + panelWidth / 2, marginTop - 10, "middle",
-         fmt::format("{} thread{}", panel.threads, panel.threads == 1 ? "" : "s"), "panel");
+         formatted("{} thread{}", panel.threads, panel.threads == 1 ? "" : "s"), "panel");
     drawAxes(left, isFirst);
     for (const FloorLine& floor : panel.floors) {
       std::string path;
       for (const auto& [context, latency] : floor.points)
         path +=
-            fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(left, context), y(latency));
+            formatted("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(left, context), y(latency));
       // A single point becomes a dash.
       if (floor.points.size() == 1)
-        path = fmt::format("M{:.1f} {:.1f}h28", x(left, floor.points[0].first) - 14,
-                           y(floor.points[0].second));
-      out += fmt::format("<path class=\"floor\" d=\"{}\"><title>read floor of {}</title></path>\n",
-                         path, xmlText(floor.name));
+        path = formatted("M{:.1f} {:.1f}h28", x(left, floor.points[0].first) - 14,
+                         y(floor.points[0].second));
+      out += formatted("<path class=\"floor\" d=\"{}\"><title>read floor of {}</title></path>\n",
+                       path, xmlText(floor.name));
     }
     for (const Series& series : panel.series)
       drawSeries(series, left);
   }
 
   void drawSeries(const Series& series, double left) {
-    out += fmt::format("<g class=\"s{}\"><title>{}</title>\n", series.number % seriesColors,
-                       xmlText(series.name));
+    out += formatted("<g class=\"s{}\"><title>{}</title>\n", series.number % seriesColors,
+                     xmlText(series.name));
     std::string path;
     for (const Point& point : series.points)
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(left, point.context),
-                          y(point.latency.median));
+      path += formatted("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(left, point.context),
+                        y(point.latency.median));
     if (series.points.size() > 1)
-      out += fmt::format("<path class=\"line\" d=\"{}\"/>\n", path);
+      out += formatted("<path class=\"line\" d=\"{}\"/>\n", path);
     for (const Point& point : series.points) {
       double at = x(left, point.context);
       // Bars of several models are next to each other.
@@ -295,7 +293,7 @@ private:
   void drawLegend() {
     double row = marginTop + panelHeight + axisSpace + 12;
     for (size_t number = 0; number < names.size(); ++number, row += legendRow) {
-      out += fmt::format("<g class=\"s{}\">\n", number % seriesColors);
+      out += formatted("<g class=\"s{}\">\n", number % seriesColors);
       line("line", marginLeft, row - 4, marginLeft + 26, row - 4);
       mark(number, marginLeft + 13, row - 4);
       out += "</g>\n";
@@ -320,16 +318,16 @@ private:
   }
 
   std::string subtitle() const {
-    return fmt::format("median of {} steps, {} repetition{}; bars: the middle 80 %",
-                       report.decodeTokens, report.repetitions, report.repetitions == 1 ? "" : "s");
+    return formatted("median of {} steps, {} repetition{}; bars: the middle 80 %",
+                     report.decodeTokens, report.repetitions, report.repetitions == 1 ? "" : "s");
   }
 
   std::string description() const {
     std::string words = "Milliseconds per token over tokens in the cache.";
     for (const BenchRow& row : report.rows)
       if (row.decodeMs)
-        words += fmt::format(" {}, {} threads, {} tokens: {:.3f} ms.", row.model, row.threads,
-                             row.depth, row.decodeMs->median);
+        words += formatted(" {}, {} threads, {} tokens: {:.3f} ms.", row.model, row.threads,
+                           row.depth, row.decodeMs->median);
     return words;
   }
 

@@ -69,7 +69,7 @@ SafeText opTable(const OpCounts& before, const OpCounts& after,
   for (const std::string& name : names) {
     const int64_t b = countIn(before, name);
     const int64_t a = countIn(after, name);
-    row(name, std::to_string(b), std::to_string(a), fmt::format("{:+}", a - b));
+    row(name, std::to_string(b), std::to_string(a), formatted("{:+}", a - b));
   }
   add("└" + bar + "┴────────┴────────┴────────┘");
   return out;

@@ -40,9 +40,9 @@ std::string sentenceOf(const OpDef& definition) {
     const char* place = op->isRing()       ? "a ring, which holds the last rows"
                         : op->isInBlocks() ? "blocks, each an operand"
                                            : "one buffer";
-    return fmt::format("Attention over {} in {}{}.",
-                       op->isLatent() ? "compressed rows" : "cached keys and values", place,
-                       op->hasCodes() ? ", kept as int8 or four-bit codes with a scale each" : "");
+    return formatted("Attention over {} in {}{}.",
+                     op->isLatent() ? "compressed rows" : "cached keys and values", place,
+                     op->hasCodes() ? ", kept as int8 or four-bit codes with a scale each" : "");
   }
   const auto* found = llvm::find_if(
       sentences, [&](const Sentence& sentence) { return definition.name.type() == sentence.name; });
@@ -69,24 +69,24 @@ const char* kindWord(AttributeKind kind) {
 std::string formals(llvm::ArrayRef<Formal> all) {
   std::string out;
   for (const Formal& formal : all)
-    out += fmt::format("{}`{}{}`", out.empty() ? "" : ", ", formal.name,
-                       formal.arity == Formal::Arity::Optional   ? "?"
-                       : formal.arity == Formal::Arity::Variadic ? "…"
-                                                                 : "");
+    out += formatted("{}`{}{}`", out.empty() ? "" : ", ", formal.name,
+                     formal.arity == Formal::Arity::Optional   ? "?"
+                     : formal.arity == Formal::Arity::Variadic ? "…"
+                                                               : "");
   return out;
 }
 
 std::string attributes(const OpDef& definition) {
   std::string out;
   for (const FormalAttribute& attribute : definition.attributes) {
-    out += fmt::format("{}`{}` ({}", out.empty() ? "" : ", ", attribute.name,
-                       kindWord(attribute.kind));
+    out +=
+        formatted("{}`{}` ({}", out.empty() ? "" : ", ", attribute.name, kindWord(attribute.kind));
     if (attribute.required)
       out += ", required";
     if (attribute.defaultValue && attribute.kind == AttributeKind::Int)
-      out += fmt::format(", {}", attribute.defaultValue->intValue());
+      out += formatted(", {}", attribute.defaultValue->intValue());
     if (attribute.defaultValue && attribute.kind == AttributeKind::Float)
-      out += fmt::format(", {}", attribute.defaultValue->floatValue());
+      out += formatted(", {}", attribute.defaultValue->floatValue());
     out += ")";
   }
   return out.empty() ? "none" : out;
@@ -96,9 +96,9 @@ std::string inPlace(const OpDef& definition) {
   std::string out;
   for (const Alias& alias : definition.aliases)
     if (alias.kind == Alias::Kind::InPlace)
-      out += fmt::format("{}`{}` is the memory of `{}`", out.empty() ? "" : ", ",
-                         definition.results[alias.result].name,
-                         definition.operands[alias.operand].name);
+      out +=
+          formatted("{}`{}` is the memory of `{}`", out.empty() ? "" : ", ",
+                    definition.results[alias.result].name, definition.operands[alias.operand].name);
   return out;
 }
 
@@ -109,12 +109,12 @@ std::string operatorsMarkdown(const OpRegistry& registry) {
   for (const OpDef* definition : registry.all()) {
     if (definition->name.domain() != kvoptDomain)
       continue;
-    out += fmt::format("\n## {}\n\n{}\n\n", definition->name.type(), sentenceOf(*definition));
-    out += fmt::format("* Operands: {}.\n* Results: {}.\n* Attributes: {}.\n",
-                       formals(definition->operands), formals(definition->results),
-                       attributes(*definition));
+    out += formatted("\n## {}\n\n{}\n\n", definition->name.type(), sentenceOf(*definition));
+    out += formatted("* Operands: {}.\n* Results: {}.\n* Attributes: {}.\n",
+                     formals(definition->operands), formals(definition->results),
+                     attributes(*definition));
     if (const std::string written = inPlace(*definition); !written.empty())
-      out += fmt::format("* In place: {}.\n", written);
+      out += formatted("* In place: {}.\n", written);
   }
   return out;
 }

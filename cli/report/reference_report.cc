@@ -3,6 +3,7 @@
 
 #include "cli/report/site_table.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -66,7 +67,7 @@ namespace {
 
 std::string cell(const ReferenceResult& result) {
   if (result.verdict == ReferenceVerdict::Equal)
-    return fmt::format("{:.1e}", result.maxAbs);
+    return formatted("{:.1e}", result.maxAbs);
   return result.verdict == ReferenceVerdict::NotCompared ? "-" : verdictName(result.verdict).str();
 }
 
@@ -82,11 +83,10 @@ void addNotes(const ReferenceRow& row, const std::string& name, std::vector<Safe
     for (const ReferenceResult& other : row.results)
       if (isSame(other))
         forms += (forms.empty() ? "" : ", ") + formName(other.form).str();
-    notes.push_back(formatText("{}{}{} ({}): {}{}", name, row.name.empty() ? "" : " ", row.name,
-                               forms, result.reason,
-                               result.verdict == ReferenceVerdict::Different
-                                   ? fmt::format(", off by {:.1e}", result.maxAbs)
-                                   : ""));
+    notes.push_back(formatText(
+        "{}{}{} ({}): {}{}", name, row.name.empty() ? "" : " ", row.name, forms, result.reason,
+        result.verdict == ReferenceVerdict::Different ? formatted(", off by {:.1e}", result.maxAbs)
+                                                      : ""));
   }
 }
 
@@ -102,7 +102,7 @@ SafeText referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelFor
   for (const ReferenceRow& row : table.rows) {
     const std::string& name = names.at(row.model);
     text += formatText("{:<42} {:<7} {:<30} {:>9}", name, row.name, row.comparedTo,
-                       row.name.empty() ? "" : fmt::format("{:.0e}", row.tolerance));
+                       row.name.empty() ? "" : formatted("{:.0e}", row.tolerance));
     for (const ReferenceResult& result : row.results)
       text += formatText(" {:>10}", cell(result));
     text += "\n";

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/verify/references.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 #include "support/safe_text.h"
 
 namespace kvopt::cli {

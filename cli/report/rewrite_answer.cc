@@ -34,14 +34,14 @@ SafeText line(const char* label, const SafeText& text) {
 
 /// Text such as `1 attention layer`, `8 attention layers`.
 std::string layersText(size_t count) {
-  return fmt::format("{} attention layer{}", count, count == 1 ? "" : "s");
+  return formatted("{} attention layer{}", count, count == 1 ? "" : "s");
 }
 
 /// The engine, with the options that choose the form.
 std::string formText(const AnswerRequest& request) {
   const bool isDefault = request.isChosen && request.refused.empty();
-  return fmt::format("for {} ({}{})", runnerOf(request.form.engine), optionsOf(request.form),
-                     isDefault ? "; other forms: kvopt list targets" : "");
+  return formatted("for {} ({}{})", runnerOf(request.form.engine), optionsOf(request.form),
+                   isDefault ? "; other forms: kvopt list targets" : "");
 }
 
 /// The headline: the change that was made, would be made, or was held back.
@@ -52,13 +52,13 @@ std::string headline(const RewrittenModel& rewritten, const AnswerRequest& reque
   const char* verb = isHeldBack ? "wrote nothing: tried to " : request.isDryRun ? "would " : "";
   const bool isPast = *verb == '\0';
   if (request.command == Command::AddCache)
-    return fmt::format("{}{} caches to {}, {}", verb, isPast ? "added" : "add", layersText(total),
-                       formText(request));
+    return formatted("{}{} caches to {}, {}", verb, isPast ? "added" : "add", layersText(total),
+                     formText(request));
   if (request.command == Command::MakeDynamic)
-    return fmt::format("{}{} symbols to {}, {}", verb, isPast ? "gave" : "give", rewritten.freed,
-                       formText(request));
-  return fmt::format("{}{} {} of {} {}", verb, isPast ? "rewrote" : "rewrite", taken,
-                     layersText(total), formText(request));
+    return formatted("{}{} symbols to {}, {}", verb, isPast ? "gave" : "give", rewritten.freed,
+                     formText(request));
+  return formatted("{}{} {} of {} {}", verb, isPast ? "rewrote" : "rewrite", taken,
+                   layersText(total), formText(request));
 }
 
 /// The work that a step no longer does.
@@ -83,7 +83,7 @@ SafeText savings(const RewrittenModel& rewritten) {
   if (manifest.ownsCaches() && bytes)
     text += formatText("; caches of {}{}, allocated once", byteText(*bytes),
                        manifest.capacityValue
-                           ? fmt::format(" (capacity {})", countText(*manifest.capacityValue))
+                           ? formatted(" (capacity {})", countText(*manifest.capacityValue))
                            : "");
   return text;
 }
@@ -139,9 +139,9 @@ SafeText leftLines(llvm::ArrayRef<passes::LeftSite> left) {
     why.node.clear();
     const std::string text =
         site.costsNothing
-            ? fmt::format("no step changes the keys and values that are read, so that there is "
-                          "nothing to gain ({})",
-                          reasonName(why.code))
+            ? formatted("no step changes the keys and values that are read, so that there is "
+                        "nothing to gain ({})",
+                        reasonName(why.code))
             : why.str();
     auto group = llvm::find_if(groups, [&](const auto& known) { return known.first == text; });
     if (group == groups.end())
@@ -221,7 +221,7 @@ std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
             : weights.placement == WeightPlacement::Keep ? ", weights stay in "
                                                          : ", weights in ";
   if (files.size() > 1)
-    text += fmt::format("{} files", files.size());
+    text += formatted("{} files", files.size());
   else if (!files.empty())
     text += llvm::sys::path::filename(files[0]).str();
   return text + ")";
@@ -235,12 +235,12 @@ std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
   if (variants.size() == 1)
     text += ", its variant " + variants.front();
   else if (!variants.empty())
-    text += fmt::format(", its variants {} to {}", variants.front(), variants.back());
+    text += formatted(", its variants {} to {}", variants.front(), variants.back());
   if (const std::vector<std::string> pieces = piecePaths(manifest, paths.model); !pieces.empty())
-    text += fmt::format(", its pieces {} to {}", pieces.front(), pieces.back());
+    text += formatted(", its pieces {} to {}", pieces.front(), pieces.back());
   if (!manifest.firstStep.empty())
     text += ", " + firstStepPath(paths.model);
-  return fmt::format("{} and {}", text, paths.manifestPath());
+  return formatted("{} and {}", text, paths.manifestPath());
 }
 
 SafeText nextLine(const Manifest& manifest, const AnswerRequest& request) {
@@ -281,16 +281,16 @@ SafeText details(const RewrittenModel& rewritten) {
 
 std::string nextCommand(const Manifest& manifest, const AnswerRequest& request) {
   if (request.isDryRun)
-    return fmt::format("kvopt {} {} -o OUT.onnx {}", wordOf(request.command), request.model,
-                       optionsOf(request.form));
+    return formatted("kvopt {} {} -o OUT.onnx {}", wordOf(request.command), request.model,
+                     optionsOf(request.form));
   if (!manifest.firstStep.empty())
     return "";
   if (manifest.caches.empty() && request.command == Command::Rewrite)
-    return fmt::format("kvopt add-cache {} -o {}", request.model, request.paths.model);
+    return formatted("kvopt add-cache {} -o {}", request.model, request.paths.model);
   const bool isForPython =
       request.form.engine == Engine::Ort && request.form.cache == CacheKind::Buffer;
-  return isForPython ? fmt::format("python3 -m kvopt.onnxruntime {} 1,2,3 8", request.paths.model)
-                     : fmt::format("kvopt run {} --tokens 1,2,3 --steps 8", request.paths.model);
+  return isForPython ? formatted("python3 -m kvopt.onnxruntime {} 1,2,3 8", request.paths.model)
+                     : formatted("kvopt run {} --tokens 1,2,3 --steps 8", request.paths.model);
 }
 
 SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,

@@ -2,6 +2,7 @@
 #include "cli/report/run_report.h"
 
 #include "support/format.h"
+#include "support/json.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::cli {
@@ -97,7 +98,7 @@ SafeText runText(const RunReport& report) {
   SafeText text;
   for (const GeneratedSequence& sequence : report.result.sequences)
     text += report.isText ? textOfBytes(sequence.tokens) + "\n"
-                          : fmt::format("{}\n", fmt::join(sequence.tokens, ","));
+                          : formatted("{}\n", joinedText(sequence.tokens, ","));
   return text;
 }
 
@@ -138,16 +139,16 @@ namespace {
 
 /// Text such as ` · 12 of 16 guesses right`; empty without a draft.
 std::string draftText(const GenerationResult& result) {
-  return result.draftedTokens == 0 ? ""
-                                   : fmt::format(" · {} of {} guesses right", result.acceptedTokens,
-                                                 result.draftedTokens);
+  return result.draftedTokens == 0
+             ? ""
+             : formatted(" · {} of {} guesses right", result.acceptedTokens, result.draftedTokens);
 }
 
 /// Text such as ` · 96 tokens dropped in 3 context shifts`; empty if there were none.
 std::string shiftText(const GenerationResult& result) {
   return result.contextShifts == 0 ? ""
-                                   : fmt::format(" · {} tokens dropped in {} context shifts",
-                                                 result.droppedTokens, result.contextShifts);
+                                   : formatted(" · {} tokens dropped in {} context shifts",
+                                               result.droppedTokens, result.contextShifts);
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include "driver/inspect/site_facts.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -49,7 +50,7 @@ private:
     std::string text;
     for (const auto& [value, count] : entries) {
       text += text.empty() ? "" : ",";
-      text += withCounts ? fmt::format("{}:{}", value, count) : value;
+      text += withCounts ? formatted("{}:{}", value, count) : value;
     }
     return text.empty() ? "-" : text;
   }
@@ -61,7 +62,7 @@ std::string cacheLayout(const AttentionSite& site) {
     return "-";
   auto text = [](const SiteCache& update) {
     std::string layout = update.layout.text();
-    return fmt::format("{}@{}", layout.empty() ? "?" : layout, update.axis);
+    return formatted("{}@{}", layout.empty() ? "?" : layout, update.axis);
   };
   std::string key = text(*site.key);
   std::string value = text(*site.value);
@@ -128,11 +129,10 @@ SafeText tableRow(const std::string& name, const SiteList& sites) {
     else
       causal.add(isOpen ? "?" : facts["causal"].get<bool>() ? "yes" : "no");
     int64_t window = facts["window"].get<int64_t>();
-    windows.add(window == 0 ? "-" : fmt::format("{}", window));
+    windows.add(window == 0 ? "-" : formatted("{}", window));
     double softcap = facts["softcap"].get<double>();
-    softcaps.add(softcap == 0 ? "-" : fmt::format("{:.6g}", softcap));
-    scales.add(facts["scale"].is_null() ? "-"
-                                        : fmt::format("{:.6g}", facts["scale"].get<double>()));
+    softcaps.add(softcap == 0 ? "-" : formatted("{:.6g}", softcap));
+    scales.add(facts["scale"].is_null() ? "-" : formatted("{:.6g}", facts["scale"].get<double>()));
     heads.add(headCounts(site));
     layouts.add(cacheLayout(site));
   }

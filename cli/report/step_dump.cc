@@ -25,7 +25,7 @@ llvm::Error writeTensors(OutputFolder& folder, const std::string& step, const ch
                    packedBytes(TensorView::contiguous(view.element, view.shape, bytes.data())));
     if (!data)
       return data.takeError();
-    auto file = folder.addFile(step, fmt::format("{}_{}.pb", kind, i));
+    auto file = folder.addFile(step, formatted("{}_{}.pb", kind, i));
     if (!file)
       return file.takeError();
     if (llvm::Error error = exportTensorFile(**data, tensors[i].name, std::move(*file)))
@@ -45,7 +45,7 @@ llvm::Expected<StepDump> StepDump::create(const std::string& folder, FileAccess&
 
 llvm::Error StepDump::write(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
                             const StepResult& result) {
-  const std::string step = fmt::format("step{}_q{}", steps, tokens);
+  const std::string step = formatted("step{}_q{}", steps, tokens);
   if (llvm::Error error = folder.addFolder(step))
     return error;
   ++steps;

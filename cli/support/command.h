@@ -5,7 +5,7 @@
 #include "cli/support/exit_code.h"
 #include "driver/toolkit.h"
 #include "passes/pass_manager.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 #include "support/safe_text.h"
 
 #include "llvm/Support/Error.h"

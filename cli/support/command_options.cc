@@ -29,9 +29,8 @@ bool CommandOptions::isFlag(const OptionInfo& info) {
 }
 
 std::string CommandOptions::parserNames(const OptionInfo& info) {
-  return info.type == OptionType::CountedFlag
-             ? fmt::format("{}{{{}}}", info.names, info.defaultValue)
-             : info.names;
+  return info.type == OptionType::CountedFlag ? formatted("{}{{{}}}", info.names, info.defaultValue)
+                                              : info.names;
 }
 
 CLI::Option* CommandOptions::finished(CLI::Option* option, const OptionInfo& info) {

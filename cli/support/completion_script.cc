@@ -5,9 +5,7 @@
 namespace kvopt::cli {
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
-  return fmt::format("{}", fmt::join(words, " "));
-}
+std::string inOneLine(const std::vector<std::string>& words) { return joinedText(words, " "); }
 
 /// Text in single quotes. Only fish interprets escapes there.
 std::string quoted(const std::string& text, bool isFish = false) {
@@ -42,11 +40,11 @@ namespace {
 
 /// The assignments of one case of a bash script.
 std::string bashValue(const CompletionOption& option) {
-  std::string text = fmt::format("chosen='{}'", joined(option.choices));
+  std::string text = formatted("chosen='{}'", inOneLine(option.choices));
   if (option.isList)
     text += "; isList=1";
   if (option.choices.empty())
-    text += fmt::format("; files='{}'", option.extension.empty() ? "*" : option.extension);
+    text += formatted("; files='{}'", option.extension.empty() ? "*" : option.extension);
   return text;
 }
 
@@ -61,15 +59,15 @@ std::string bashCompletion(const std::vector<CompletionCommand>& commands) {
       for (const std::string& name : option.names)
         if (option.takesValue)
           values +=
-              fmt::format("    '{} {}') {}; isValue=1 ;;\n", command.name, name, bashValue(option));
-    options += fmt::format("    {}) chosen='{}' ;;\n", command.name, joined(namesOf(command)));
+              formatted("    '{} {}') {}; isValue=1 ;;\n", command.name, name, bashValue(option));
+    options += formatted("    {}) chosen='{}' ;;\n", command.name, inOneLine(namesOf(command)));
     for (const CompletionOption& option : command.options)
       if (option.names.empty()) {
-        words += fmt::format("    {}) {} ;;\n", command.name, bashValue(option));
+        words += formatted("    {}) {} ;;\n", command.name, bashValue(option));
         break;
       }
   }
-  return fmt::format(R"(# bash completion of kvopt: source <(kvopt completion bash)
+  return formatted(R"(# bash completion of kvopt: source <(kvopt completion bash)
 _kvopt() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
   local command=${{COMP_WORDS[1]}} chosen='' isValue='' isList='' files='' before=''
@@ -111,7 +109,7 @@ _kvopt() {{
 }}
 complete -o default -F _kvopt kvopt
 )",
-                     joined(commandNames(commands)), values, options, words);
+                   inOneLine(commandNames(commands)), values, options, words);
 }
 
 namespace {
@@ -129,10 +127,10 @@ std::string zshText(const std::string& text) {
 
 std::string zshValue(const CompletionOption& option) {
   if (option.isList)
-    return fmt::format("_sequence compadd - {}", joined(option.choices));
+    return formatted("_sequence compadd - {}", inOneLine(option.choices));
   if (!option.choices.empty())
-    return "(" + joined(option.choices) + ")";
-  return option.extension.empty() ? "_files" : fmt::format("_files -g \"*.{}\"", option.extension);
+    return "(" + inOneLine(option.choices) + ")";
+  return option.extension.empty() ? "_files" : formatted("_files -g \"*.{}\"", option.extension);
 }
 
 } // namespace
@@ -141,8 +139,8 @@ std::string zshCompletion(const std::vector<CompletionCommand>& commands) {
   std::string names;
   std::string cases;
   for (const CompletionCommand& command : commands) {
-    names += fmt::format("    {}\n", quoted(command.name + ":" + zshText(command.description)));
-    cases += fmt::format("  {}) _arguments -S", command.name);
+    names += formatted("    {}\n", quoted(command.name + ":" + zshText(command.description)));
+    cases += formatted("  {}) _arguments -S", command.name);
     bool hasPositional = false;
     for (const CompletionOption& option : command.options) {
       if (option.names.empty()) {
@@ -157,7 +155,7 @@ std::string zshCompletion(const std::vector<CompletionCommand>& commands) {
     }
     cases += " ;;\n";
   }
-  return fmt::format(R"(#compdef kvopt
+  return formatted(R"(#compdef kvopt
 # zsh completion of kvopt: kvopt completion zsh > a file _kvopt in a folder of $fpath
 _kvopt() {{
   local -a commands
@@ -175,26 +173,26 @@ _kvopt() {{
 }}
 if [ "$funcstack[1]" = _kvopt ]; then _kvopt "$@"; else compdef _kvopt kvopt; fi
 )",
-                     names, cases);
+                   names, cases);
 }
 
 std::string fishCompletion(const std::vector<CompletionCommand>& commands) {
   std::string out = "# fish completion of kvopt: kvopt completion fish | source\n";
   for (const CompletionCommand& command : commands)
-    out += fmt::format("complete -c kvopt -f -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                       quoted(command.description, true));
+    out += formatted("complete -c kvopt -f -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                     quoted(command.description, true));
   for (const CompletionCommand& command : commands)
     for (const CompletionOption& option : command.options) {
       std::string line =
-          fmt::format("complete -c kvopt -n '__fish_seen_subcommand_from {}'", command.name);
+          formatted("complete -c kvopt -n '__fish_seen_subcommand_from {}'", command.name);
       for (const std::string& name : option.names)
         line += name.rfind("--", 0) == 0 ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (option.isList)
-        line += fmt::format(" -x -a '(__fish_append , {})'", joined(option.choices));
+        line += formatted(" -x -a '(__fish_append , {})'", inOneLine(option.choices));
       else if (!option.choices.empty())
-        line += fmt::format(" -x -a '{}'", joined(option.choices));
+        line += formatted(" -x -a '{}'", inOneLine(option.choices));
       else if (!option.extension.empty())
-        line += fmt::format(" -k -x -a '(__fish_complete_suffix .{})'", option.extension);
+        line += formatted(" -k -x -a '(__fish_complete_suffix .{})'", option.extension);
       else if (option.takesValue && !option.names.empty())
         line += " -r";
       else if (option.names.empty())

@@ -23,11 +23,11 @@ bool showsWords(const OptionInfo& option) {
 /// The placeholder or words for the value; empty for flags.
 std::string valueText(const OptionInfo& option) {
   if (option.type == OptionType::CountedFlag)
-    return fmt::format("[={}]", option.values);
+    return formatted("[={}]", option.values);
   if (*option.values == 0)
     return "";
   const bool isName = !option.words().empty() && !showsWords(option);
-  return fmt::format(" {}", isName ? "NAME" : option.values);
+  return formatted(" {}", isName ? "NAME" : option.values);
 }
 
 /// A row of two columns: `head` from column 2, `text` from `column`.
@@ -48,7 +48,7 @@ std::string paragraph(std::string_view text, size_t columns) {
 std::string exampleLines(std::span<const CommandExample> examples, size_t columns) {
   std::string out = "\nExamples:\n";
   for (const CommandExample& example : examples)
-    out += fmt::format("  {}\n      {}\n", example.line, wrapped(example.purpose, columns, 6, 6));
+    out += formatted("  {}\n      {}\n", example.line, wrapped(example.purpose, columns, 6, 6));
   return out;
 }
 
@@ -82,9 +82,9 @@ std::string optionSentence(const OptionInfo& option) {
   std::string text = option.sentence;
   const std::vector<std::string> words = option.words();
   if (!words.empty() && (option.isArgument() || !showsWords(option)))
-    text += fmt::format(" One of: {}.", fmt::join(words, ", "));
+    text += formatted(" One of: {}.", joinedText(words, ", "));
   if (*option.defaultValue != 0)
-    text += fmt::format(" Default: {}.", option.defaultValue);
+    text += formatted(" Default: {}.", option.defaultValue);
   return text;
 }
 
@@ -104,10 +104,10 @@ std::string commandHelp(Command command, size_t columns) {
   const CommandInfo& info = commandInfo(command);
   std::string out;
   for (const char* usage : info.usages)
-    out += fmt::format("{} kvopt {} {}\n", out.empty() ? "Usage:" : "      ", info.word, usage);
+    out += formatted("{} kvopt {} {}\n", out.empty() ? "Usage:" : "      ", info.word, usage);
   out += "\n" + paragraph(info.description, columns);
   for (const HelpSection& section : helpSections(command)) {
-    out += fmt::format("\n{}:\n", section.title);
+    out += formatted("\n{}:\n", section.title);
     for (const OptionInfo* option : section.options)
       out += row(optionHead(*option), optionSentence(*option), optionColumn, columns);
   }

@@ -42,28 +42,28 @@ std::string argument(std::string_view text) {
 std::string exampleText(std::span<const CommandExample> examples) {
   std::string out;
   for (const CommandExample& example : examples)
-    out += fmt::format(".PP\n{}:\n.PP\n.RS 4\n.EX\n{}\n.EE\n.RE\n", troff(example.purpose),
-                       troff(example.line));
+    out += formatted(".PP\n{}:\n.PP\n.RS 4\n.EX\n{}\n.EE\n.RE\n", troff(example.purpose),
+                     troff(example.line));
   return out;
 }
 
 std::string usageText(const CommandInfo& info) {
   std::string out;
   for (const char* usage : info.usages)
-    out += fmt::format("{}.B kvopt {}\n{}\n", out.empty() ? "" : ".br\n", troff(info.word),
-                       troff(usage));
+    out += formatted("{}.B kvopt {}\n{}\n", out.empty() ? "" : ".br\n", troff(info.word),
+                     troff(usage));
   return out;
 }
 
 std::string commandText(Command command) {
   const CommandInfo& info = commandInfo(command);
-  std::string out = fmt::format(".SH {}\n{}.PP\n{}\n", argument("kvopt " + std::string(info.word)),
-                                usageText(info), troff(info.description));
+  std::string out = formatted(".SH {}\n{}.PP\n{}\n", argument("kvopt " + std::string(info.word)),
+                              usageText(info), troff(info.description));
   for (const HelpSection& section : helpSections(command)) {
-    out += fmt::format(".SS {}\n", argument(section.title));
+    out += formatted(".SS {}\n", argument(section.title));
     for (const OptionInfo* option : section.options)
-      out += fmt::format(".TP\n.B {}\n{}\n", argument(optionHead(*option)),
-                         troff(optionSentence(*option)));
+      out += formatted(".TP\n.B {}\n{}\n", argument(optionHead(*option)),
+                       troff(optionSentence(*option)));
   }
   return out + ".SS \"Examples\"\n" + exampleText(info.examples);
 }
@@ -72,18 +72,18 @@ std::string commandText(Command command) {
 
 std::string manPage(const std::string& version) {
   std::string out =
-      fmt::format(".TH KVOPT 1 \"\" {} \"User Commands\"\n", argument("kvopt " + version));
+      formatted(".TH KVOPT 1 \"\" {} \"User Commands\"\n", argument("kvopt " + version));
   out += ".SH NAME\nkvopt \\- rewrite key/value caches of ONNX decoders in place\n";
   out += ".SH SYNOPSIS\n.B kvopt\n.I command\n[\\fIarguments\\fR] [\\fIoptions\\fR]\n";
-  out += fmt::format(".SH DESCRIPTION\n{}\n", troff(programText()));
+  out += formatted(".SH DESCRIPTION\n{}\n", troff(programText()));
   for (unsigned i = 0; i < commandCount; ++i) {
     const CommandInfo& info = commandInfo(static_cast<Command>(i));
-    out += fmt::format(".TP\n.B {}\n{}.\n", troff(info.word), troff(info.summary));
+    out += formatted(".TP\n.B {}\n{}.\n", troff(info.word), troff(info.summary));
   }
   out += ".SH EXAMPLES\n" + exampleText(firstExamples());
   for (unsigned i = 0; i < commandCount; ++i)
     out += commandText(static_cast<Command>(i));
-  out += fmt::format(".SH \"EXIT STATUS\"\n{}\n", troff(exitCodeText()));
+  out += formatted(".SH \"EXIT STATUS\"\n{}\n", troff(exitCodeText()));
   out += ".SH ENVIRONMENT\n"
          ".TP\n.B COLUMNS\nWidth of texts and tables, in place of that of the terminal.\n"
          ".TP\n.B NO_COLOR\nTurns colors off, unless \\-\\-color says otherwise.\n";

@@ -40,7 +40,7 @@ void checkList(const CLI::Option& option, const std::string& name, int argc,
     list.split(parts, option.get_delimiter());
     if (llvm::is_contained(parts, ""))
       throw CLI::ValidationError(option.get_name(),
-                                 fmt::format("'{}' has an empty part", list.str()));
+                                 formatted("'{}' has an empty part", list.str()));
   }
 }
 

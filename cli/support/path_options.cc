@@ -34,8 +34,8 @@ bool isInput(PathUse use) { return use == PathUse::Model || use == PathUse::Inpu
 /// Description of a file that an option names.
 std::string roleOf(const AddedOption& added, const std::string& file) {
   return useOf(*added.info) == PathUse::Model
-             ? fmt::format("the model '{}'", file)
-             : fmt::format("{} of {}", added.role, added.info->name());
+             ? formatted("the model '{}'", file)
+             : formatted("{} of {}", added.role, added.info->name());
 }
 
 bool isDryRun(const CLI::App& command) {

@@ -19,10 +19,10 @@ constexpr std::chrono::milliseconds paintInterval{200};
 std::string durationText(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   if (whole < 60)
-    return fmt::format("{} s", whole);
+    return formatted("{} s", whole);
   if (whole < 3600)
-    return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+    return formatted("{} min {} s", whole / 60, whole % 60);
+  return formatted("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
 } // namespace
@@ -31,9 +31,9 @@ std::string progressText(const std::string& what, double done, double total, dou
   if (seconds < 1)
     return "";
   if (done <= 0 || total <= 0)
-    return fmt::format("{}, {}", what, durationText(seconds));
-  return fmt::format("{}: {} %, {} left", what, std::floor(100 * done / total),
-                     durationText(seconds * (total - done) / done));
+    return formatted("{}, {}", what, durationText(seconds));
+  return formatted("{}: {} %, {} left", what, std::floor(100 * done / total),
+                   durationText(seconds * (total - done) / done));
 }
 
 ProgressLine::ProgressLine(const CommonOptions& options)
@@ -94,7 +94,7 @@ void ProgressLine::paint() {
     return;
   constexpr size_t usual = 80;
   const size_t columns = terminalColumns(stderr).value_or(usual) - 1;
-  printErr(SafeText::trusted(fmt::format("\r{:.{}}\x1b[K", escaped(text), columns)));
+  printErr(SafeText::trusted(formatted("\r{:.{}}\x1b[K", escaped(text), columns)));
   std::fflush(stderr);
   isShown = true;
 }

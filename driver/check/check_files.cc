@@ -9,6 +9,7 @@
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
+#include "support/json.h"
 #include "support/mapped_file.h"
 
 #include "llvm/Support/MemoryBuffer.h"
@@ -216,8 +217,7 @@ namespace {
 /// Where a value differs: the node, if one computes it, and the step.
 std::string placeOf(const Obligation& part) {
   const std::string step = part.counterexample.text();
-  return part.node.empty() ? fmt::format(" ({})", step)
-                           : fmt::format(" at {} ({})", part.node, step);
+  return part.node.empty() ? formatted(" ({})", step) : formatted(" at {} ({})", part.node, step);
 }
 
 } // namespace
@@ -235,37 +235,35 @@ std::vector<std::string> checkSentences(const check::CheckReport& report) {
       weakest = &part;
   }
   const std::string reason = weakest ? weakest->reason : "the models have no output";
-  const std::string all =
-      outputs == 1 ? "the output is" : fmt::format("all {} outputs are", outputs);
+  const std::string all = outputs == 1 ? "the output is" : formatted("all {} outputs are", outputs);
   std::vector<std::string> sentences;
   switch (verdict) {
   case Verdict::Proved:
   case Verdict::ProvedReduced:
-    sentences.push_back(fmt::format("proved: {} equal at all sizes, over the real numbers: "
-                                    "rounding is not looked at",
-                                    all));
+    sentences.push_back(formatted("proved: {} equal at all sizes, over the real numbers: "
+                                  "rounding is not looked at",
+                                  all));
     break;
   case Verdict::Tested:
-    sentences.push_back(
-        fmt::format("not proved, but {} equal in {} steps, over the real numbers: {}", all,
-                    report.scope.size(), reason));
+    sentences.push_back(formatted("not proved, but {} equal in {} steps, over the real numbers: {}",
+                                  all, report.scope.size(), reason));
     break;
   case Verdict::Different:
     sentences.push_back(
-        fmt::format("the output '{}' differs{}: {}", weakest->after, placeOf(*weakest), reason));
+        formatted("the output '{}' differs{}: {}", weakest->after, placeOf(*weakest), reason));
     break;
   case Verdict::Skipped:
     sentences.push_back(
-        fmt::format("not decided: '{}' {}{}{}", weakest ? weakest->after : "",
-                    weakest && weakest->hasElements() ? "" : "is not compared: ", reason,
-                    equal == 0 ? "" : fmt::format("; {} of {} outputs are equal", equal, outputs)));
+        formatted("not decided: '{}' {}{}{}", weakest ? weakest->after : "",
+                  weakest && weakest->hasElements() ? "" : "is not compared: ", reason,
+                  equal == 0 ? "" : formatted("; {} of {} outputs are equal", equal, outputs)));
     break;
   }
   if (!report.assumptions.empty())
     sentences.push_back(
-        fmt::format("assumes that {}", fmt::join(report.assumptions, ", and that ")));
+        formatted("assumes that {}", joinedText(report.assumptions, ", and that ")));
   if (!report.notChecked.empty())
-    sentences.push_back(fmt::format("not looked at: {}", fmt::join(report.notChecked, "; ")));
+    sentences.push_back(formatted("not looked at: {}", joinedText(report.notChecked, "; ")));
   return sentences;
 }
 

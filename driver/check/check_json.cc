@@ -2,6 +2,7 @@
 #include "driver/check/check_json.h"
 
 #include "ir/manifest/field_table.h"
+#include "support/json.h"
 
 namespace kvopt::driver {
 using check::Obligation;

@@ -3,7 +3,7 @@
 
 #include "driver/check/check_files.h"
 #include "driver/check/counterexample.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 

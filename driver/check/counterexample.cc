@@ -28,7 +28,7 @@ const Obligation* differenceOf(const FileCheck& result) {
 llvm::Error write(OutputFolder& folder, const std::string& step, const char* kind,
                   const NamedTensors& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    auto file = folder.addFile(step, fmt::format("{}_{}.pb", kind, i));
+    auto file = folder.addFile(step, formatted("{}_{}.pb", kind, i));
     if (!file)
       return file.takeError();
     if (llvm::Error error =
@@ -60,14 +60,14 @@ writeCounterexample(const FileCheck& result, const CheckRequest& request, const 
   Counterexample example;
   example.folder = folder;
   if (!request.after.bytes)
-    example.command = fmt::format("kvopt verify {} --reference {}", shellWord(request.after.path),
-                                  shellWord(folder));
+    example.command = formatted("kvopt verify {} --reference {}", shellWord(request.after.path),
+                                shellWord(folder));
   if (llvm::Error error = addOutputs(*before->model, *recorded, toolkit))
     example.remark = "the first model does not run: " + takeDiagnostic(std::move(error)).str();
   auto written = OutputFolder::create(folder, files);
   if (!written)
     return written.takeError();
-  const std::string name = fmt::format("step0_q{}", step.tokens);
+  const std::string name = formatted("step0_q{}", step.tokens);
   if (llvm::Error error = written->addFolder(name))
     return error;
   if (llvm::Error error = write(*written, name, "input", recorded->inputs))

@@ -180,9 +180,9 @@ FloatReplay replayStep(const PreparedModel& after, const ReferenceStep& recorded
   if (!worst)
     return notPossible("no output is compared");
   return {report->comparison.isDifferent(),
-          worst->mismatch.empty() ? fmt::format("the largest difference is {:.1e}, of '{}'",
-                                                worst->comparison.maxAbs, worst->name)
-                                  : fmt::format("'{}': {}", worst->name, worst->mismatch)};
+          worst->mismatch.empty() ? formatted("the largest difference is {:.1e}, of '{}'",
+                                              worst->comparison.maxAbs, worst->name)
+                                  : formatted("'{}': {}", worst->name, worst->mismatch)};
 }
 
 void confirmDifference(check::CheckReport& report, const check::DrivenModel& before,
@@ -203,9 +203,9 @@ void confirmDifference(check::CheckReport& report, const check::DrivenModel& bef
   // The largest difference depends on the processor, and certificates do not.
   const std::string doubt =
       replay.isVisible
-          ? fmt::format("differs in exact arithmetic, but not in floats: {}", step.text())
-          : fmt::format("differs in exact arithmetic, which no run in floats confirms ({}): {}",
-                        step.text(), replay.remark);
+          ? formatted("differs in exact arithmetic, but not in floats: {}", step.text())
+          : formatted("differs in exact arithmetic, which no run in floats confirms ({}): {}",
+                      step.text(), replay.remark);
   for (Obligation& part : report.obligations)
     if (isDifferentElement(part)) {
       part.verdict = Verdict::Skipped;

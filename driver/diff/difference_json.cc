@@ -3,6 +3,7 @@
 
 #include "driver/inspect/site_facts.h"
 #include "passes/pattern/explain.h"
+#include "support/json.h"
 
 namespace kvopt::driver {
 using namespace ir;

@@ -83,9 +83,9 @@ std::string adviceOn(EngineUse use, llvm::ArrayRef<Form> others) {
   if (use == EngineUse::OwnOperators)
     return other == others.end()
                ? " Without the library, no other form is known to be faster than the export."
-               : fmt::format(" Without the library: {}.", optionsOf(*other));
+               : formatted(" Without the library: {}.", optionsOf(*other));
   if (use == EngineUse::Opset24 && other != others.end())
-    return fmt::format(" They load {}.", optionsOf(*other));
+    return formatted(" They load {}.", optionsOf(*other));
   return "";
 }
 
@@ -157,12 +157,12 @@ const char* runnerOf(Engine engine) {
 
 std::string enginesText() {
   std::string text =
-      fmt::format("{:<54} {:<40} {}\n", "operators", "caches of", "ONNX Runtime, from version");
+      formatted("{:<54} {:<40} {}\n", "operators", "caches of", "ONNX Runtime, from version");
   for (const EngineFact& fact : table) {
-    text += fmt::format("{:<54} {:<40} {}\n", fact.what, fact.types,
-                        fact.ortVersion ? fact.ortVersion : "none");
+    text += formatted("{:<54} {:<40} {}\n", fact.what, fact.types,
+                      fact.ortVersion ? fact.ortVersion : "none");
     if (*fact.note != '\0')
-      text += fmt::format("  {}\n", fact.note);
+      text += formatted("  {}\n", fact.note);
   }
   return text;
 }
@@ -171,8 +171,8 @@ std::string enginesMarkdown() {
   std::string text = "| operators | caches of | ONNX Runtime, from version | note |\n"
                      "|---|---|---|---|\n";
   for (const EngineFact& fact : table)
-    text += fmt::format("| {} | {} | {} | {} |\n", fact.what, fact.types,
-                        fact.ortVersion ? fact.ortVersion : "none", fact.note);
+    text += formatted("| {} | {} | {} | {} |\n", fact.what, fact.types,
+                      fact.ortVersion ? fact.ortVersion : "none", fact.note);
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include "passes/pattern/explain.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -15,7 +16,7 @@ using namespace rows;
 namespace {
 
 std::string nameOf(const Value* value) {
-  return value ? fmt::format("'{}'", value->name()) : std::string();
+  return value ? formatted("'{}'", value->name()) : std::string();
 }
 
 /// Text such as `row j of head h is row j of head h/4 of 'past'`.
@@ -23,42 +24,42 @@ std::string pastWords(const RowFact& fact) {
   const std::string ofHead = fact.hasHeads ? " of head h" : "";
   const bool isRepeated = fact.hasHeads && fact.headRepeats.value() != 1;
   const bool isSkipped = !fact.skipped.isUnknown() && fact.skipped.value() != 0;
-  return fmt::format(
+  return formatted(
       "row j{} is row j{}{} of {}", ofHead, isSkipped ? " + " + fact.skipped.str() : "",
-      isRepeated ? fmt::format(" of head h/{}", fact.headRepeats.str()) : "", nameOf(fact.past));
+      isRepeated ? formatted(" of head h/{}", fact.headRepeats.str()) : "", nameOf(fact.past));
 }
 
 std::string placeWords(const WritePlace& place) {
   if (place.kind != WritePlace::Kind::First)
-    return fmt::format("at {}", nameOf(place.input));
+    return formatted("at {}", nameOf(place.input));
   return place.offset.value() == 0
-             ? fmt::format("from {} on", nameOf(place.input))
-             : fmt::format("from {} + {} on", nameOf(place.input), place.offset.str());
+             ? formatted("from {} on", nameOf(place.input))
+             : formatted("from {} + {} on", nameOf(place.input), place.offset.str());
 }
 
 std::string rowsText(const RowFact& fact) {
   switch (fact.origin) {
   case RowOrigin::Appended:
-    return fmt::format("{}{}, then new rows of {}", pastWords(fact),
-                       fact.pastLength ? fmt::format(" up to {}", nameOf(fact.pastLength)) : "",
-                       nameOf(fact.fresh));
+    return formatted("{}{}, then new rows of {}", pastWords(fact),
+                     fact.pastLength ? formatted(" up to {}", nameOf(fact.pastLength)) : "",
+                     nameOf(fact.fresh));
   case RowOrigin::Written:
-    return fmt::format("{}, with new rows of {} written {}", pastWords(fact), nameOf(fact.fresh),
-                       placeWords(*fact.place));
+    return formatted("{}, with new rows of {} written {}", pastWords(fact), nameOf(fact.fresh),
+                     placeWords(*fact.place));
   case RowOrigin::LastRows:
-    return fmt::format("last {} rows of {} and new rows of {}", fact.lastRows, nameOf(fact.past),
-                       nameOf(fact.fresh));
+    return formatted("last {} rows of {} and new rows of {}", fact.lastRows, nameOf(fact.past),
+                     nameOf(fact.fresh));
   case RowOrigin::Cached:
-    return fmt::format("{}, no new rows", pastWords(fact));
+    return formatted("{}, no new rows", pastWords(fact));
   case RowOrigin::New:
-    return fmt::format("new rows only, of {}", nameOf(fact.fresh));
+    return formatted("new rows only, of {}", nameOf(fact.fresh));
   case RowOrigin::Computed:
-    return fact.node ? fmt::format("{} by '{}' ({})", fact.detail, pattern::labelOf(*fact.node),
-                                   fact.node->op().str())
+    return fact.node ? formatted("{} by '{}' ({})", fact.detail, pattern::labelOf(*fact.node),
+                                 fact.node->op().str())
                      : fact.detail;
   case RowOrigin::Unreadable:
-    return fact.node ? fmt::format("not readable: evaluation stops at '{}' ({})",
-                                   pattern::labelOf(*fact.node), fact.node->op().str())
+    return fact.node ? formatted("not readable: evaluation stops at '{}' ({})",
+                                 pattern::labelOf(*fact.node), fact.node->op().str())
                      : "not readable";
   }
   return "";
@@ -70,11 +71,11 @@ std::string presentText(const CacheFact& fact) {
   if (!fact.present)
     return "; no output has the same rows";
   if (fact.isSameAsPresent())
-    return fmt::format("; {} is the same rows", nameOf(fact.present));
+    return formatted("; {} is the same rows", nameOf(fact.present));
   if (fact.ofPresent.origin == RowOrigin::LastRows)
-    return fmt::format("; {} is the last {} of these rows", nameOf(fact.present),
-                       fact.ofPresent.lastRows);
-  return fmt::format("; {} has other rows of the same two", nameOf(fact.present));
+    return formatted("; {} is the last {} of these rows", nameOf(fact.present),
+                     fact.ofPresent.lastRows);
+  return formatted("; {} has other rows of the same two", nameOf(fact.present));
 }
 
 /// Update of the cache: `append`, `last 8 rows`.
@@ -85,7 +86,7 @@ std::string updateText(const RowFact& fact) {
   case RowOrigin::Written:
     return ": write in place";
   case RowOrigin::LastRows:
-    return fmt::format(": window of {}", fact.lastRows);
+    return formatted(": window of {}", fact.lastRows);
   default:
     return "";
   }
@@ -101,9 +102,9 @@ std::string sizesText(const RowFact& fact) {
     shown.push_back(*empty);
   std::vector<std::string> words;
   for (const StepSize& size : shown)
-    words.push_back(fmt::format("S={} P={}", size.tokens, size.past));
+    words.push_back(formatted("S={} P={}", size.tokens, size.past));
   const std::string more = fact.points > words.size()
-                               ? fmt::format(" and {} more points", fact.points - words.size())
+                               ? formatted(" and {} more points", fact.points - words.size())
                                : "";
   return llvm::join(words, ", ") + more;
 }
@@ -114,9 +115,9 @@ std::string proofText(const RowFact& fact) {
   if (fact.argument.holds())
     return "; proved";
   const ArgumentBreak& broken = *fact.argument.broken;
-  return broken.node ? fmt::format("; observed: '{}' ({}): {}", pattern::labelOf(*broken.node),
-                                   broken.node->op().str(), broken.reason)
-                     : fmt::format("; observed: {}", broken.reason);
+  return broken.node ? formatted("; observed: '{}' ({}): {}", pattern::labelOf(*broken.node),
+                                 broken.node->op().str(), broken.reason)
+                     : formatted("; observed: {}", broken.reason);
 }
 
 OrderedJson nameJson(const Value* value) {
@@ -132,7 +133,7 @@ OrderedJson nodeJson(const Node* node) {
 std::string cacheFactText(const CacheFact& fact) {
   std::string text = rowsText(fact.rows) + presentText(fact) + updateText(fact.rows);
   if (!fact.rows.sizes.empty())
-    text += fmt::format(" (seen at {}{})", sizesText(fact.rows), proofText(fact.rows));
+    text += formatted(" (seen at {}{})", sizesText(fact.rows), proofText(fact.rows));
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include "driver/explain/cache_words.h"
 #include "driver/inspect/site_facts.h"
 #include "passes/analysis/cache/site_words.h"
+#include "support/json.h"
 
 namespace kvopt::driver {
 using namespace analysis;

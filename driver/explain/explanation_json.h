@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/explain/explanation.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 

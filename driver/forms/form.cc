@@ -52,16 +52,16 @@ const char* wordOf(SplitKind split) {
 }
 
 std::string optionsOf(const Form& form) {
-  const std::string size = form.size ? fmt::format(":{}", *form.size) : "";
-  std::string text = fmt::format("--to {}", wordOf(form.engine));
+  const std::string size = form.size ? formatted(":{}", *form.size) : "";
+  std::string text = formatted("--to {}", wordOf(form.engine));
   if (form.split != SplitKind::None)
-    text += fmt::format(" --split {}{}", wordOf(form.split), size);
+    text += formatted(" --split {}{}", wordOf(form.split), size);
   else if (form.engine == Engine::Onnx && form.cache == CacheKind::Grow)
     text += " --opset 23";
   else if (form.cache != defaultCache(form.engine, std::nullopt))
-    text += fmt::format(" --cache {}{}", wordOf(form.cache), size);
+    text += formatted(" --cache {}{}", wordOf(form.cache), size);
   if (form.rows != RowKind::Same)
-    text += fmt::format(" --rows {}", wordOf(form.rows));
+    text += formatted(" --rows {}", wordOf(form.rows));
   if (form.isLatent)
     text += " --latent";
   return text;

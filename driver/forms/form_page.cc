@@ -21,7 +21,7 @@ std::vector<GridLine> gridLines() {
   for (const FormRow& row : formTable()) {
     std::string cache = wordOf(row.cache);
     if (row.split != SplitKind::None)
-      cache += fmt::format(", {}", wordOf(row.split));
+      cache += formatted(", {}", wordOf(row.split));
     if (row.cells == row.latent) {
       lines.push_back({row.engine, cache + ", also --latent", row.cells});
       continue;
@@ -48,17 +48,17 @@ size_t numberOf(const FormCell& cell, llvm::ArrayRef<std::string> sentences) {
 
 /// The options that are equivalent to a preset. `size` is `:N` if it accepts a number.
 std::string expansionOf(const FormPreset& preset, const std::string& size) {
-  std::string text = fmt::format("--to {}", wordOf(preset.engine));
+  std::string text = formatted("--to {}", wordOf(preset.engine));
   if (preset.split.value_or(SplitKind::None) != SplitKind::None)
-    text += fmt::format(" --split {}{}", wordOf(*preset.split), size);
+    text += formatted(" --split {}{}", wordOf(*preset.split), size);
   else if (preset.cache && preset.opset != 23)
-    text += fmt::format(" --cache {}{}", wordOf(*preset.cache), size);
+    text += formatted(" --cache {}{}", wordOf(*preset.cache), size);
   if (preset.rows)
-    text += fmt::format(" --rows {}", wordOf(*preset.rows));
+    text += formatted(" --rows {}", wordOf(*preset.rows));
   if (preset.isLatent.value_or(false))
     text += " --latent";
   if (preset.opset)
-    text += fmt::format(" --opset {}", *preset.opset);
+    text += formatted(" --opset {}", *preset.opset);
   return text;
 }
 
@@ -85,26 +85,25 @@ std::vector<PresetLine> presetLines(const targets::TargetRegistry& registry) {
 std::string formsText(const targets::TargetRegistry& registry) {
   const std::vector<GridLine> lines = gridLines();
   const std::vector<std::string> sentences = refusalsOf(lines);
-  std::string text = fmt::format("  {:<10}{:<33}", "--to", "--cache");
+  std::string text = formatted("  {:<10}{:<33}", "--to", "--cache");
   for (RowKind rows : allRowKinds)
-    text += fmt::format("{:<13}", wordOf(rows));
+    text += formatted("{:<13}", wordOf(rows));
   text.erase(text.find_last_not_of(' ') + 1);
   text += " (--rows)\n";
   for (const GridLine& line : lines) {
-    text += fmt::format("  {:<10}{:<33}", wordOf(line.engine), line.cache);
+    text += formatted("  {:<10}{:<33}", wordOf(line.engine), line.cache);
     for (const FormCell& cell : line.cells)
-      text +=
-          fmt::format("{:<13}", cell.isWritten() ? std::string(cell.target)
-                                                 : fmt::format("({})", numberOf(cell, sentences)));
+      text += formatted("{:<13}", cell.isWritten() ? std::string(cell.target)
+                                                   : formatted("({})", numberOf(cell, sentences)));
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   }
   text += "\n  Not written:\n";
   for (size_t i = 0; i < sentences.size(); ++i)
-    text += fmt::format("  {:>4} {}\n", fmt::format("({})", i + 1), sentences[i]);
+    text += formatted("  {:>4} {}\n", formatted("({})", i + 1), sentences[i]);
   text += "\n  Presets, which --to takes as well:\n";
   for (const PresetLine& line : presetLines(registry))
-    text += fmt::format("{:<13} {:<40} {}\n", line.name, line.options, line.summary);
+    text += formatted("{:<13} {:<40} {}\n", line.name, line.options, line.summary);
   return text;
 }
 
@@ -113,21 +112,21 @@ std::string formsMarkdown(const targets::TargetRegistry& registry) {
   const std::vector<std::string> sentences = refusalsOf(lines);
   std::string text = "| `--to` | `--cache` |";
   for (RowKind rows : allRowKinds)
-    text += fmt::format(" `--rows {}` |", wordOf(rows));
+    text += formatted(" `--rows {}` |", wordOf(rows));
   text += "\n|---|---|---|---|---|---|---|\n";
   for (const GridLine& line : lines) {
-    text += fmt::format("| `{}` | {} |", wordOf(line.engine), line.cache);
+    text += formatted("| `{}` | {} |", wordOf(line.engine), line.cache);
     for (const FormCell& cell : line.cells)
-      text += cell.isWritten() ? fmt::format(" `{}` |", cell.target)
-                               : fmt::format(" ({}) |", numberOf(cell, sentences));
+      text += cell.isWritten() ? formatted(" `{}` |", cell.target)
+                               : formatted(" ({}) |", numberOf(cell, sentences));
     text += "\n";
   }
   text += "\nA number is the reason why a form is not written:\n\n";
   for (size_t i = 0; i < sentences.size(); ++i)
-    text += fmt::format("{}. {}\n", i + 1, sentences[i]);
+    text += formatted("{}. {}\n", i + 1, sentences[i]);
   text += "\n| preset | options | writes |\n|---|---|---|\n";
   for (const PresetLine& line : presetLines(registry))
-    text += fmt::format("| `{}` | `{}` | {} |\n", line.name, line.options, line.summary);
+    text += formatted("| `{}` | `{}` | {} |\n", line.name, line.options, line.summary);
   return text;
 }
 

@@ -42,7 +42,7 @@ struct SaidForm {
   template <class T> llvm::Error say(Said<T>& axis, T value, const std::string& word) {
     if (axis.value && *axis.value != value)
       return usageError("{} and {} contradict each other", axis.word, word)
-          .hint(fmt::format("possible: {} alone, or {}", axis.word, instead(axis.word, word)));
+          .hint(formatted("possible: {} alone, or {}", axis.word, instead(axis.word, word)));
     if (!axis.value) {
       axis.value = value;
       axis.word = word;
@@ -53,7 +53,7 @@ struct SaidForm {
 private:
   /// Advice for choosing the second of two words.
   std::string instead(llvm::StringRef first, const std::string& second) const {
-    return startsWith(first, "--to ") ? fmt::format("--to {} {}", wordOf(*engine.value), second)
+    return startsWith(first, "--to ") ? formatted("--to {} {}", wordOf(*engine.value), second)
                                       : second + " alone";
   }
 };
@@ -70,7 +70,7 @@ llvm::Error unknownWord(const std::string& option, llvm::StringRef word, llvm::A
   std::vector<std::string> known;
   for (T value : values)
     known.emplace_back(wordOf(value));
-  return usageError("{}: '{}' is none of {}{}", option, word, fmt::join(known, ", "),
+  return usageError("{}: '{}' is none of {}{}", option, word, joinedText(known, ", "),
                     didYouMean(std::string_view(word), known));
 }
 
@@ -82,7 +82,7 @@ llvm::Error saySize(llvm::StringRef text, const std::string& option, SaidForm& s
   int64_t size = 0;
   if (number.getAsInteger(10, size) || size < 1 || size > INT32_MAX)
     return usageError("'{}' is not a valid size for '{}'", number, word);
-  return said.say(said.size, size, fmt::format("{} {}", option, text));
+  return said.say(said.size, size, formatted("{} {}", option, text));
 }
 
 /// Parses the value of an option whose words may have a size.
@@ -95,7 +95,7 @@ llvm::Error sayWord(const std::string& text, const std::string& option, llvm::Ar
   const std::optional<T> value = valueOf(word, values);
   if (!value)
     return unknownWord(option, word, values);
-  if (llvm::Error error = said.say(axis, *value, fmt::format("{} {}", option, text)))
+  if (llvm::Error error = said.say(axis, *value, formatted("{} {}", option, text)))
     return error;
   return saySize(text, option, said);
 }
@@ -112,7 +112,7 @@ llvm::Error sayPreset(const std::string& text, SaidForm& said) {
     return usageError("there is no target '{}'{}", name, didYouMean(std::string_view(name), known))
         .hint("kvopt list targets");
   }
-  const std::string word = fmt::format("--to {}", text);
+  const std::string word = formatted("--to {}", text);
   const auto say = [&](auto& axis, const auto& value) {
     if (value)
       llvm::cantFail(said.say(axis, *value, word)); // the first word of each axis
@@ -151,7 +151,7 @@ llvm::Error sayAll(const FormWords& words, SaidForm& said) {
     return llvm::Error::success();
   if (*words.opset != 23 && *words.opset != 24)
     return usageError("--opset {}: ONNX's Attention is written at opset 23 or 24", *words.opset);
-  return said.say(said.opset, *words.opset, fmt::format("--opset {}", *words.opset));
+  return said.say(said.opset, *words.opset, formatted("--opset {}", *words.opset));
 }
 
 /// The form for one engine, with defaults for open axes.
@@ -239,9 +239,9 @@ private:
     // Only near forms: those that satisfy all words but one, with defaults on the other axes.
     for (const Form& other : written)
       if (count(other) + 1 == static_cast<int64_t>(axes.size()) && isPlain(other))
-        possible += fmt::format("{}{}", possible.empty() ? "" : "; ", optionsOf(other));
-    return llvm::Error(usageError("{} do not go together: {}", fmt::join(words, " and "), whyNot())
-                           .hint(fmt::format("possible: {}", possible)));
+        possible += formatted("{}{}", possible.empty() ? "" : "; ", optionsOf(other));
+    return llvm::Error(usageError("{} do not go together: {}", joinedText(words, " and "), whyNot())
+                           .hint(formatted("possible: {}", possible)));
   }
 
   /// Whether every axis of the form has its default or the value that a word selects.
@@ -329,7 +329,7 @@ llvm::Expected<Form> chooseForm(FormWords words, const char* defaultEngine) {
 std::string targetText(const Form& form) {
   const FormCell cell = cellOf(form);
   assert(cell.isWritten() && "the form is written");
-  return form.size ? fmt::format("{}:{}", cell.target, *form.size) : cell.target;
+  return form.size ? formatted("{}:{}", cell.target, *form.size) : cell.target;
 }
 
 llvm::Expected<targets::TargetChoice> targetFor(const Form& form,

@@ -29,14 +29,14 @@ std::optional<Recommendation> recommendWithoutCaches(const std::string& path,
   if (llvm::all_of(sites,
                    [&](const AttentionSite& site) { return !readsItsOwn(site) || isCausal(site); }))
     return Recommendation{"the decoder computes the whole sequence at every step; give it caches",
-                          fmt::format("kvopt add-cache {} -o OUT.onnx", path)};
+                          formatted("kvopt add-cache {} -o OUT.onnx", path)};
   if (llvm::any_of(sites, [&](const AttentionSite& site) {
         return readsItsOwn(site) && site.mask && site.mask->causal == Proof::Unproven;
       }))
     return Recommendation{
         "there are no caches, and whether attention is causal is not proved; only "
         "a decoder can have caches",
-        fmt::format("kvopt add-cache {} -o OUT.onnx", path)};
+        formatted("kvopt add-cache {} -o OUT.onnx", path)};
   return Recommendation{"attention is not causal and has no caches: this looks like an encoder; "
                         "nothing to rewrite (kvopt add-cache is for decoders)",
                         ""};

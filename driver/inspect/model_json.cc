@@ -6,6 +6,7 @@
 #include "ir/manifest/field_table.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -3,7 +3,7 @@
 
 #include "driver/forms/without_caches.h"
 #include "driver/recover.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 #include <map>
 #include <string>

@@ -4,6 +4,7 @@
 #include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/reason_docs.h"
 #include "support/format.h"
+#include "support/json.h"
 
 namespace kvopt::driver {
 using namespace analysis;
@@ -64,8 +65,8 @@ OrderedJson factsJson(const AttentionSite& site) {
 std::string headCounts(const AttentionSite& site) {
   if (site.queryHeads.isUnknown() && site.keyHeads.isUnknown() && site.keyWidth.isUnknown())
     return "";
-  std::string text = fmt::format("{}/{}×{}", extentText(site.queryHeads), extentText(site.keyHeads),
-                                 extentText(site.keyWidth));
+  std::string text = formatted("{}/{}×{}", extentText(site.queryHeads), extentText(site.keyHeads),
+                               extentText(site.keyWidth));
   if (!site.valueWidth.isKnownEqual(site.keyWidth))
     text += "/" + extentText(site.valueWidth);
   return text;
@@ -97,11 +98,11 @@ std::string layoutText(const AttentionSite& site) {
   // Update of the cache, unless it is concatenation; the kind of a cross cache already implies it.
   bool isPlain = (site.update == CacheUpdate::Grows && !site.isLatent()) ||
                  site.update == CacheUpdate::ReadOnly;
-  std::string policy = isPlain ? "" : fmt::format(" {}", sitePolicyName(site));
+  std::string policy = isPlain ? "" : formatted(" {}", sitePolicyName(site));
   if (key == value && site.key->axis == site.value->axis)
-    return fmt::format("{} axis {}{}", key, site.key->axis, policy);
-  return fmt::format("{} axis {} and {} axis {}{}", key, site.key->axis, value, site.value->axis,
-                     policy);
+    return formatted("{} axis {}{}", key, site.key->axis, policy);
+  return formatted("{} axis {} and {} axis {}{}", key, site.key->axis, value, site.value->axis,
+                   policy);
 }
 
 std::string attentionText(const AttentionSite& site) {
@@ -116,10 +117,10 @@ std::string attentionText(const AttentionSite& site) {
   else
     text = site.mask->causal == Proof::Proved ? "causal" : "not causal";
   if (int64_t window = site.window())
-    text += fmt::format(" · window {}", window);
+    text += formatted(" · window {}", window);
   if (float cap = node.floatAttr("softcap", 0); cap != 0)
-    text += fmt::format(" · softcap {:.6g}", cap);
-  text += fmt::format(" · scale {:.6g}", node.floatAttr("scale", 1));
+    text += formatted(" · softcap {:.6g}", cap);
+  text += formatted(" · scale {:.6g}", node.floatAttr("scale", 1));
   if (node.operand(4))
     text += " · sinks";
   return text;
@@ -129,7 +130,7 @@ std::string maskText(const AttentionSite& site) {
   if (!isRaised(site))
     return "";
   const Value* mask = site.node->operand(3);
-  std::string text = mask ? fmt::format("{} {}", maskKind(*site.node), mask->type().str()) : "none";
+  std::string text = mask ? formatted("{} {}", maskKind(*site.node), mask->type().str()) : "none";
   if (!site.mask)
     return text;
   if (mask && !site.mask->text.empty())
@@ -137,7 +138,7 @@ std::string maskText(const AttentionSite& site) {
   if (site.mask->causal == Proof::Refuted && !site.mask->counterExample.empty())
     text += "; " + site.mask->counterExample;
   if (!site.mask->isExact)
-    text += fmt::format("; hidden keys get {:.6g}", site.mask->hiddenValue);
+    text += formatted("; hidden keys get {:.6g}", site.mask->hiddenValue);
   return text;
 }
 
@@ -161,11 +162,11 @@ std::string layerRanges(llvm::ArrayRef<unsigned> layers) {
       last = first;
     if (!text.empty())
       text += ", ";
-    text += fmt::format("L{}", layers[first]);
+    text += formatted("L{}", layers[first]);
     if (last != first)
-      text += fmt::format("–L{}", layers[last]);
+      text += formatted("–L{}", layers[last]);
     if (last != first && step > 1)
-      text += fmt::format(" by {}", step);
+      text += formatted(" by {}", step);
     first = last + 1;
   }
   return text;

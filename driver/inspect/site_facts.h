@@ -2,7 +2,7 @@
 #pragma once
 
 #include "passes/analysis/cache/site.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 

@@ -4,6 +4,7 @@
 #include "driver/inspect/site_facts.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
+#include "support/json.h"
 #include "support/string_ends.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -52,8 +53,8 @@ std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure
   facts["mask_text"] = isProved ? withoutLayers(site.mask->text) : "";
   std::string key =
       siteKindName(site).str() + facts.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-  key += fmt::format("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site),
-                     attentionText(site));
+  key +=
+      formatted("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site), attentionText(site));
   if (site.failure)
     key += "|missed " + failureKey(*site.failure) + (site.nearMiss ? site.nearMiss->rule : "");
   if (refusal)
@@ -64,8 +65,8 @@ std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure
 } // namespace
 
 std::string failureKey(const MatchFailure& failure) {
-  return fmt::format("{}|{}|{}|{}", reasonName(failure.code), withoutLayers(failure.node),
-                     withoutLayers(failure.expected), withoutLayers(failure.found));
+  return formatted("{}|{}|{}|{}", reasonName(failure.code), withoutLayers(failure.node),
+                   withoutLayers(failure.expected), withoutLayers(failure.found));
 }
 
 std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target* target,

@@ -16,9 +16,9 @@ std::string checkWholeNumber(const std::string& text) {
   uint64_t value = 0;
   const bool hasDigitsOnly = !text.empty() && llvm::all_of(text, llvm::isDigit);
   if (!hasDigitsOnly)
-    return fmt::format("'{}' is not a whole number", text);
+    return formatted("'{}' is not a whole number", text);
   if (llvm::StringRef(text).getAsInteger(10, value))
-    return fmt::format("'{}' is too large", text);
+    return formatted("'{}' is too large", text);
   return "";
 }
 
@@ -27,13 +27,13 @@ std::string checkRealNumber(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (text.empty() || stop != end || error == std::errc::invalid_argument)
-    return fmt::format("'{}' is not a number", text);
+    return formatted("'{}' is not a number", text);
   if (error == std::errc::result_out_of_range)
-    return fmt::format("'{}' is out of range", text);
+    return formatted("'{}' is out of range", text);
   if (!std::isfinite(value))
-    return fmt::format("'{}' is not a finite number", text);
+    return formatted("'{}' is not a finite number", text);
   if (std::signbit(value))
-    return fmt::format("'{}' is negative", text);
+    return formatted("'{}' is negative", text);
   return "";
 }
 
@@ -45,7 +45,7 @@ std::string checkMembership(const OptionInfo& info, const std::string& text) {
   const std::vector<std::string> words = info.words();
   if (llvm::is_contained(words, text))
     return "";
-  return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), didYouMean(text, words));
+  return formatted("'{}' is none of {}{}", text, joinedText(words, ", "), didYouMean(text, words));
 }
 
 std::string checkRange(const OptionInfo& info, const std::string& text) {
@@ -54,8 +54,8 @@ std::string checkRange(const OptionInfo& info, const std::string& text) {
   if (llvm::StringRef(text).getAsInteger(10, value) || (value >= info.least && value <= info.most))
     return "";
   if (value > info.most && info.most == INT64_MAX)
-    return fmt::format("'{}' is too large", text);
-  return fmt::format("{} is not from {} to {}", text, info.least, info.most);
+    return formatted("'{}' is too large", text);
+  return formatted("{} is not from {} to {}", text, info.least, info.most);
 }
 
 } // namespace

@@ -23,27 +23,27 @@ std::string namesCell(const OptionInfo& option) {
   for (size_t at = names.find(','); at != std::string::npos; at = names.find(',', at + 4))
     names.replace(at, 1, "`, `");
   if (option.isArgument())
-    return fmt::format("`{}`", names);
+    return formatted("`{}`", names);
   if (option.type == OptionType::CountedFlag)
-    return fmt::format("`{}[={}]`", names, option.values);
+    return formatted("`{}[={}]`", names, option.values);
   const bool hasWords = !option.words().empty();
-  return *option.values == 0 || hasWords ? fmt::format("`{}`", names)
-                                         : fmt::format("`{} {}`", names, cellText(option.values));
+  return *option.values == 0 || hasWords ? formatted("`{}`", names)
+                                         : formatted("`{} {}`", names, cellText(option.values));
 }
 
 std::string valuesCell(const OptionInfo& option) {
   std::string cell;
   for (const std::string& word : option.words())
-    cell += fmt::format("{}`{}`", cell.empty() ? "" : ", ", word);
+    cell += formatted("{}`{}`", cell.empty() ? "" : ", ", word);
   return cell;
 }
 
 std::string rowText(const OptionInfo& option) {
   const std::string values = valuesCell(option);
   const std::string initial =
-      *option.defaultValue == 0 ? "" : fmt::format("`{}`", option.defaultValue);
-  return fmt::format("| {} | {} | {} | {} |\n", namesCell(option), values, initial,
-                     cellText(option.sentence));
+      *option.defaultValue == 0 ? "" : formatted("`{}`", option.defaultValue);
+  return formatted("| {} | {} | {} | {} |\n", namesCell(option), values, initial,
+                   cellText(option.sentence));
 }
 
 constexpr const char* head = "| option | values | default | |\n|---|---|---|---|\n";
@@ -61,13 +61,13 @@ std::string optionsMarkdown() {
   std::string text;
   for (unsigned i = 0; i < commandCount; ++i) {
     const auto command = static_cast<Command>(i);
-    text += fmt::format("### kvopt {}\n\n{}", wordOf(command), head);
+    text += formatted("### kvopt {}\n\n{}", wordOf(command), head);
     for (const OptionInfo* option : optionsOf(command))
       if (!isCommon(*option) || (command == Command::Diff && option->name() == "--format"))
         text += rowText(*option);
     text += "\n";
   }
-  text += fmt::format("### Every command\n\n{}", head);
+  text += formatted("### Every command\n\n{}", head);
   for (const OptionInfo* option : optionsOf(Command::Inspect))
     if (isCommon(*option))
       text += rowText(*option);

@@ -34,7 +34,7 @@ std::vector<std::string> partsOf(const OptionInfo& info, llvm::StringRef text) {
 std::string problemOf(const OptionInfo& info, const std::string& text) {
   if (!isFlag(info))
     return checkValue(info, text);
-  return text == "true" || text == "false" ? "" : fmt::format("'{}' is none of true, false", text);
+  return text == "true" || text == "false" ? "" : formatted("'{}' is none of true, false", text);
 }
 
 } // namespace
@@ -64,7 +64,7 @@ std::vector<std::string> OptionReader::textsOf(const char* name) {
     for (const std::string& text : option.texts) {
       const std::string wrong = problemOf(*info, text);
       if (!wrong.empty() && problem.empty())
-        problem = fmt::format("{}: {}", option.name, wrong);
+        problem = formatted("{}: {}", option.name, wrong);
       if (!wrong.empty())
         return {};
       texts.push_back(text);
@@ -88,7 +88,7 @@ llvm::Error OptionReader::finish() {
     if (option.info || meant.empty())
       return usageError("there is no option {} here", option.name);
     return usageError("there is no option {} here", option.name)
-        .hint(fmt::format("did you mean {}?", meant));
+        .hint(formatted("did you mean {}?", meant));
   }
   if (!problem.empty())
     return usageError("{}", problem);

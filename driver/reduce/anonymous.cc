@@ -53,7 +53,7 @@ TensorType renamed(const TensorType& type, llvm::StringMap<std::string>& names) 
   Shape shape;
   for (const Dim& dim : type.shape()) {
     for (const std::string& symbol : dim.symbols())
-      names.try_emplace(symbol, fmt::format("n{}", names.size()));
+      names.try_emplace(symbol, formatted("n{}", names.size()));
     shape.push_back(dim.substitute([&](llvm::StringRef symbol) -> std::optional<Dim> {
       return Dim::symbol(names.lookup(symbol));
     }));
@@ -104,7 +104,7 @@ bool renameValues(Graph& graph, llvm::ArrayRef<std::string> names) {
       continue;
     std::string fresh;
     do
-      fresh = fmt::format("{}{}", prefixFor(*value), number++);
+      fresh = formatted("{}{}", prefixFor(*value), number++);
     while (graph.findValue(fresh) || graph.context().isNameInSubgraph(fresh));
     graph.rename(*value, fresh);
     changes = true;

@@ -252,7 +252,7 @@ llvm::Expected<bool> Candidates::attempt(CandidateEdit edit) {
     llvm::consumeError(std::move(error));
     return false;
   }
-  const std::string name = fmt::format("candidate-{}.onnx", ++made);
+  const std::string name = formatted("candidate-{}.onnx", ++made);
   const auto reject = [&] {
     folder.remove(manifestNameFor(name));
     folder.remove(name);

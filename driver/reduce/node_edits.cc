@@ -174,7 +174,7 @@ void forEachNested(Model& model, llvm::function_ref<void(const std::string&, Nod
     unsigned index = 0;
     const unsigned number = graphs++;
     for (Node& node : graph.nodes())
-      visit(fmt::format("{}.{}", number, index++), node);
+      visit(formatted("{}.{}", number, index++), node);
   };
   forEachGraph(model.graph(), visitGraph);
   for (const auto& function : model.functions)

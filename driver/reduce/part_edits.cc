@@ -17,7 +17,7 @@ void forEachKeyed(const Graph& graph,
                   llvm::function_ref<void(const std::string& prefix, const Node& node)> visit) {
   unsigned index = 0;
   for (const Node& node : graph.nodes())
-    visit(fmt::format("{}.", index++), node);
+    visit(formatted("{}.", index++), node);
 }
 
 llvm::StringSet<> setOfNames(llvm::ArrayRef<std::string> names) {
@@ -109,7 +109,7 @@ std::vector<std::string> operandKeys(const Graph& graph) {
   forEachKeyed(graph, [&](const std::string& prefix, const Node& node) {
     for (unsigned i = 0; i < node.operands().size(); ++i)
       if (mayBeAbsent(node, i))
-        keys.push_back(fmt::format("{}{}", prefix, i));
+        keys.push_back(formatted("{}{}", prefix, i));
   });
   return keys;
 }
@@ -121,7 +121,7 @@ bool removeOperands(Graph& graph, llvm::ArrayRef<std::string> keys) {
     llvm::SmallVector<Value*, 8> operands;
     bool changes = false;
     for (unsigned i = 0; i < node.operands().size(); ++i) {
-      const bool isRemoved = removed.contains(fmt::format("{}{}", prefix, i));
+      const bool isRemoved = removed.contains(formatted("{}{}", prefix, i));
       operands.push_back(isRemoved ? nullptr : node.operand(i));
       changes |= isRemoved;
     }

@@ -1,5 +1,6 @@
 // The document kvopt/reduce/1.
 #include "driver/reduce/reduce_json.h"
+#include "support/json.h"
 
 namespace kvopt::driver {
 

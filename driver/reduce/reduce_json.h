@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/reduce/reduce.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 

@@ -149,9 +149,9 @@ llvm::Expected<targets::CodeScales> calibrate(const Model& model, const Manifest
   Calibration calibration(std::move(*reader), plan, extents);
   if (llvm::Error error = calibration.run(toolkit.progress))
     return withNote(std::move(error),
-                    fmt::format("the text for calibration is read {} tokens at a time, which "
-                                "--calibration-context changes",
-                                plan.context));
+                    formatted("the text for calibration is read {} tokens at a time, which "
+                              "--calibration-context changes",
+                              plan.context));
   return calibration.scales(bits);
 }
 

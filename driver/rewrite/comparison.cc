@@ -73,7 +73,7 @@ llvm::Error run(const RewrittenPair& pair, const RewriteRequest& request, const 
   if (!report)
     return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refused) {
       result.notVerified =
-          fmt::format("the model as it was read takes no step: {}", refused.diagnostic().str());
+          formatted("the model as it was read takes no step: {}", refused.diagnostic().str());
     });
   ManifestComparison& claim = *result.claim;
   claim.by = request.verification == VerificationExtent::Full ? ComparisonMeans::Full
@@ -101,7 +101,7 @@ llvm::Error compare(const RewrittenPair& pair, const RewriteRequest& request,
   if (failure.kind != Diagnostic::Kind::Unsupported || !result.checked ||
       !isEqual(result.checked->verdict(), /*allowsTested=*/true))
     return makeError(std::move(failure));
-  result.checked->notChecked.push_back(fmt::format("a run, because of {}", failure.str()));
+  result.checked->notChecked.push_back(formatted("a run, because of {}", failure.str()));
   return llvm::Error::success();
 }
 
@@ -135,9 +135,9 @@ std::string RewriteComparison::contradiction() const {
   if (!verification || verification->isDifferent() || !checked ||
       checked->verdict() != Verdict::Different)
     return "";
-  return fmt::format("the run shows no difference, but a check finds one: {}; --verify off writes "
-                     "the model, and kvopt check --counterexample the step",
-                     checkSentences(*checked).front());
+  return formatted("the run shows no difference, but a check finds one: {}; --verify off writes "
+                   "the model, and kvopt check --counterexample the step",
+                   checkSentences(*checked).front());
 }
 
 llvm::Expected<RewriteComparison>

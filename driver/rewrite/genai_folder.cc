@@ -1,6 +1,7 @@
 // Files contribute only numbers, booleans, short texts and lists of token numbers.
 #include "driver/rewrite/genai_folder.h"
 
+#include "support/json.h"
 #include "support/mapped_file.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // not contain, and the tokenizer's files. Both come from the folder of the exported model.
 #pragma once
 
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 #include "llvm/Support/Error.h"
 

@@ -24,17 +24,17 @@ bool isInPlace(const AttentionSite& site) {
 /// The recommendation of a model whose operators, which `by` names, update its caches in place.
 Recommendation inPlaceAlready(const std::string& path, llvm::StringRef by) {
   return {
-      fmt::format("ONNX Runtime: nothing to rewrite, for {} updates caches in place; the manifest "
-                  "says how to bind them",
-                  by.str()),
-      fmt::format("kvopt rewrite {} -o OUT.onnx", path)};
+      formatted("ONNX Runtime: nothing to rewrite, for {} updates caches in place; the manifest "
+                "says how to bind them",
+                by.str()),
+      formatted("kvopt rewrite {} -o OUT.onnx", path)};
 }
 
 Recommendation withoutAttention(const std::string& path, const RecoveredModel& recovered) {
   Graph& graph = recovered.model->graph();
   if (!unmatchedCaches(graph, recovered.context->sites).empty())
     return {"no attention found, although the model has caches",
-            fmt::format("kvopt explain {} -v", path)};
+            formatted("kvopt explain {} -v", path)};
   const bool hasConvolution =
       llvm::any_of(graph.nodes(), [](const Node& node) { return node.is("Conv"); });
   return {hasConvolution ? "no attention found: this looks like a vision or audio model; nothing "
@@ -48,7 +48,7 @@ std::string engineText(const Form& form) {
   if (form.engine == Engine::Ort)
     return "ONNX Runtime";
   const EngineUse use = form.cache == CacheKind::Grow ? EngineUse::Opset23 : EngineUse::Opset24;
-  return fmt::format("ONNX Runtime {} or newer", engineFact(use).ortVersion);
+  return formatted("ONNX Runtime {} or newer", engineFact(use).ortVersion);
 }
 
 /// The recommendation of the form that a rewrite without `--to` writes; nullopt if it writes none.
@@ -70,8 +70,8 @@ std::optional<Recommendation> writtenByDefault(const ModelSource& source,
     if (const auto* unchanged = std::get_if<UnchangedModel>(&tried->result))
       return inPlaceAlready(source.path, unchanged->updatedBy);
     return Recommendation{engineText(form),
-                          fmt::format("kvopt rewrite {} -o OUT.onnx{}", source.path,
-                                      form == defaultForms().front() ? "" : " " + optionsOf(form))};
+                          formatted("kvopt rewrite {} -o OUT.onnx{}", source.path,
+                                    form == defaultForms().front() ? "" : " " + optionsOf(form))};
   }
   return std::nullopt;
 }
@@ -84,11 +84,11 @@ Recommendation recommend(const ModelSource& source, const RecoveredModel& recove
   const SiteList& sites = recovered.context->sites;
   if (!recovered.writtenFor.empty())
     return {"written by kvopt; its manifest says how to drive it",
-            fmt::format("kvopt run {} --tokens 1,2,3 --steps 8", path)};
+            formatted("kvopt run {} --tokens 1,2,3 --steps 8", path)};
   if (sites.empty())
     return withoutAttention(path, recovered);
   if (llvm::none_of(sites, [](const AttentionSite& site) { return site.isMatched(); }))
-    return {"no attention layer is recognized", fmt::format("kvopt explain {}", path)};
+    return {"no attention layer is recognized", formatted("kvopt explain {}", path)};
   if (auto without = recommendWithoutCaches(path, sites))
     return std::move(*without);
   if (llvm::all_of(sites, isInPlace))
@@ -98,11 +98,10 @@ Recommendation recommend(const ModelSource& source, const RecoveredModel& recove
   for (const Form& form : defaultForms())
     if (const FormFit fit = fitOf(form, *recovered.model, *recovered.context, toolkit);
         fit.gaining != 0 && fit.refused != 0)
-      return {
-          fmt::format("{}, {} of {} attention layers", engineText(form), fit.taken, sites.size()),
-          fmt::format("kvopt rewrite {} -o OUT.onnx {} --require any", path, optionsOf(form))};
+      return {formatted("{}, {} of {} attention layers", engineText(form), fit.taken, sites.size()),
+              formatted("kvopt rewrite {} -o OUT.onnx {} --require any", path, optionsOf(form))};
   return {"ONNX Runtime's operators take no attention layer that updates a cache",
-          fmt::format("kvopt explain {} --to ort", path)};
+          formatted("kvopt explain {} --to ort", path)};
 }
 
 } // namespace kvopt::driver

@@ -72,8 +72,7 @@ size_t loweredLayers(const ModelSource& source, const RewriteRequest& request,
 } // namespace
 
 std::string Remedy::text() const {
-  return fmt::format("{} rewrites {} layer{}, {}", option, layers, layers == 1 ? "" : "s",
-                     condition);
+  return formatted("{} rewrites {} layer{}, {}", option, layers, layers == 1 ? "" : "s", condition);
 }
 
 std::vector<Remedy> remediesFor(const ModelSource& source, const RewriteRequest& refused,

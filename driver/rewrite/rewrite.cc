@@ -127,8 +127,8 @@ llvm::Error checkRequest(const RewriteRequest& request, const Target& target) {
   if (request.addCaches && target.quantizesCaches())
     return usageError("caches are not added and quantized at once: the results would be compared "
                       "with those of a model that has no rows to quantize")
-        .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
-                          targetText(request.form)));
+        .hint(formatted("add caches first, and rewrite what was written with --to {}",
+                        targetText(request.form)));
   return llvm::Error::success();
 }
 
@@ -202,10 +202,10 @@ public:
         return error;
     const bool isRestored = *written && (*written)->ownsCaches();
     if (isRestored && (request.freeExtents || !request.layers.empty()))
-      return refusal(fmt::format("{} was rewritten before, for '{}': {} is for models as they were "
-                                 "exported",
-                                 path, (*written)->target,
-                                 request.freeExtents ? "make-dynamic" : "--layers"));
+      return refusal(formatted("{} was rewritten before, for '{}': {} is for models as they were "
+                               "exported",
+                               path, (*written)->target,
+                               request.freeExtents ? "make-dynamic" : "--layers"));
     const InPlaceUpdates updates = inPlaceUpdates(model->graph());
     const auto fused = fusedAttention(model->graph());
     if (request.verification != VerificationExtent::Off) {
@@ -218,24 +218,24 @@ public:
       return notLowered(std::move(error), updates, before);
     // Restored attention has no spelling of its own that could stay.
     if (!passes->manifest || (isRestored && keepsRecovered(*passes)))
-      return refusal(fmt::format("{}: {}nothing to rewrite", path,
-                                 passes->sites.empty() ? "no attention found, " : ""),
+      return refusal(formatted("{}: {}nothing to rewrite", path,
+                               passes->sites.empty() ? "no attention found, " : ""),
                      passes->sites);
     if (request.oneBranch && passes->statistics["specialise-branch"]["branches"] == 0)
-      return refusal(fmt::format("{}: no If selects between the first step and later ones", path));
+      return refusal(formatted("{}: no If selects between the first step and later ones", path));
     if (compressesForTarget() && !passes->history.hasReplacements())
-      return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
-                                 "see: kvopt explain {} --to latent",
-                                 path, path));
+      return refusal(formatted("{}: no keys and values are expanded from rows of fewer columns; "
+                               "see: kvopt explain {} --to latent",
+                               path, path));
     const int codeBits = request.form.calibratedBits();
     if (codeBits != 0) {
       auto scales = scalesOfCodes();
       if (!scales)
         return refusalOr(scales.takeError());
       if (llvm::Error error = targets::keepCodes(*model, *passes->manifest, *scales))
-        return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
+        return refusal(formatted("{}: {}", path, takeDiagnostic(std::move(error)).str()));
     } else if (request.form.roundsRows() && passes->statistics["narrow-caches"]["caches"] == 0) {
-      return refusal(fmt::format("{}: no cache grows and holds float32 rows", path));
+      return refusal(formatted("{}: no cache grows and holds float32 rows", path));
     }
     if (!*written && fused) {
       auto same = alreadyInPlace(updates, *fused, before);
@@ -277,7 +277,7 @@ public:
     addComparison(std::move(*comparison), *model, result);
     if (request.oneBranch && !result.verification && !result.checked)
       return refusal(
-          fmt::format("{}: the branches cannot be compared: {}", path, result.notVerified));
+          formatted("{}: the branches cannot be compared: {}", path, result.notVerified));
     result.model = std::move(model);
     result.passes = std::move(passes);
     return result;
@@ -298,7 +298,7 @@ private:
   llvm::Expected<RewriteResult> refusalOr(llvm::Error error) const {
     if (!error.isA<RefusedError>())
       return withFile(std::move(error), path);
-    return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
+    return refusal(formatted("{}: {}", path, takeDiagnostic(std::move(error)).str()));
   }
 
   /// Whether the model's own operators update all of its caches in place, and the rewritten model
@@ -436,7 +436,7 @@ private:
       if (fixedBecause.empty())
         fixedBecause = why; // with all reasons
       else if (!llvm::StringRef(fixedBecause).contains(why))
-        fixedBecause += fmt::format("; with {} only: {}", namesOf(axes), why);
+        fixedBecause += formatted("; with {} only: {}", namesOf(axes), why);
       if (&axes == &attempts.back())
         return unsupported("{}", fixedBecause).as<RefusedError>();
       auto again = openModel(source, toolkit);

@@ -7,6 +7,7 @@
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/verify/report.h"
 #include "passes/pass.h"
+#include "support/json.h"
 
 namespace kvopt::driver {
 using namespace ir;

@@ -3,7 +3,7 @@
 
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 

@@ -36,7 +36,7 @@ Value& repeatedHeads(const DecoderContext& context, Value& cache, int64_t groups
 }
 
 std::string layerName(int64_t layer, const char* part) {
-  return fmt::format("model.layers.{}.{}", layer, part);
+  return formatted("model.layers.{}.{}", layer, part);
 }
 
 struct Projections {

@@ -36,16 +36,16 @@ std::vector<CacheNames> cachesOfLayer(const DecoderSpec& spec, int64_t layer) {
                               : spec.codeBits == 4 ? ElementType::UInt8
                                                    : spec.real;
   const auto named = [&](const char* part, int64_t width) {
-    return CacheNames{fmt::format("past_key_values.{}.{}", layer, part),
-                      fmt::format("present.{}.{}", layer, part), spec.kvHeads,
+    return CacheNames{formatted("past_key_values.{}.{}", layer, part),
+                      formatted("present.{}.{}", layer, part), spec.kvHeads,
                       spec.codeBits == 4 ? (width + 1) / 2 : width, element};
   };
   if (isConvolution(spec, layer))
-    return {{fmt::format("past_conv.{}", layer), fmt::format("present_conv.{}", layer), spec.hidden,
+    return {{formatted("past_conv.{}", layer), formatted("present_conv.{}", layer), spec.hidden,
              convolutionColumns, spec.real, true}};
   switch (spec.kind) {
   case DecoderKind::MlaLatent:
-    return {{fmt::format("past_latent.{}", layer), fmt::format("present_latent.{}", layer), 1,
+    return {{formatted("past_latent.{}", layer), formatted("present_latent.{}", layer), 1,
              spec.latentWidth + spec.ropeWidth, spec.real}};
   case DecoderKind::Mla:
     return {named("key", spec.headWidth + spec.ropeWidth), named("value", spec.valueWidth)};
@@ -115,7 +115,7 @@ private:
     for (int64_t layer = 0; layer < spec.layers; ++layer)
       for (const char* role : {"key", "value"})
         encoderRows.push_back(&graph.addInput(
-            fmt::format("past_key_values.{}.encoder.{}", layer, role),
+            formatted("past_key_values.{}.encoder.{}", layer, role),
             {spec.real, Shape{batch, Dim::fixed(spec.heads), Dim::symbol("encoder_sequence_length"),
                               Dim::fixed(spec.headWidth)}}));
   }
@@ -223,16 +223,16 @@ private:
     Value* x = &embedded;
     Value* y = nullptr;
     for (int64_t layer = 0; layer < spec.layers; ++layer) {
-      const std::string name = fmt::format("model.layers.{}", layer);
+      const std::string name = formatted("model.layers.{}", layer);
       build.setScope(
-          fmt::format("layers.{}/{}/", layer, isConvolution(spec, layer) ? "conv" : "self_attn"));
+          formatted("layers.{}/{}/", layer, isConvolution(spec, layer) ? "conv" : "self_attn"));
       if (!y)
         y = &normed(*x, name + ".input_layernorm");
       Value& attended = isConvolution(spec, layer) ? shortConvolution(context, *y, layer)
                         : spec.isLatent()          ? latentAttention(context, *y, layer)
                                                    : selfAttention(context, *y, layer);
       if (spec.kind == DecoderKind::EncoderDecoder) {
-        build.setScope(fmt::format("layers.{}/encoder_attn/", layer));
+        build.setScope(formatted("layers.{}/encoder_attn/", layer));
         y = &addAndNorm(x, attended, name + ".encoder_attn_layer_norm");
         const auto cache = static_cast<size_t>(2 * layer);
         Value& crossed =
@@ -241,12 +241,12 @@ private:
       } else {
         y = &addAndNorm(x, attended, name + ".post_attention_layernorm");
       }
-      build.setScope(fmt::format("layers.{}/mlp/", layer));
+      build.setScope(formatted("layers.{}/mlp/", layer));
       Value& fed = feedForward(*y, name + ".mlp");
       y = &addAndNorm(x, fed,
                       layer + 1 == spec.layers
                           ? "model.norm"
-                          : fmt::format("model.layers.{}.input_layernorm", layer + 1));
+                          : formatted("model.layers.{}.input_layernorm", layer + 1));
     }
     return *y;
   }

@@ -40,14 +40,14 @@ Node& GraphBuilder::node(const char* type, llvm::ArrayRef<Value*> operands,
     std::string& result = names.emplace_back();
     if ((results >> i & 1) == 0)
       continue;
-    result = isScript ? fmt::format("/model/{}{}_{}_output_{}", scope, name.type(), number, i)
-                      : fmt::format("{}_{}{}", name.type().lower(), number,
-                                    i == 0 ? "" : fmt::format("_{}", i));
+    result = isScript ? formatted("/model/{}{}_{}_output_{}", scope, name.type(), number, i)
+                      : formatted("{}_{}{}", name.type().lower(), number,
+                                  i == 0 ? "" : formatted("_{}", i));
   }
   llvm::SmallVector<llvm::StringRef, 3> resultNames(names.begin(), names.end());
   Node& made = current->create(name, operands, resultNames);
-  made.setName(isScript ? fmt::format("/model/{}{}_{}", scope, name.type(), number)
-                        : fmt::format("node_{}_{}", name.type(), number));
+  made.setName(isScript ? formatted("/model/{}{}_{}", scope, name.type(), number)
+                        : formatted("node_{}_{}", name.type(), number));
   for (const AttributeSpec& attribute : attributes)
     made.setAttribute(attribute.name, attributeOf(attribute));
   return made;
@@ -71,7 +71,7 @@ Value& GraphBuilder::toReal(Value& x) {
 
 Value& GraphBuilder::constant(TensorRef data) {
   if (!isScript)
-    return current->addInitializer(fmt::format("val_{}", ++count), std::move(data));
+    return current->addInitializer(formatted("val_{}", ++count), std::move(data));
   return op("Constant", {}, {{"value", std::move(data)}});
 }
 

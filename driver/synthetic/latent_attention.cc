@@ -28,7 +28,7 @@ LatentParts projectLatent(const DecoderContext& context, Value& x, int64_t layer
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;
   LatentParts parts;
-  parts.name = fmt::format("model.layers.{}.self_attn", layer);
+  parts.name = formatted("model.layers.{}.self_attn", layer);
   const int64_t width = spec.headWidth + spec.ropeWidth;
   Value& queries =
       build.linear(x, parts.name + ".q_proj", spec.hidden, spec.heads * width, scoreGain);

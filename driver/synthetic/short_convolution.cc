@@ -12,7 +12,7 @@ using namespace ir;
 Value& shortConvolution(DecoderContext& context, Value& x, int64_t layer) {
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;
-  const std::string name = fmt::format("model.layers.{}.conv", layer);
+  const std::string name = formatted("model.layers.{}.conv", layer);
   Value& projected = build.linear(x, name + ".in_proj", spec.hidden, 3 * spec.hidden, 1.0);
   Value& turned = build.transpose(projected, {0, 2, 1});
   Value& widths = build.ints({spec.hidden, spec.hidden, spec.hidden});

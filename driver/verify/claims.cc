@@ -13,8 +13,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <fmt/ranges.h>
-
 namespace kvopt::driver {
 using namespace analysis;
 using namespace ir;
@@ -64,8 +62,8 @@ ClaimResult checkWindows(const ClaimContext& context) {
       return context.contradiction(
           "caches[].window", cache.past,
           same->window == 0
-              ? fmt::format("the model attends to all rows, not to the last {}", cache.window)
-              : fmt::format("the model attends to {} rows, not to {}", same->window, cache.window));
+              ? formatted("the model attends to all rows, not to the last {}", cache.window)
+              : formatted("the model attends to {} rows, not to {}", same->window, cache.window));
   }
   return proved();
 }
@@ -76,13 +74,12 @@ ClaimResult checkStepLimit(const ClaimContext& context) {
   if (limit && claimed > *limit)
     return context.contradiction(
         "step_limit", "",
-        fmt::format("the graph takes steps of at most {} tokens, not {}", *limit, claimed));
+        formatted("the graph takes steps of at most {} tokens, not {}", *limit, claimed));
   if (limit == claimed)
     return proved();
-  return fmt::format("step_limit: steps of more than {} tokens are excluded by the manifest alone; "
-                     "the graph takes {}",
-                     claimed,
-                     limit ? fmt::format("steps of up to {}", *limit) : "steps of any length");
+  return formatted("step_limit: steps of more than {} tokens are excluded by the manifest alone; "
+                   "the graph takes {}",
+                   claimed, limit ? formatted("steps of up to {}", *limit) : "steps of any length");
 }
 
 /// Numbers of attention layers of a model.
@@ -125,9 +122,9 @@ ClaimResult checkUnpadded(const ClaimContext& context) {
         hasMeaning ? attentionsHidden(*context.original, mask, context.toolkit) : own;
     const size_t most = before ? (hasMeaning ? before->hidden : before->all) : 0;
     if (!own || own->hidden >= most)
-      return fmt::format("unpadded: padding is excluded by the manifest alone; attention of the "
-                         "graph reads '{}'",
-                         mask);
+      return formatted("unpadded: padding is excluded by the manifest alone; attention of the "
+                       "graph reads '{}'",
+                       mask);
   }
   return proved();
 }
@@ -146,11 +143,11 @@ ClaimResult checkChunkBatch(const ClaimContext& context) {
     return proved();
   if (claimed == 1 && hasGroupedAttention(context.claimed.model))
     return proved();
-  return fmt::format("chunk_batch: batches of more than {} rows are excluded from steps of several "
-                     "tokens by the manifest alone; {}",
-                     claimed,
-                     claimed == 1 ? "no GroupQueryAttention updates a cache"
-                                  : "GroupQueryAttention takes one batch row");
+  return formatted("chunk_batch: batches of more than {} rows are excluded from steps of several "
+                   "tokens by the manifest alone; {}",
+                   claimed,
+                   claimed == 1 ? "no GroupQueryAttention updates a cache"
+                                : "GroupQueryAttention takes one batch row");
 }
 
 /// Whether, in some attention layer, rows that see no key average over hidden keys.
@@ -201,14 +198,14 @@ std::string carriedRows(const ClaimedModel& original, const Toolkit& toolkit) {
     return "";
   }
   const auto failure = carriedHiddenRows(recovered->model->graph(), recovered->context->sites);
-  return failure ? fmt::format("'{}': {}", failure->node, failure->found) : "";
+  return failure ? formatted("'{}': {}", failure->node, failure->found) : "";
 }
 
 ClaimResult checkHiddenRows(const ClaimContext& context) {
   if (context.original)
     if (const std::string carried = carriedRows(*context.original, context.toolkit);
         !carried.empty())
-      return fmt::format(
+      return formatted(
           "hidden_rows: not only attention carries rows of padding to other tokens; {}", carried);
   if (hasBiasedGroupedAttention(context.claimed.model))
     return proved();
@@ -218,9 +215,9 @@ ClaimResult checkHiddenRows(const ClaimContext& context) {
       !context.original || mayAverageHiddenRows(*context.original, context.toolkit);
   if (changes && isChanged)
     return proved();
-  return fmt::format("hidden_rows: rows of padding are excluded by the manifest alone; {}",
-                     changes ? "the other model defines them"
-                             : "no attention of the graph hides keys in another way than its mask");
+  return formatted("hidden_rows: rows of padding are excluded by the manifest alone; {}",
+                   changes ? "the other model defines them"
+                           : "no attention of the graph hides keys in another way than its mask");
 }
 
 ClaimResult checkReorder(const ClaimContext& context) {
@@ -243,9 +240,9 @@ std::string differenceOfReaders(const Manifest& claimed, const RecoveredModel& r
   for (size_t i = 0; i < claimed.caches.size(); ++i) {
     cache = claimed.caches[i].past;
     if (claimed.caches[i].readers != found.caches[i].readers)
-      return fmt::format("layers [{}] read this cache as well, not [{}]",
-                         fmt::join(found.caches[i].readers, ", "),
-                         fmt::join(claimed.caches[i].readers, ", "));
+      return formatted("layers [{}] read this cache as well, not [{}]",
+                       joinedText(found.caches[i].readers, ", "),
+                       joinedText(claimed.caches[i].readers, ", "));
   }
   return "";
 }
@@ -298,17 +295,16 @@ ClaimResult checkReplaces(const ClaimContext& context) {
       const Value* input = context.graph().findValue(replaced.past);
       if (input && input->isGraphInput())
         return context.contradiction(
-            "replaces", cache.past,
-            fmt::format("the model still has the cache '{}'", replaced.past));
+            "replaces", cache.past, formatted("the model still has the cache '{}'", replaced.past));
       // Each function through which attention read a cache has a separate cache.
       if (!names.insert(replaced.past).second && !cache.holdsAttendedRows)
         return context.contradiction("replaces", cache.past,
-                                     fmt::format("'{}' is replaced twice", replaced.past));
+                                     formatted("'{}' is replaced twice", replaced.past));
       if (context.original && !hasCacheOf(*context.original, replaced.past, replaced.present))
         missing = replaced.past;
     }
   if (!missing.empty())
-    return fmt::format("replaces: the other model has no cache '{}'", missing);
+    return formatted("replaces: the other model has no cache '{}'", missing);
   return proved();
 }
 
@@ -343,17 +339,17 @@ std::string partObstacle(const ManifestCache& cache, const ClaimedModel& origina
     return "";
   const Value* whole = original.model.graph().findValue(part.past);
   if (!hasCacheOf(original, part.past, part.present) || !whole)
-    return fmt::format("the other model has no cache '{}'", part.past);
+    return formatted("the other model has no cache '{}'", part.past);
   const TensorType& type = whole->type();
   if (type.hasRank() && type.rank() != part.first.size())
-    return fmt::format("'{}' has {} axes in the other model, not {}", part.past, type.rank(),
-                       part.first.size());
+    return formatted("'{}' has {} axes in the other model, not {}", part.past, type.rank(),
+                     part.first.size());
   const std::vector<std::optional<int64_t>> extents = extentsInWhole(cache);
   for (size_t axis = 0; type.hasRank() && axis < extents.size(); ++axis)
     if (const auto declared = type.shape()[axis].value();
         declared && part.first[axis] > *declared - extents[axis].value_or(1))
-      return fmt::format("axis {} of '{}' has extent {} in the other model", axis, part.past,
-                         *declared);
+      return formatted("axis {} of '{}' has extent {} in the other model", axis, part.past,
+                       *declared);
   return "";
 }
 
@@ -381,12 +377,12 @@ ClaimResult checkParts(const ClaimContext& context) {
                             caches[j].part->past == caches[i].part->past;
       if (isOfSame && caches[j].part->first.size() != caches[i].part->first.size())
         return context.contradiction("part", caches[i].past,
-                                     fmt::format("'{}' has another number of axes for '{}'",
-                                                 caches[i].part->past, caches[j].past));
+                                     formatted("'{}' has another number of axes for '{}'",
+                                               caches[i].part->past, caches[j].past));
       if (isOfSame && !areApart(caches[j], caches[i]))
         return context.contradiction(
             "part", caches[i].past,
-            fmt::format("'{}' has a part in common with '{}'", caches[j].past, caches[i].past));
+            formatted("'{}' has a part in common with '{}'", caches[j].past, caches[i].past));
     }
     const std::string obstacle = context.original ? partObstacle(caches[i], *context.original) : "";
     if (!obstacle.empty())
@@ -405,9 +401,8 @@ ClaimResult checkLengthFeeds(const ClaimContext& context) {
     for (const InputReaders::Length& read : readersOf(*input, budget).lengths)
       if (read.offset.value() == 0 && !isSameLength(read.feed, length.feed))
         return context.contradiction("feed", length.input,
-                                     fmt::format("it is fed {}, and {} reads {}",
-                                                 wordOf(length.feed), read.node,
-                                                 wordOf(read.feed)));
+                                     formatted("it is fed {}, and {} reads {}", wordOf(length.feed),
+                                               read.node, wordOf(read.feed)));
   }
   return proved();
 }

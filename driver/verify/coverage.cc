@@ -6,8 +6,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <set>
 
@@ -52,16 +50,15 @@ private:
     for (const VerificationRun& run : report.runs)
       missing.erase(get(run.plan));
     if (!missing.empty())
-      report.noteGap(fmt::format("{} {}", what, fmt::join(missing, ", ")));
+      report.noteGap(formatted("{} {}", what, joinedText(missing, ", ")));
   }
 
   void noteGaps() {
     noteMissing("batch", [](const EquivalencePlan& plan) { return plan.batch; });
     noteMissing("prompt", [](const EquivalencePlan& plan) { return plan.prompt; });
     if (goal.plan.requested.chunks)
-      noteMissing("chunks", [](const EquivalencePlan& plan) {
-        return fmt::format("{}", fmt::join(plan.chunks, ","));
-      });
+      noteMissing("chunks",
+                  [](const EquivalencePlan& plan) { return joinedText(plan.chunks, ","); });
     if (goal.plan.requested.steps)
       noteMissing("steps", [](const EquivalencePlan& plan) { return plan.decodeSteps; });
     // For a model that counts tokens by its mask, padding on the left has no meaning.
@@ -72,8 +69,8 @@ private:
     });
     noteUnvisited();
     if (report.comparison.refusedSteps != 0)
-      report.noteGap(fmt::format("{} steps that the first model refuses: {}",
-                                 report.comparison.refusedSteps, report.comparison.refusal));
+      report.noteGap(formatted("{} steps that the first model refuses: {}",
+                               report.comparison.refusedSteps, report.comparison.refusal));
     const auto computed =
         llvm::count_if(goal.models.manifestB.caches, [&](const ManifestCache& cache) {
           return llvm::any_of(goal.models.manifestA.caches, [&](const ManifestCache& other) {
@@ -85,7 +82,7 @@ private:
           });
         });
     if (computed != 0)
-      report.noteGap(fmt::format(
+      report.noteGap(formatted(
           "the rows of {} caches, which the two models do not keep in the same form", computed));
     int64_t skipped = 0;
     for (const StepComparison& step : report.comparison.steps)
@@ -93,7 +90,7 @@ private:
         for (const TensorComparison& tensor : *group)
           skipped += tensor.skipped;
     if (skipped != 0)
-      report.noteGap(fmt::format("{} elements of hidden tokens", skipped));
+      report.noteGap(formatted("{} elements of hidden tokens", skipped));
   }
 
   /// Whether decode steps were compared on both sides of the landmark.
@@ -125,8 +122,8 @@ private:
       if (isReached(first, variant.pastRows))
         ++report.variantsRun;
       else
-        noteNeverRun(first, fmt::format("the variant '{}', which takes steps after {} to {} tokens",
-                                        variant.file, first, variant.pastRows));
+        noteNeverRun(first, formatted("the variant '{}', which takes steps after {} to {} tokens",
+                                      variant.file, first, variant.pastRows));
       first = variant.pastRows + 1;
     }
   }
@@ -139,7 +136,7 @@ private:
     const int64_t first = (room - 1) / manifest.blockSize * manifest.blockSize;
     // The last row that a step can read is the one before the capacity's.
     if (first > 0 && first + 1 < room && !isReached(first + 1, room))
-      noteNeverRun(first, fmt::format("the last block, which holds tokens from {} on", first));
+      noteNeverRun(first, formatted("the last block, which holds tokens from {} on", first));
   }
 
   void noteUnvisited() {
@@ -157,16 +154,16 @@ private:
         beyond = &landmark;
     }
     if (!within.empty())
-      report.noteGap(fmt::format("decode steps around {} tokens", fmt::join(within, ", ")));
+      report.noteGap(formatted("decode steps around {} tokens", joinedText(within, ", ")));
     if (beyond)
-      report.noteGap(fmt::format("more than {} tokens, although {} compares with {}", covered,
-                                 beyond->node, beyond->tokens));
+      report.noteGap(formatted("more than {} tokens, although {} compares with {}", covered,
+                               beyond->node, beyond->tokens));
   }
 
   void noteMetadataLimit() {
     if (goal.plan.tokens() > tokensCovered() &&
         limitsByMetadata(goal.models.b.graph(), goal.models.manifestB))
-      report.limitedByMetadata = fmt::format(
+      report.limitedByMetadata = formatted(
           "nothing after token {} was compared: the capacity of {} is stated by the second "
           "model's metadata, not by its graph",
           tokensCovered(), *goal.models.manifestB.capacityValue);

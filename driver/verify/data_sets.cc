@@ -6,6 +6,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/json.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include "driver/verify/verification.h"
 #include "runtime/equivalence/data_sets.h"
-#include "support/json.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 

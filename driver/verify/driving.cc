@@ -31,7 +31,7 @@ bool isKeyMask(const Value& input) {
 std::string namesOf(llvm::ArrayRef<RoleGuess> guesses) {
   std::vector<std::string> names;
   for (const RoleGuess& guess : guesses)
-    names.push_back(fmt::format("'{}'", guess.input->name()));
+    names.push_back(formatted("'{}'", guess.input->name()));
   return llvm::join(names, ", ");
 }
 
@@ -157,8 +157,8 @@ llvm::Expected<TestedManifest> testedManifest(const Model& model, const Toolkit&
   if (guesses.empty())
     return tested;
   auto untested = [&](const std::string& why) {
-    tested.untested = fmt::format("what {} {} fed is a guess that was not tested: {}",
-                                  namesOf(guesses), guesses.size() == 1 ? "is" : "are", why);
+    tested.untested = formatted("what {} {} fed is a guess that was not tested: {}",
+                                namesOf(guesses), guesses.size() == 1 ? "is" : "are", why);
     return std::move(tested);
   };
   auto trial = Trial::create(model, tested.manifest, attentionCaches(tested.manifest),
@@ -175,8 +175,8 @@ llvm::Expected<TestedManifest> testedManifest(const Model& model, const Toolkit&
     return untested(takeDiagnostic(found.takeError()).message);
   }
   if (!search.doubt().empty())
-    tested.untested = fmt::format("what {} {} fed may be wrong: {}", namesOf(guesses),
-                                  guesses.size() == 1 ? "is" : "are", search.doubt());
+    tested.untested = formatted("what {} {} fed may be wrong: {}", namesOf(guesses),
+                                guesses.size() == 1 ? "is" : "are", search.doubt());
   if (found->empty())
     return tested;
   roles.insert(roles.end(), found->begin(), found->end());

@@ -269,7 +269,7 @@ private:
     std::string ended;
     auto own = recordOutputs(**session, *steps, ended);
     if (own && own->size() != steps->size())
-      row.comparedTo += fmt::format(", {} of {} steps", own->size(), steps->size());
+      row.comparedTo += formatted(", {} of {} steps", own->size(), steps->size());
     return own;
   }
 

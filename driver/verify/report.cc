@@ -3,8 +3,7 @@
 
 #include "ir/manifest/field_table.h"
 #include "support/format.h"
-
-#include <fmt/ranges.h>
+#include "support/json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -61,15 +60,15 @@ OrderedJson quantizationJson(const QuantizationReport& report) {
 }
 
 std::vector<std::string> quantizationSummary(const QuantizationReport& report) {
-  return {fmt::format("{}: int{} caches against their definition: {} attention layers × {} steps; "
-                      "rows {}; outputs within {:.1e} of the largest value (allowed {:.1e})",
-                      report.equal() ? "OK" : "DIFFERENT", report.bits, report.sites, report.steps,
-                      report.rowsIdentical ? "identical" : "DIFFERENT", report.siteDifference,
-                      report.siteAllowed),
-          fmt::format("quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
-                      "tokens stay",
-                      report.deviation.largest, report.deviation.magnitude,
-                      report.deviation.tokensAlike, report.deviation.tokens)};
+  return {formatted("{}: int{} caches against their definition: {} attention layers × {} steps; "
+                    "rows {}; outputs within {:.1e} of the largest value (allowed {:.1e})",
+                    report.equal() ? "OK" : "DIFFERENT", report.bits, report.sites, report.steps,
+                    report.rowsIdentical ? "identical" : "DIFFERENT", report.siteDifference,
+                    report.siteAllowed),
+          formatted("quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
+                    "tokens stay",
+                    report.deviation.largest, report.deviation.magnitude,
+                    report.deviation.tokensAlike, report.deviation.tokens)};
 }
 
 OrderedJson roundingJson(const RoundingReport& report) {
@@ -86,12 +85,12 @@ OrderedJson roundingJson(const RoundingReport& report) {
 }
 
 std::string roundingSummary(const RoundingReport& report) {
-  return fmt::format("{}: rounding the rows of {} caches to {} moves outputs by up to {:.1e} of "
-                     "{:.1e} (allowed {:.1e} of it); {} of {} most likely tokens stay",
-                     report.equal() ? "OK" : "DIFFERENT", report.caches,
-                     dtypeName(report.dtype).str(), report.deviation.largest,
-                     report.deviation.magnitude, report.allowed, report.deviation.tokensAlike,
-                     report.deviation.tokens);
+  return formatted("{}: rounding the rows of {} caches to {} moves outputs by up to {:.1e} of "
+                   "{:.1e} (allowed {:.1e} of it); {} of {} most likely tokens stay",
+                   report.equal() ? "OK" : "DIFFERENT", report.caches,
+                   dtypeName(report.dtype).str(), report.deviation.largest,
+                   report.deviation.magnitude, report.allowed, report.deviation.tokensAlike,
+                   report.deviation.tokens);
 }
 
 OrderedJson codesJson(const CodesReport& report) {
@@ -104,11 +103,10 @@ OrderedJson codesJson(const CodesReport& report) {
 }
 
 std::string codesSummary(const CodesReport& report) {
-  return fmt::format(
-      "codes: {} of {} in {} caches are the next one, as rounding decides; that moves "
-      "outputs by up to {:.1e}, tokens {}",
-      report.different, report.compared, report.caches, report.largestOutput,
-      report.tokensEqual ? "equal" : "different");
+  return formatted("codes: {} of {} in {} caches are the next one, as rounding decides; that moves "
+                   "outputs by up to {:.1e}, tokens {}",
+                   report.different, report.compared, report.caches, report.largestOutput,
+                   report.tokensEqual ? "equal" : "different");
 }
 
 OrderedJson likelihoodJson(const LikelihoodReport& report) {
@@ -120,7 +118,7 @@ OrderedJson likelihoodJson(const LikelihoodReport& report) {
 }
 
 std::string likelihoodSummary(const LikelihoodReport& report) {
-  return fmt::format(
+  return formatted(
       "text: {} tokens predicted, {} at a time: perplexity {:.4f} and {:.4f} "
       "({:+.3f} %); {} most likely tokens stay ({:.2f} %); mean divergence {:.1e} nats",
       report.tokens, report.context, report.perplexityOfA(), report.perplexityOfB(),
@@ -158,9 +156,9 @@ std::vector<int64_t> promptsOf(const VerificationReport& report) {
 std::string numbersText(llvm::ArrayRef<int64_t> numbers) {
   constexpr size_t most = 7, shown = 3;
   if (numbers.size() <= most)
-    return fmt::format("{}", fmt::join(numbers, ", "));
-  return fmt::format("{} … {} ({} numbers)", fmt::join(numbers.take_front(shown), ", "),
-                     fmt::join(numbers.take_back(shown), ", "), numbers.size());
+    return joinedText(numbers, ", ");
+  return formatted("{} … {} ({} numbers)", joinedText(numbers.take_front(shown), ", "),
+                   joinedText(numbers.take_back(shown), ", "), numbers.size());
 }
 
 std::vector<std::string> paddingsOf(const VerificationReport& report) {
@@ -297,11 +295,11 @@ std::string cachesText(const VerificationReport& report) {
   if (caches == 0)
     return comparison.hasCaches ? "caches of one model only" : "no caches";
   const char* verdict = areExact ? "identical" : areWithin ? "equal" : "compared";
-  return fmt::format("{} cache{} {}", caches, caches == 1 ? "" : "s", verdict);
+  return formatted("{} cache{} {}", caches, caches == 1 ? "" : "s", verdict);
 }
 
 std::string stepsText(size_t steps) {
-  return fmt::format("{} step{} compared", steps, steps == 1 ? "" : "s");
+  return formatted("{} step{} compared", steps, steps == 1 ? "" : "s");
 }
 
 /// Text such as `53 steps; largest difference 1.7e-05; 8 caches compared; tokens equal`.
@@ -309,8 +307,8 @@ std::string measuresText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
   const TensorComparison* worst = comparison.worst();
   std::string text =
-      fmt::format("{}; largest difference {:.1e}; {}", stepsText(comparison.steps.size()),
-                  worst ? worst->comparison.maxAbs : 0.0, cachesText(report));
+      formatted("{}; largest difference {:.1e}; {}", stepsText(comparison.steps.size()),
+                worst ? worst->comparison.maxAbs : 0.0, cachesText(report));
   if (comparison.anyToken)
     text += comparison.tokensEqual ? "; tokens equal" : "; tokens DIFFERENT";
   return text;
@@ -323,8 +321,8 @@ std::string detailText(const VerificationReport& report) {
     for (const auto* group : {&step.outputs, &step.caches})
       for (const TensorComparison& tensor : *group)
         maxUlp = std::max(maxUlp, tensor.comparison.maxUlp);
-  return fmt::format("max ulp {}; allowed {:.1e} + {:.1e} of the value", maxUlp,
-                     report.tolerance.absolute, report.tolerance.relative);
+  return formatted("max ulp {}; allowed {:.1e} + {:.1e} of the value", maxUlp,
+                   report.tolerance.absolute, report.tolerance.relative);
 }
 
 /// The places at which the models differ.
@@ -333,15 +331,15 @@ std::string differenceText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
   const llvm::ArrayRef<std::string> all = comparison.differences;
   if (!all.empty())
-    return fmt::format("DIFFERENT: {}{}", fmt::join(all.take_front(shown), "; "),
-                       all.size() <= shown ? "" : fmt::format("; and {} more", all.size() - shown));
+    return formatted("DIFFERENT: {}{}", joinedText(all.take_front(shown), "; "),
+                     all.size() <= shown ? "" : formatted("; and {} more", all.size() - shown));
   const TensorComparison* worst = comparison.worst();
   const std::string name = worst ? worst->name : "";
   if (differsInPaddingOnly(report))
-    return fmt::format("DIFFERENT in padded rows only: worst is '{}'; the rows of all tokens agree "
-                       "(--pad none compares without padding)",
-                       name);
-  return fmt::format("DIFFERENT: worst is '{}'", name);
+    return formatted("DIFFERENT in padded rows only: worst is '{}'; the rows of all tokens agree "
+                     "(--pad none compares without padding)",
+                     name);
+  return formatted("DIFFERENT: worst is '{}'", name);
 }
 
 /// The verdict, with the reason unless the models are equal.
@@ -352,12 +350,12 @@ std::string verdictText(const VerificationReport& report) {
   if (!report.limitedByMetadata.empty())
     return "INCONCLUSIVE: " + report.limitedByMetadata;
   if (!report.neverRun.empty())
-    return fmt::format("INCONCLUSIVE: no run reached {}", fmt::join(report.neverRun, "; "));
+    return formatted("INCONCLUSIVE: no run reached {}", joinedText(report.neverRun, "; "));
   if (!report.unproved.empty())
-    return fmt::format("INCONCLUSIVE: not proved of {}", fmt::join(report.unproved, "; "));
+    return formatted("INCONCLUSIVE: not proved of {}", joinedText(report.unproved, "; "));
   if (const auto names = comparison.nothingButNan(); !names.empty())
-    return fmt::format("INCONCLUSIVE: the first model has no numbers, only NaN, in '{}'",
-                       fmt::join(names, "', '"));
+    return formatted("INCONCLUSIVE: the first model has no numbers, only NaN, in '{}'",
+                     joinedText(names, "', '"));
   if (!comparison.isConclusive())
     return comparison.steps.empty() ? "INCONCLUSIVE: nothing was compared"
                                     : "INCONCLUSIVE: no step after earlier tokens was compared";
@@ -372,10 +370,9 @@ std::string verdictText(const VerificationReport& report) {
 
 /// The elements that were not compared because the first model has no numbers there.
 std::string nanText(int64_t elements) {
-  return fmt::format(
-      "not compared: {} element{} of batch rows with padding, NaN in the first model "
-      "and {} in the second: a row that sees no key divides zero by zero",
-      elements, elements == 1 ? "" : "s", elements == 1 ? "a number" : "numbers");
+  return formatted("not compared: {} element{} of batch rows with padding, NaN in the first model "
+                   "and {} in the second: a row that sees no key divides zero by zero",
+                   elements, elements == 1 ? "" : "s", elements == 1 ? "a number" : "numbers");
 }
 
 /// The landmarks by kind, as "; steps around 16, 32 (block), 200 (capacity) tokens".
@@ -390,35 +387,35 @@ std::string aroundText(llvm::ArrayRef<Landmark> visited) {
       if (isOfKind(landmark))
         tokens.push_back(landmark.tokens);
     kinds.push_back(
-        fmt::format("{} ({})", numbersText(tokens),
-                    visited[i].kind == LandmarkKind::Compared ? "compared" : visited[i].what()));
+        formatted("{} ({})", numbersText(tokens),
+                  visited[i].kind == LandmarkKind::Compared ? "compared" : visited[i].what()));
   }
-  return kinds.empty() ? "" : fmt::format("; steps around {} tokens", fmt::join(kinds, ", "));
+  return kinds.empty() ? "" : formatted("; steps around {} tokens", joinedText(kinds, ", "));
 }
 
 std::string coverageText(const VerificationReport& report) {
   const size_t caches = namesOf(report.comparison.steps, &StepComparison::caches).size();
-  std::string text = fmt::format(
-      "covered: batch {}; prompt {}; padding {}; up to {} tokens; {} caches; outputs {}",
-      numbersText(batchesOf(report)), numbersText(promptsOf(report)),
-      fmt::join(paddingsOf(report), ", "), tokensOf(report), caches,
-      fmt::join(namesOf(report.comparison.steps, &StepComparison::outputs), ", "));
+  std::string text =
+      formatted("covered: batch {}; prompt {}; padding {}; up to {} tokens; {} caches; outputs {}",
+                numbersText(batchesOf(report)), numbersText(promptsOf(report)),
+                joinedText(paddingsOf(report), ", "), tokensOf(report), caches,
+                joinedText(namesOf(report.comparison.steps, &StepComparison::outputs), ", "));
   if (pastRowsOf(report) != 0)
-    text += fmt::format("; {} made-up earlier rows", pastRowsOf(report));
+    text += formatted("; {} made-up earlier rows", pastRowsOf(report));
   text += aroundText(report.visited);
   if (report.variantsRun != 0)
-    text += fmt::format("; {} variant{}", report.variantsRun, report.variantsRun == 1 ? "" : "s");
+    text += formatted("; {} variant{}", report.variantsRun, report.variantsRun == 1 ? "" : "s");
   if (report.comparesInOnePiece)
     text += "; the model in pieces and in one";
   if (!report.notCovered.empty())
-    text += fmt::format("   not covered: {}", fmt::join(report.notCovered, "; "));
+    text += formatted("   not covered: {}", joinedText(report.notCovered, "; "));
   if (!report.unreadTables.empty())
-    text += fmt::format("   never read: {}", fmt::join(report.unreadTables, "; "));
+    text += formatted("   never read: {}", joinedText(report.unreadTables, "; "));
   if (report.isDifferent() && !report.unproved.empty())
-    text += fmt::format("   not proved: of {}", fmt::join(report.unproved, "; "));
+    text += formatted("   not proved: of {}", joinedText(report.unproved, "; "));
   if (!report.guessed.empty())
-    text += fmt::format("   made-up values for inputs of unknown meaning (see --input): {}",
-                        fmt::join(report.guessed, ", "));
+    text += formatted("   made-up values for inputs of unknown meaning (see --input): {}",
+                      joinedText(report.guessed, ", "));
   return text;
 }
 
@@ -432,7 +429,7 @@ const char* comparedText(const VerificationReport& report) {
 
 /// The headline, such as `OK without rounding: 53 steps; …`.
 std::string headline(const VerificationReport& report) {
-  return fmt::format("{}{}: {}", verdictText(report), comparedText(report), measuresText(report));
+  return formatted("{}{}: {}", verdictText(report), comparedText(report), measuresText(report));
 }
 
 /// The effects of rounded and quantized caches, with separate verdicts.
@@ -462,10 +459,10 @@ std::vector<std::string> verificationVerdict(const VerificationReport& report) {
 }
 
 std::string verificationSummary(const VerificationReport& report, bool isDetailed) {
-  std::string text = fmt::format("{}", fmt::join(verificationVerdict(report), "\n  "));
+  std::string text = joinedText(verificationVerdict(report), "\n  ");
   if (report.claimed)
-    text += fmt::format("\n  claimed: {}{}", claimSentence(report.claimed->comparison),
-                        claimedRemark(report.claimed->comparison, report.claimed->first));
+    text += formatted("\n  claimed: {}{}", claimSentence(report.claimed->comparison),
+                      claimedRemark(report.claimed->comparison, report.claimed->first));
   if (report.likelihood)
     text += "\n  " + likelihoodSummary(*report.likelihood);
   return isDetailed ? text + "\n  " + detailText(report) : text;

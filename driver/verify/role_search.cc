@@ -34,7 +34,7 @@ std::string wordOfRole(const InputRole& role) {
     return llvm::find_if(inputFeedWords,
                          [&](const auto& word) { return word.value == input->feed; })
         ->text;
-  return fmt::format("a state that starts with {}", std::get<StateStart>(role).contents.front());
+  return formatted("a state that starts with {}", std::get<StateStart>(role).contents.front());
 }
 
 /// Whether an input is named as a mask. A model may use it for something else, too.
@@ -211,12 +211,12 @@ std::string RoleSearch::rivals(llvm::ArrayRef<InputRole> found) {
       rest.push_back(role);
       const bool isRival = holds(rest);
       if (isRival && !trial.hasScores(scores) && !forgetsMore(rest, found))
-        return fmt::format("with '{}' as {}, every test passes, too", name, wordOfRole(role));
+        return formatted("with '{}' as {}, every test passes, too", name, wordOfRole(role));
       isTested |= !isRival;
       rest.pop_back();
     }
     if (!isTested)
-      return fmt::format("no test depends on '{}'", name);
+      return formatted("no test depends on '{}'", name);
   }
   return "";
 }
@@ -248,12 +248,12 @@ llvm::Error RoleSearch::refusal(const TrialResult& result) const {
   std::vector<std::string> names;
   for (const RoleGuess& guess : guesses)
     if (!blamed || blamed == guess.input)
-      names.push_back(fmt::format("'{}'", guess.input->name()));
+      names.push_back(formatted("'{}'", guess.input->name()));
   return unsupported("nothing shows what to feed to {} {}: with every role that fits its type, {}",
                      names.size() == 1 ? "input" : "inputs", llvm::join(names, ", "),
                      result.failure)
-      .hint(fmt::format("--input {}=ROLE, or =NUMBERS, says it",
-                        (blamed ? blamed : guesses.front().input)->name()))
+      .hint(formatted("--input {}=ROLE, or =NUMBERS, says it",
+                      (blamed ? blamed : guesses.front().input)->name()))
       .as<UndrivenError>();
 }
 

@@ -36,16 +36,16 @@ const char* pairsName(const ManifestRotation& rotation) {
 /// The difference between two rotations as text; empty if they are the same.
 std::string differenceOf(const ManifestRotation& claimed, const ManifestRotation& found) {
   if (claimed.width != found.width)
-    return fmt::format("rows of {} columns, not {}", found.width, claimed.width);
+    return formatted("rows of {} columns, not {}", found.width, claimed.width);
   if (claimed.first != found.first)
-    return fmt::format("the first rotated column is {}, not {}", found.first, claimed.first);
+    return formatted("the first rotated column is {}, not {}", found.first, claimed.first);
   if (claimed.theta.size() != found.theta.size())
-    return fmt::format("{} pairs are rotated, not {}", found.theta.size(), claimed.theta.size());
+    return formatted("{} pairs are rotated, not {}", found.theta.size(), claimed.theta.size());
   if (claimed.interleaved != found.interleaved && found.theta.size() > 1)
-    return fmt::format("the pairs are {}, not {}", pairsName(found), pairsName(claimed));
+    return formatted("the pairs are {}, not {}", pairsName(found), pairsName(claimed));
   for (size_t i = 0; i < found.theta.size(); ++i)
     if (!isSameAngle(claimed.theta[i], found.theta[i]))
-      return fmt::format("theta[{}] is {}, not {}", i, found.theta[i], claimed.theta[i]);
+      return formatted("theta[{}] is {}, not {}", i, found.theta[i], claimed.theta[i]);
   return "";
 }
 
@@ -147,18 +147,18 @@ llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
       const auto difference = differenceOf(manifest, *shown);
       if (!difference)
         return std::string();
-      why = fmt::format("those of the other model differ ('{}': {})", difference->cache,
-                        difference->text);
+      why = formatted("those of the other model differ ('{}': {})", difference->cache,
+                      difference->text);
     } else if (const NotShown& missing = std::get<NotShown>(before);
                !refutes(missing, *original) && (showsRows || staysInPlace(manifest))) {
       return std::string();
     } else {
-      why += fmt::format("; in the other model: {}", missing.why);
+      why += formatted("; in the other model: {}", missing.why);
     }
   } else if (showsRows) {
     return std::string();
   }
-  return fmt::format("rotations: the graph does not show them: {}", why);
+  return formatted("rotations: the graph does not show them: {}", why);
 }
 
 } // namespace kvopt::driver

@@ -11,8 +11,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -225,8 +223,8 @@ private:
       } else if (report.runs.empty()) {
         return llvm::make_error<OriginalRefusal>(std::move(*refusal));
       } else {
-        report.noteGap(fmt::format("the first model refuses a prompt of {}: {}", wantedPrompt,
-                                   refusal->message));
+        report.noteGap(formatted("the first model refuses a prompt of {}: {}", wantedPrompt,
+                                 refusal->message));
         break;
       }
     }
@@ -292,7 +290,7 @@ private:
     const int64_t tokens = std::min(wanted.depth, capacity);
     if (tokens < wanted.depth)
       report.noteGap(
-          fmt::format("tokens {} to {}, which are beyond the capacity", tokens + 1, wanted.depth));
+          formatted("tokens {} to {}, which are beyond the capacity", tokens + 1, wanted.depth));
     const EquivalencePlan plan = deepRun(wanted.runs.front(), tokens);
     progress.expect(plan);
     if (llvm::Error error = runOnce(plan))
@@ -350,8 +348,8 @@ private:
     for (const EquivalencePlan& plan : plans) {
       const int64_t tokens = plan.batch * plan.totalTokens();
       if (tokens > products / weights) {
-        report.noteGap(fmt::format("steps of up to {} tokens, with which lengths are compared",
-                                   plans.back().prompt));
+        report.noteGap(formatted("steps of up to {} tokens, with which lengths are compared",
+                                 plans.back().prompt));
         break;
       }
       products -= tokens * weights;
@@ -419,8 +417,8 @@ private:
       return compared.takeError();
     llvm::consumeError(compared.takeError());
     refusedFrom = std::min(refusedFrom, fit.pastRows + fit.prompt);
-    report.noteGap(fmt::format("a step of {} after {} tokens, which the first model refuses: {}",
-                               fit.prompt, fit.pastRows, refusal->message));
+    report.noteGap(formatted("a step of {} after {} tokens, which the first model refuses: {}",
+                             fit.prompt, fit.pastRows, refusal->message));
     return llvm::Error::success();
   }
 

@@ -30,10 +30,10 @@ void noteUnread(const check::SelectedTable& table, const char* model, int64_t po
                 VerificationReport& report) {
   if (table.isByTokens)
     report.unreadTables.push_back(
-        fmt::format("rows of '{}' of {} that no token of a run selects", table.name, model));
+        formatted("rows of '{}' of {} that no token of a run selects", table.name, model));
   else if (table.rows() > positions)
     report.unreadTables.push_back(
-        fmt::format("rows {} to {} of '{}' of {}", positions, table.rows() - 1, table.name, model));
+        formatted("rows {} to {} of '{}' of {}", positions, table.rows() - 1, table.name, model));
 }
 
 } // namespace
@@ -51,10 +51,10 @@ void compareTables(const ir::Model& a, const ir::Model& b, VerificationReport& r
       });
     if (!different->rows.empty())
       report.comparison.differences.push_back(
-          fmt::format("weights: row {} of '{}'{}", different->rows.front(), pair.after.name,
-                      different->rows.size() == 1
-                          ? ""
-                          : fmt::format(" and {} other rows", different->rows.size() - 1)));
+          formatted("weights: row {} of '{}'{}", different->rows.front(), pair.after.name,
+                    different->rows.size() == 1
+                        ? ""
+                        : formatted(" and {} other rows", different->rows.size() - 1)));
   }
   if (report.isDifferent())
     return;

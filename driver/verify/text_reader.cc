@@ -24,7 +24,7 @@ llvm::Error checkByteTokens(const Graph& graph, llvm::ArrayRef<ManifestInput> de
     return llvm::Error::success();
   return usageError("{} is for byte-level models, and this model has {} tokens", option,
                     *vocabulary)
-      .hint(fmt::format("use {}", instead));
+      .hint(formatted("use {}", instead));
 }
 
 TextStep textStepOf(const Model& model, const Manifest& manifest, int64_t wanted) {

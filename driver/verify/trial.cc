@@ -48,7 +48,7 @@ llvm::Expected<std::unique_ptr<Trial>> Trial::create(const Model& model, const M
   fitTokenInputs(graph, manifest, plan);
   fitFixedPast(manifest, plan);
   if (plan.pastRows > 0) {
-    trial->whyNot = fmt::format("every step follows {} earlier tokens", plan.pastRows);
+    trial->whyNot = formatted("every step follows {} earlier tokens", plan.pastRows);
     return trial;
   }
   trial->stepTokens = plan.stepTokens;

@@ -301,7 +301,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
   for (const Node& node : quantized.graph().nodes())
     if (forms.groupCodes && codeBits(node) != 0 && !hasFiniteScales(node))
       report->comparison.differences.push_back(
-          fmt::format("{} has scales that are not finite", node.describe()));
+          formatted("{} has scales that are not finite", node.describe()));
   // For caches of other operators than attention, there is no definition for a comparison.
   if (isMiswired || report->runs.empty() || stepsOfFirstRun(*report).empty())
     return report;
@@ -440,7 +440,7 @@ llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const 
   for (const auto& [name, claims] :
        {std::pair("the first model", &*claimsA), std::pair("the second model", &*claimsB)})
     for (const std::string& sentence : claims->unproved)
-      report->unproved.push_back(fmt::format("{}: {}", name, sentence));
+      report->unproved.push_back(formatted("{}: {}", name, sentence));
   return report;
 }
 

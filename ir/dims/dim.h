@@ -2,7 +2,6 @@
 // hold for all values of the symbols.
 #pragma once
 
-#include "support/format.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -102,9 +101,3 @@ private:
 };
 
 } // namespace kvopt::ir
-
-template <> struct fmt::formatter<kvopt::ir::Dim> : fmt::formatter<std::string_view> {
-  template <class Context> auto format(const kvopt::ir::Dim& dim, Context& context) const {
-    return fmt::formatter<std::string_view>::format(dim.str(), context);
-  }
-};

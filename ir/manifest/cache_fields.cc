@@ -180,19 +180,19 @@ std::string storageProblem(const CacheEntry& entry) {
   cache.storage = spelledStorage(copy);
   if (entry.inPool && (!entry.oneBuffer || entry.policy != CacheUpdate::Grows || !cache.isPool() ||
                        entry.shape.size() != 4 || entry.sequenceAxis != 1))
-    return fmt::format("'{}' is 'pool', but the cache is not one buffer [batch, capacity, heads, "
-                       "width] that grows",
-                       keyOf<CacheEntry, &CacheEntry::inPool>());
+    return formatted("'{}' is 'pool', but the cache is not one buffer [batch, capacity, heads, "
+                     "width] that grows",
+                     keyOf<CacheEntry, &CacheEntry::inPool>());
   if (entry.newRowsOnly && !cache.givesNewRows())
-    return fmt::format("'{}' is 'new', but the cache does not grow, or is one buffer",
-                       keyOf<CacheEntry, &CacheEntry::newRowsOnly>());
+    return formatted("'{}' is 'new', but the cache does not grow, or is one buffer",
+                     keyOf<CacheEntry, &CacheEntry::newRowsOnly>());
   if (!entry.blockInputs.empty() && cache.blocks().empty())
-    return fmt::format("has '{}', but another policy than 'block'",
-                       keyOf<CacheEntry, &CacheEntry::blockInputs>());
+    return formatted("has '{}', but another policy than 'block'",
+                     keyOf<CacheEntry, &CacheEntry::blockInputs>());
   if (entry.oneBuffer != cache.isOneBuffer())
-    return fmt::format("'{}' is true, but rows of a cache with this kind and policy do not stay in "
-                       "place",
-                       keyOf<CacheEntry, &CacheEntry::oneBuffer>());
+    return formatted("'{}' is true, but rows of a cache with this kind and policy do not stay in "
+                     "place",
+                     keyOf<CacheEntry, &CacheEntry::oneBuffer>());
   return "";
 }
 
@@ -203,14 +203,14 @@ std::string codeProblem(const CacheEntry& entry) {
   if (entry.codeColumns == 0)
     return "";
   if (entry.codeColumns > mostColumns)
-    return fmt::format("'{}' is not a possible number of columns", key);
+    return formatted("'{}' is not a possible number of columns", key);
   if (entry.dtype != ElementType::UInt8 || isScale(entry.role))
-    return fmt::format("has '{}', but its rows are not four-bit codes", key);
+    return formatted("has '{}', but its rows are not four-bit codes", key);
   const std::optional<CacheLayout> layout = entry.layout();
   const int64_t* width =
       layout ? std::get_if<int64_t>(&entry.shape[layout->columnAxis()]) : nullptr;
   if (!width || layout->isTransposed() || *width != FourBitRow{entry.codeColumns}.bytes())
-    return fmt::format("has rows of another width than that of its '{}' four-bit codes", key);
+    return formatted("has rows of another width than that of its '{}' four-bit codes", key);
   return "";
 }
 
@@ -218,10 +218,10 @@ std::string codeProblem(const CacheEntry& entry) {
 std::string initialProblem(const CacheEntry& entry) {
   const char* key = keyOf<CacheEntry, &CacheEntry::initial>();
   if (!entry.initial.empty() && entry.policy != CacheUpdate::State)
-    return fmt::format("has '{}', but is not a state", key);
+    return formatted("has '{}', but is not a state", key);
   const bool areFinite =
       llvm::all_of(entry.initial, [](double number) { return std::isfinite(number); });
-  return areFinite ? "" : fmt::format("has a '{}' that is not finite", key);
+  return areFinite ? "" : formatted("has a '{}' that is not finite", key);
 }
 
 /// Reason that `permutation` is not an order of the axes; empty if it is, or is absent.
@@ -236,22 +236,22 @@ std::string permutationProblem(const CacheEntry& entry) {
       seen[index] = true;
   }
   return isOrder ? ""
-                 : fmt::format("'{}' is not a permutation of the {} axes",
-                               keyOf<CacheEntry, &CacheEntry::permutation>(), rank);
+                 : formatted("'{}' is not a permutation of the {} axes",
+                             keyOf<CacheEntry, &CacheEntry::permutation>(), rank);
 }
 
 /// Reason that the part is not one of a cache of the exported model; empty if it is.
 std::string partProblem(const CacheEntry& entry) {
   const ManifestPart& part = *entry.part;
   if (part.first.size() != entry.shape.size() + part.dropped.size())
-    return fmt::format("'{}' has {} axes for the {} of the cache and {} dropped ones",
-                       keyOf<ManifestPart, &ManifestPart::first>(), part.first.size(),
-                       entry.shape.size(), part.dropped.size());
+    return formatted("'{}' has {} axes for the {} of the cache and {} dropped ones",
+                     keyOf<ManifestPart, &ManifestPart::first>(), part.first.size(),
+                     entry.shape.size(), part.dropped.size());
   for (size_t i = 0; i < part.dropped.size(); ++i)
     if (part.dropped[i] >= static_cast<int64_t>(part.first.size()) ||
         (i > 0 && part.dropped[i] <= part.dropped[i - 1]))
-      return fmt::format("'{}' is not an ascending list of axes",
-                         keyOf<ManifestPart, &ManifestPart::dropped>());
+      return formatted("'{}' is not an ascending list of axes",
+                       keyOf<ManifestPart, &ManifestPart::dropped>());
   return "";
 }
 
@@ -261,15 +261,15 @@ void checkCache(const CacheEntry& entry, const std::string& path, ManifestProble
       problem.set(object, text);
   };
   if (entry.sequenceAxis >= static_cast<int64_t>(entry.shape.size()))
-    report(path, fmt::format("'{}' is {}, but '{}' has {} axes",
-                             keyOf<CacheEntry, &CacheEntry::sequenceAxis>(), entry.sequenceAxis,
-                             keyOf<CacheEntry, &CacheEntry::shape>(), entry.shape.size()));
+    report(path, formatted("'{}' is {}, but '{}' has {} axes",
+                           keyOf<CacheEntry, &CacheEntry::sequenceAxis>(), entry.sequenceAxis,
+                           keyOf<CacheEntry, &CacheEntry::shape>(), entry.shape.size()));
   report(path, storageProblem(entry));
   report(path, codeProblem(entry));
   report(path, initialProblem(entry));
   report(path, permutationProblem(entry));
   if (entry.part)
-    report(fmt::format("{}.{}", path, keyOf<CacheEntry, &CacheEntry::part>()), partProblem(entry));
+    report(formatted("{}.{}", path, keyOf<CacheEntry, &CacheEntry::part>()), partProblem(entry));
 }
 
 constexpr FieldTable<CacheEntry> cacheTable{

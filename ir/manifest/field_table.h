@@ -111,7 +111,7 @@ void readObject(const OrderedJson& json, const std::string& path, ManifestProble
     if (found != json.end())
       field.read({*found, field.info, path, problem}, out);
     else if (field.info.isRequired())
-      problem.set(path, fmt::format("has no '{}'", field.info.key));
+      problem.set(path, formatted("has no '{}'", field.info.key));
   }
   if (!problem && tableOf<T>().check)
     tableOf<T>().check(out, path, problem);
@@ -122,7 +122,7 @@ template <HasFieldTable T> void readValue(const FieldValue& value, T& out) {
 }
 template <HasFieldTable T> void readValue(const FieldValue& value, std::vector<T>& out) {
   for (const OrderedJson& entry : value.entries()) {
-    const std::string path = fmt::format("{}[{}]", value.path(), out.size());
+    const std::string path = formatted("{}[{}]", value.path(), out.size());
     readObject(entry, path, value.problem, out.emplace_back());
   }
 }

@@ -12,7 +12,7 @@ void ManifestProblem::set(const std::string& object, const std::string& text) {
     return;
   diagnostic.emplace();
   diagnostic->message =
-      fmt::format("manifest: {} {}", object.empty() ? "the manifest" : object, text);
+      formatted("manifest: {} {}", object.empty() ? "the manifest" : object, text);
 }
 
 void ManifestProblem::setUnsupported(const std::string& text) {
@@ -28,13 +28,13 @@ llvm::Error ManifestProblem::takeError() const {
 }
 
 std::string FieldValue::path() const {
-  return object.empty() ? field.key : fmt::format("{}.{}", object, field.key);
+  return object.empty() ? field.key : formatted("{}.{}", object, field.key);
 }
 
 llvm::ArrayRef<OrderedJson> FieldValue::entries() const {
   if (const auto* list = json.get_ptr<const OrderedJson::array_t*>())
     return *list;
-  fail(fmt::format("'{}' is not a list", field.key));
+  fail(formatted("'{}' is not a list", field.key));
   return {};
 }
 
@@ -52,14 +52,14 @@ std::optional<int64_t> countOf(const OrderedJson& json) {
 /// Files are in the folder of the manifest.
 void checkFileName(const FieldValue& value, const std::string& file) {
   if (file.find_first_of("/\\") != std::string::npos || file == "." || file == "..")
-    value.fail(fmt::format("'{}' is '{}', which is not the name of a file in the manifest's folder",
-                           value.field.key, file));
+    value.fail(formatted("'{}' is '{}', which is not the name of a file in the manifest's folder",
+                         value.field.key, file));
 }
 
 std::string quotedWords(const ManifestField& field) {
   std::string text;
   for (const FieldWord& word : field.words())
-    text += fmt::format("{}'{}'", text.empty() ? "" : ", ", word.text);
+    text += formatted("{}'{}'", text.empty() ? "" : ", ", word.text);
   return text;
 }
 
@@ -69,7 +69,7 @@ void readValue(const FieldValue& value, bool& out) {
   if (const auto* flag = value.json.get_ptr<const OrderedJson::boolean_t*>())
     out = *flag;
   else
-    value.fail(fmt::format("'{}' is neither true nor false", value.field.key));
+    value.fail(formatted("'{}' is neither true nor false", value.field.key));
 }
 
 void readValue(const FieldValue& value, int64_t& out) {
@@ -78,7 +78,7 @@ void readValue(const FieldValue& value, int64_t& out) {
     out = *number;
   else
     value.fail(
-        fmt::format("'{}' is not an integer in [{}, 2^63)", value.field.key, value.field.least));
+        formatted("'{}' is not an integer in [{}, 2^63)", value.field.key, value.field.least));
 }
 
 void readValue(const FieldValue& value, std::optional<int64_t>& out) {
@@ -86,7 +86,7 @@ void readValue(const FieldValue& value, std::optional<int64_t>& out) {
   if (mayBeNull && value.json.is_null())
     out = std::nullopt;
   else if (mayBeNull && !countOf(value.json))
-    value.fail(fmt::format("'{}' is neither null nor an integer in [0, 2^63)", value.field.key));
+    value.fail(formatted("'{}' is neither null nor an integer in [0, 2^63)", value.field.key));
   else
     readValue(value, out.emplace());
 }
@@ -100,9 +100,9 @@ void readValue(const FieldValue& value, std::optional<size_t>& out) {
 void readValue(const FieldValue& value, std::string& out) {
   const auto* text = value.json.get_ptr<const std::string*>();
   if (!text)
-    return value.fail(fmt::format("'{}' is not a string", value.field.key));
+    return value.fail(formatted("'{}' is not a string", value.field.key));
   if (value.field.type == FieldType::Name && text->empty())
-    value.fail(fmt::format("has an empty '{}'", value.field.key));
+    value.fail(formatted("has an empty '{}'", value.field.key));
   if (value.field.type == FieldType::FileName)
     checkFileName(value, *text);
   out = *text;
@@ -110,8 +110,8 @@ void readValue(const FieldValue& value, std::string& out) {
 
 void failWord(const FieldValue& value, const std::string& text) {
   const bool isOnly = value.field.words().size() == 1;
-  value.fail(fmt::format("'{}' is '{}', not {}{}", value.field.key, text, isOnly ? "" : "one of ",
-                         quotedWords(value.field)));
+  value.fail(formatted("'{}' is '{}', not {}{}", value.field.key, text, isOnly ? "" : "one of ",
+                       quotedWords(value.field)));
 }
 
 void readValue(const FieldValue& value, ElementType& out) {
@@ -122,7 +122,7 @@ void readValue(const FieldValue& value, ElementType& out) {
   if (const std::optional<ElementType> type = elementTypeFromDtypeName(text))
     out = *type;
   else
-    value.fail(fmt::format("'{}' is '{}', which is not an element type", value.field.key, text));
+    value.fail(formatted("'{}' is '{}', which is not an element type", value.field.key, text));
 }
 
 void readValue(const FieldValue& value, std::vector<ManifestExtent>& out) {
@@ -134,7 +134,7 @@ void readValue(const FieldValue& value, std::vector<ManifestExtent>& out) {
       out.emplace_back(*symbol);
     else
       value.fail(
-          fmt::format("'{}' has an extent that is neither a size nor a name", value.field.key));
+          formatted("'{}' has an extent that is neither a size nor a name", value.field.key));
   }
 }
 
@@ -144,7 +144,7 @@ void readValue(const FieldValue& value, std::vector<std::string>& out) {
   for (const OrderedJson& entry : value.entries()) {
     const auto* name = entry.get_ptr<const std::string*>();
     if (!name || (name->empty() && !mayBeEmpty))
-      return value.fail(fmt::format("'{}' has an entry that is not a name", value.field.key));
+      return value.fail(formatted("'{}' has an entry that is not a name", value.field.key));
     if (areFiles)
       checkFileName(value, *name);
     out.push_back(*name);
@@ -156,7 +156,7 @@ void readValue(const FieldValue& value, std::vector<int64_t>& out) {
     const std::optional<int64_t> number = countOf(entry);
     if (!number)
       return value.fail(
-          fmt::format("'{}' has an entry that is not an integer in [0, 2^63)", value.field.key));
+          formatted("'{}' has an entry that is not an integer in [0, 2^63)", value.field.key));
     out.push_back(*number);
   }
 }
@@ -166,7 +166,7 @@ void readValue(const FieldValue& value, std::vector<double>& out) {
     const double number = entry.is_number() ? entry.get<double>() : std::nan("");
     if (!std::isfinite(number))
       return value.fail(
-          fmt::format("'{}' has an entry that is not a finite number", value.field.key));
+          formatted("'{}' has an entry that is not a finite number", value.field.key));
     out.push_back(number);
   }
 }

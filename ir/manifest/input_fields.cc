@@ -34,9 +34,9 @@ void checkLength(const ManifestLength& length, const std::string& path, Manifest
   if (!isFlag(length.feed))
     problem.set(
         path,
-        fmt::format("has a '{}' that is neither an integer type nor a floating-point type", key));
+        formatted("has a '{}' that is neither an integer type nor a floating-point type", key));
   else if (length.dtype != ElementType::Bool)
-    problem.set(path, fmt::format("has a '{}' that is neither bool nor an integer type", key));
+    problem.set(path, formatted("has a '{}' that is neither bool nor an integer type", key));
 }
 
 constexpr FieldTable<ManifestLength> lengthTable{
@@ -66,13 +66,13 @@ void checkInput(const ManifestInput& input, const std::string& path, ManifestPro
   const char* key = keyOf<ManifestInput, &ManifestInput::numbers>();
   const bool isConstant = input.feed == InputFeed::Constant;
   if (isConstant && input.numbers.empty())
-    problem.set(path, fmt::format("is a constant without '{}'", key));
+    problem.set(path, formatted("is a constant without '{}'", key));
   else if (!isConstant && !input.numbers.empty())
-    problem.set(path, fmt::format("has '{}', but is not a constant", key));
+    problem.set(path, formatted("has '{}', but is not a constant", key));
   constexpr double mostInteger = 0x1p62;
   const double most = isInteger(input.dtype) ? mostInteger : std::numeric_limits<double>::max();
   if (!llvm::all_of(input.numbers, [&](double number) { return std::abs(number) <= most; }))
-    problem.set(path, fmt::format("has '{}' that its element type does not hold", key));
+    problem.set(path, formatted("has '{}' that its element type does not hold", key));
 }
 
 constexpr FieldTable<ManifestInput> inputTable{

@@ -18,9 +18,9 @@ std::string ManifestPart::text(llvm::StringRef cache) const {
     if (!places.empty())
       places += ", ";
     places +=
-        isDropped ? std::to_string(first[axis]) : fmt::format("axis {} from {}", axis, first[axis]);
+        isDropped ? std::to_string(first[axis]) : formatted("axis {} from {}", axis, first[axis]);
   }
-  return fmt::format("{}[{}]", cache, places.empty() ? "0" : places);
+  return formatted("{}[{}]", cache, places.empty() ? "0" : places);
 }
 
 bool ManifestCache::givesNewRows() const {

@@ -15,11 +15,11 @@ namespace {
 /// A process addresses at most 2^47 bytes.
 constexpr int64_t maxBytes = int64_t{1} << 47;
 
-template <class... Args>
-DiagnosticBuilder contradiction(llvm::StringRef name, fmt::format_string<Args...> format,
-                                Args&&... args) {
-  return invalid("the manifest contradicts the model: {}",
-                 fmt::format(format, std::forward<Args>(args)...))
+template <class... Values>
+DiagnosticBuilder contradiction(llvm::StringRef name,
+                                FormatPattern<std::type_identity_t<Values>...> pattern,
+                                const Values&... values) {
+  return invalid("the manifest contradicts the model: {}", formattedAs(pattern.text, values...))
       .value(name);
 }
 

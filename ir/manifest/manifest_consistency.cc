@@ -16,17 +16,17 @@ llvm::Error checkCacheNames(const Manifest& manifest) {
   ManifestProblem problem;
   for (size_t i = 0; i < manifest.caches.size(); ++i) {
     const ManifestCache& cache = manifest.caches[i];
-    const std::string path = fmt::format("{}[{}]", keyOf<Manifest, &Manifest::caches>(), i);
+    const std::string path = formatted("{}[{}]", keyOf<Manifest, &Manifest::caches>(), i);
     const char* past = keyOf<CacheEntry, &CacheEntry::past>();
     const char* present = keyOf<CacheEntry, &CacheEntry::present>();
     if (manifest.contract == CacheUpdate::State)
       continue;
     if (cache.past.empty())
-      problem.set(path, fmt::format("has an empty '{}'", past));
+      problem.set(path, formatted("has an empty '{}'", past));
     const bool mayStay =
         cache.update() == CacheUpdate::Static || cache.update() == CacheUpdate::ReadOnly;
     if (!mayStay && cache.present.empty())
-      problem.set(path, fmt::format("has an empty '{}'", present));
+      problem.set(path, formatted("has an empty '{}'", present));
   }
   return problem.takeError();
 }

@@ -51,8 +51,8 @@ void checkRotation(const ManifestRotation& rotation, const std::string& path,
                    ManifestProblem& problem) {
   const auto pairs = static_cast<int64_t>(rotation.theta.size());
   if (pairs == 0 || pairs > rotation.width / 2 || rotation.first > rotation.width - 2 * pairs)
-    problem.set(path, fmt::format("rotates {} pairs from column {} of rows of {}", pairs,
-                                  rotation.first, rotation.width));
+    problem.set(path, formatted("rotates {} pairs from column {} of rows of {}", pairs,
+                                rotation.first, rotation.width));
 }
 
 constexpr FieldTable<ManifestRotation> rotationTable{
@@ -119,7 +119,7 @@ void readSchema(const FieldValue& value, Manifest&) {
   readValue(value, schema);
   if (!value.problem && schema != manifestSchema)
     value.problem.setUnsupported(
-        fmt::format("the {} is '{}', not '{}'", value.field.key, schema, manifestSchema));
+        formatted("the {} is '{}', not '{}'", value.field.key, schema, manifestSchema));
 }
 
 bool writeSchema(const Manifest&, const ManifestField&, OrderedJson& json) {

@@ -83,28 +83,27 @@ bool areFew(const std::vector<FieldWord>& words) { return words.size() <= 5; }
 
 std::string valueCell(const ManifestField& field) {
   if (field.words && !areFew(field.words()))
-    return fmt::format("a word of `{}` below", field.key);
+    return formatted("a word of `{}` below", field.key);
   if (!field.object)
     return typeText(field, "`");
   const char* name = field.object().name;
-  return fmt::format("{}[{}](#{})", field.type == FieldType::Objects ? "list of " : "", name,
-                     anchorOf(name));
+  return formatted("{}[{}](#{})", field.type == FieldType::Objects ? "list of " : "", name,
+                   anchorOf(name));
 }
 
 std::string fieldTable(const ManifestObject& object) {
   std::string text = "| key | value | present | default | |\n|---|---|---|---|---|\n";
   for (const ManifestField* field : object.fields())
-    text +=
-        fmt::format("| `{}` | {} | {} | {} | {} |\n", field->key, valueCell(*field),
-                    field->when ? fmt::format("where {}", field->when) : "always",
-                    field->byDefault ? fmt::format("`{}`", field->byDefault) : "", field->sentence);
+    text += formatted("| `{}` | {} | {} | {} | {} |\n", field->key, valueCell(*field),
+                      field->when ? formatted("where {}", field->when) : "always",
+                      field->byDefault ? formatted("`{}`", field->byDefault) : "", field->sentence);
   return text;
 }
 
 std::string wordTable(const ManifestField& field) {
-  std::string text = fmt::format("\n| `{}` | |\n|---|---|\n", field.key);
+  std::string text = formatted("\n| `{}` | |\n|---|---|\n", field.key);
   for (const FieldWord& word : field.words())
-    text += fmt::format("| `{}` | {} |\n", word.text, word.meaning);
+    text += formatted("| `{}` | {} |\n", word.text, word.meaning);
   return text;
 }
 
@@ -114,12 +113,12 @@ std::string storageTable() {
                      "|---|---|---|---|---|---|\n";
   for (const StorageSpelling& row : storageSpellings()) {
     const std::string key =
-        row.key ? fmt::format("`{}`{}", row.key, row.needsKey ? "" : " or none") : "";
+        row.key ? formatted("`{}`{}", row.key, row.needsKey ? "" : " or none") : "";
     const char* buffer = !row.mayBeOneBuffer    ? "`false`"
                          : !row.mayBeTwoTensors ? "`true`"
                                                 : "`true`, `false`";
-    text += fmt::format("| {} | `{}` | `{}` | {} | {} | {} |\n", row.name,
-                        row.isOnlyRead ? "cross" : "self", row.policy, buffer, key, row.sentence);
+    text += formatted("| {} | `{}` | `{}` | {} | {} | {} |\n", row.name,
+                      row.isOnlyRead ? "cross" : "self", row.policy, buffer, key, row.sentence);
   }
   return text;
 }
@@ -133,7 +132,7 @@ std::string typeText(const ManifestField& field, const std::string& quote) {
     return nameOf(field.type);
   std::string text;
   for (const FieldWord& word : field.words())
-    text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", quote, word.text, quote);
+    text += formatted("{}{}{}{}", text.empty() ? "" : ", ", quote, word.text, quote);
   return text;
 }
 
@@ -147,9 +146,9 @@ std::string manifestMarkdown() {
   std::string text;
   for (const auto& [path, object] : pageObjects()) {
     const bool isRoot = *object->name == 0;
-    text += fmt::format("### {}\n\n{}{}\n\n{}", isRoot ? "manifest" : object->name,
-                        isRoot ? "" : fmt::format("`{}`: ", path), object->sentence,
-                        fieldTable(*object));
+    text +=
+        formatted("### {}\n\n{}{}\n\n{}", isRoot ? "manifest" : object->name,
+                  isRoot ? "" : formatted("`{}`: ", path), object->sentence, fieldTable(*object));
     for (const ManifestField* field : object->fields())
       if (field->words && *field->words().front().meaning != 0)
         text += wordTable(*field);

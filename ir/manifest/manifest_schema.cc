@@ -87,7 +87,7 @@ OrderedJson fieldSchema(const ManifestField& field) {
   OrderedJson schema;
   schema["description"] = field.sentence;
   if (field.when)
-    schema["$comment"] = fmt::format("Present where {}.", field.when);
+    schema["$comment"] = formatted("Present where {}.", field.when);
   schema.update(typeSchema(field));
   if (field.byDefault)
     schema["default"] = OrderedJson::parse(field.byDefault);

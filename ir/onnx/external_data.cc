@@ -42,7 +42,7 @@ llvm::Expected<int64_t> ExternalData::placeCopy(const TensorData& tensor) {
   auto bytes = checkedByteSize(tensor.elementType(), tensor.elementCount());
   if (!bytes)
     return bytes.takeError();
-  const std::string key = fmt::format("{}:{}:{}", range->offset, *bytes, range->location);
+  const std::string key = formatted("{}:{}:{}", range->offset, *bytes, range->location);
   const auto known = copiedRanges.find(key);
   if (known != copiedRanges.end())
     return known->second;

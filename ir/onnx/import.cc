@@ -37,7 +37,7 @@ llvm::Error readFunctions(Model& model, GraphReader& reader) {
       return error;
     if (llvm::Error error = reader.read(message, *function)) {
       Diagnostic diagnostic = takeDiagnostic(std::move(error));
-      diagnostic.notes.push_back(fmt::format("in function '{}'", message.name()));
+      diagnostic.notes.push_back(formatted("in function '{}'", message.name()));
       return makeError(std::move(diagnostic));
     }
     model.functions.push_back(std::move(function));

@@ -92,7 +92,7 @@ bool isUsablePath(const std::string& name) {
 }
 
 /// Name in roles of the model at `path`.
-std::string modelRole(const std::string& path) { return fmt::format("the model '{}'", path); }
+std::string modelRole(const std::string& path) { return formatted("the model '{}'", path); }
 
 /// Collects the files of the model at a path, and of the models that manifests name.
 class FileCollector {
@@ -134,15 +134,15 @@ private:
   void addFilesOf(const std::string& path, const onnx::ModelProto& message,
                   llvm::ArrayRef<std::string> locations, const std::string& whose) {
     for (const std::string& location : locations)
-      add(located(location), fmt::format("external data of {}", whose));
+      add(located(location), formatted("external data of {}", whose));
     const std::string manifestName = llvm::sys::path::filename(manifestPathBeside(path)).str();
     if (const std::optional<Manifest> manifest = manifestFor(path, message, manifestName)) {
-      add(located(manifestName), fmt::format("the manifest of {}", whose));
+      add(located(manifestName), formatted("the manifest of {}", whose));
       addNamed(*manifest, whose);
     }
     const auto config = openIfThere(folder, genaiConfigName);
     if (config && configures(*config, llvm::sys::path::filename(path)))
-      add(located(genaiConfigName), fmt::format("the configuration of {}", whose));
+      add(located(genaiConfigName), formatted("the configuration of {}", whose));
   }
 
   /// Manifest that drives the model, wherever it is; nullopt if none is readable.
@@ -181,8 +181,8 @@ private:
     const std::string file = located(name);
     if (!isUsablePath(name) || !seen.insert(file).second)
       return;
-    add(file, fmt::format("{} of {}", what, whose));
-    named.push_back({file, fmt::format("'{}', {} of {}", file, what, root)});
+    add(file, formatted("{} of {}", what, whose));
+    named.push_back({file, formatted("'{}', {} of {}", file, what, root)});
   }
 
   std::string located(const std::string& name) const {

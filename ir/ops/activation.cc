@@ -21,7 +21,7 @@ llvm::Error inferMatrixSoftmax(ShapeContext& context) {
   int64_t axis = context.node().intAttr("axis", 1);
   if (type.hasRank() && axis != int64_t{type.rank()} && !normalizedAxis(axis, type.rank()) &&
       type.rank() > 1)
-    return context.error(fmt::format("axis {} is outside rank {}", axis, type.rank()));
+    return context.error(formatted("axis {} is outside rank {}", axis, type.rank()));
   return inferSameAsFirst(context);
 }
 

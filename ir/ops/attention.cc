@@ -30,8 +30,7 @@ llvm::Error inferAttention(ShapeContext& context) {
   for (unsigned operand : {0u, 1u, 2u})
     if (const TensorType& type = context.type(operand);
         type.hasRank() && type.rank() != 3 && type.rank() != 4)
-      return context.error(
-          fmt::format("operand {} is {}, not of rank 3 or 4", operand, type.str()));
+      return context.error(formatted("operand {} is {}, not of rank 3 or 4", operand, type.str()));
   int64_t groups = node.intAttr("kv_num_heads", 0);
   Heads q = headsOf(query, node.intAttr("q_num_heads", 0));
   Heads k = headsOf(context.type(1), groups);

@@ -67,9 +67,8 @@ llvm::Error inferBitCast(ShapeContext& context) {
   type.setElementType(isKnown ? static_cast<ElementType>(to) : ElementType::Undefined);
   const std::optional<unsigned> from = bitWidth(context.element(0));
   if (from && isKnown && bitWidth(type.elementType()) && bitWidth(type.elementType()) != from)
-    return context.error(fmt::format("{} has {} bits, {} has {}", onnxName(context.element(0)),
-                                     *from, onnxName(type.elementType()),
-                                     *bitWidth(type.elementType())));
+    return context.error(formatted("{} has {} bits, {} has {}", onnxName(context.element(0)), *from,
+                                   onnxName(type.elementType()), *bitWidth(type.elementType())));
   context.setResult(0, std::move(type));
   return llvm::Error::success();
 }
@@ -153,7 +152,7 @@ llvm::Error inferConstantOfShape(ShapeContext& context) {
   Shape shape;
   for (const Dim& extent : *target) {
     if (extent.value() && *extent.value() < 0)
-      return context.error(fmt::format("extent {} is negative", *extent.value()));
+      return context.error(formatted("extent {} is negative", *extent.value()));
     shape.push_back(asExtent(extent));
   }
   std::optional<int64_t> count = shape.empty() ? 1 : shape.front().value();

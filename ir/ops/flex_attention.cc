@@ -13,7 +13,7 @@ llvm::Error inferFlexAttention(ShapeContext& context) {
       continue;
     if (attribute->graphs().size() != 1 || attribute->graphs().front()->inputs().size() != 1 ||
         attribute->graphs().front()->outputs().size() != 1)
-      return context.error(fmt::format("{} is not a graph of one input and one output", name));
+      return context.error(formatted("{} is not a graph of one input and one output", name));
   }
   context.setResult(0, attentionResultType(context));
   return llvm::Error::success();

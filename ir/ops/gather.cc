@@ -50,7 +50,7 @@ llvm::Error inferGatherElements(ShapeContext& context) {
   TensorType type = context.type(1);
   if (data.hasRank() && type.hasRank() && data.rank() != type.rank())
     return context.error(
-        fmt::format("ranks of data {} and indices {} differ", data.str(), type.str()));
+        formatted("ranks of data {} and indices {} differ", data.str(), type.str()));
   if (data.hasRank()) {
     llvm::Expected<unsigned> axis = axisAttr(context, "axis", 0, data.rank());
     if (!axis)
@@ -74,11 +74,11 @@ llvm::Error inferGatherND(ShapeContext& context) {
   if (indices.rank() == 0 || data.rank() == 0)
     return context.error("data or indices are a scalar");
   if (batch < 0 || batch >= int64_t{data.rank()} || batch >= int64_t{indices.rank()})
-    return context.error(fmt::format("batch_dims {} is outside the ranks", batch));
+    return context.error(formatted("batch_dims {} is outside the ranks", batch));
   if (!width)
     return llvm::Error::success();
   if (*width < 1 || *width > int64_t{data.rank()} - batch)
-    return context.error(fmt::format("{} indices into {}", *width, data.str()));
+    return context.error(formatted("{} indices into {}", *width, data.str()));
   Shape shape(indices.shape().begin(), indices.shape().end() - 1);
   for (int64_t i = 0; i < batch; ++i)
     shape[static_cast<size_t>(i)] = mergedExtent(data.dim(i), indices.dim(i));

@@ -46,15 +46,15 @@ llvm::Error inferEinsum(ShapeContext& context) {
   llvm::SmallVector<llvm::StringRef, 4> terms;
   text.take_front(arrow).split(terms, ',');
   if (terms.size() != context.node().operands().size())
-    return context.error(fmt::format("the equation has {} terms for {} operands", terms.size(),
-                                     context.node().operands().size()));
+    return context.error(formatted("the equation has {} terms for {} operands", terms.size(),
+                                   context.node().operands().size()));
   struct Index {
     Dim extent = Dim::fixed(1);
     unsigned occurrences = 0;
   };
   for (char c : text)
     if (!llvm::isAlpha(c) && c != ',' && c != '-' && c != '>')
-      return context.error(fmt::format("the equation has a '{}'", c));
+      return context.error(formatted("the equation has a '{}'", c));
   std::map<char, Index> indices;
   for (unsigned i = 0; i < terms.size(); ++i) {
     const TensorType& type = context.type(i);
@@ -66,8 +66,8 @@ llvm::Error inferEinsum(ShapeContext& context) {
       std::optional<Shape> merged =
           broadcastShapes({index.extent}, {type.dim(static_cast<int64_t>(axis))});
       if (!merged)
-        return context.error(fmt::format("extents of index '{}' differ: {} and {}", terms[i][axis],
-                                         index.extent.str(), type.dim(int64_t(axis)).str()));
+        return context.error(formatted("extents of index '{}' differ: {} and {}", terms[i][axis],
+                                       index.extent.str(), type.dim(int64_t(axis)).str()));
       index.extent = merged->front();
     }
   }
@@ -83,7 +83,7 @@ llvm::Error inferEinsum(ShapeContext& context) {
       if (found == indices.end())
         return context.error("the result has an index that no operand has");
       if (result.count(name) != 1)
-        return context.error(fmt::format("the result has index '{}' twice", name));
+        return context.error(formatted("the result has index '{}' twice", name));
       shape.push_back(found->second.extent);
     }
   }
@@ -120,7 +120,7 @@ llvm::Error inferConv(ShapeContext& context) {
     return llvm::Error::success();
   }
   if (x.rank() < 3)
-    return context.error(fmt::format("{} has no spatial axes", x.str()));
+    return context.error(formatted("{} has no spatial axes", x.str()));
   if (llvm::Error error = requireRank(context, 1, x.rank()))
     return error;
   size_t spatial = x.rank() - 2;

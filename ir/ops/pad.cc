@@ -34,7 +34,7 @@ llvm::Error inferPad(ShapeContext& context) {
   if (!normalized)
     return normalized.takeError();
   if (pads->size() != 2 * axes.size())
-    return context.error(fmt::format("{} pads for {} axes", pads->size(), axes.size()));
+    return context.error(formatted("{} pads for {} axes", pads->size(), axes.size()));
   Shape shape = shapeOf(type);
   for (size_t i = 0; i < axes.size(); ++i) {
     Dim extent = shape[(*normalized)[i]] + (*pads)[i] + (*pads)[axes.size() + i];

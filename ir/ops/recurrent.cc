@@ -9,9 +9,9 @@ namespace {
 llvm::Expected<Dim> widthOf(const ShapeContext& context, unsigned operand, int64_t heads) {
   const Dim packed = context.type(operand).dim(2);
   if (std::optional<int64_t> extent = packed.value(); extent && *extent % heads != 0)
-    return context.error(fmt::format("the last extent {} of operand {} does not divide into {} "
-                                     "heads",
-                                     *extent, operand, heads));
+    return context.error(formatted("the last extent {} of operand {} does not divide into {} "
+                                   "heads",
+                                   *extent, operand, heads));
   return packed.dividedBy(Dim::fixed(heads)).value_or(Dim::unknown());
 }
 
@@ -20,7 +20,7 @@ llvm::Error inferLinearAttention(ShapeContext& context) {
   const int64_t heads = node.intAttr("q_num_heads", 0);
   const int64_t groups = node.intAttr("kv_num_heads", 0);
   if (heads < 1 || groups < 1 || heads % groups != 0)
-    return context.error(fmt::format(
+    return context.error(formatted(
         "q_num_heads = {} is not a positive multiple of kv_num_heads = {}", heads, groups));
   for (unsigned operand : {0u, 1u, 2u, 4u, 5u})
     if (context.has(operand)) {

@@ -44,12 +44,12 @@ llvm::Expected<ReshapePlan> planReshape(ShapeContext& context, const Integers& t
       continue;
     }
     if (target[i].value() && *target[i].value() < 0)
-      return context.error(fmt::format("the target shape has extent {}", target[i].str()));
+      return context.error(formatted("the target shape has extent {}", target[i].str()));
     if (zeroCopies && isConstant(target[i], 0)) {
       if (type.hasRank() && i >= type.rank())
-        return context.error(fmt::format("extent {} of the target shape copies an axis that {} "
-                                         "does not have",
-                                         i, type.str()));
+        return context.error(formatted("extent {} of the target shape copies an axis that {} "
+                                       "does not have",
+                                       i, type.str()));
       plan.shape.push_back(type.dim(static_cast<int64_t>(i)));
       if (type.hasRank())
         copied[i] = true;
@@ -112,7 +112,7 @@ llvm::Error inferReshape(ShapeContext& context) {
         plan->shape[*plan->inferred] = asExtent(*extent);
       else if (count.value() && divisor.value() && *divisor.value() != 0)
         return context.error(
-            fmt::format("{} elements do not divide into rows of {}", count.str(), divisor.str()));
+            formatted("{} elements do not divide into rows of {}", count.str(), divisor.str()));
     } else if (plan->onlyConstants && plan->remaining.size() == type.rank()) {
       if (llvm::Error error = requireEqual(context, count, divisor, "element counts"))
         return error;
@@ -134,7 +134,7 @@ llvm::Error inferFlatten(ShapeContext& context) {
   int64_t rank = type.rank();
   int64_t axis = context.node().intAttr("axis", 1);
   if (axis < -rank || axis > rank)
-    return context.error(fmt::format("axis {} is outside rank {}", axis, rank));
+    return context.error(formatted("axis {} is outside rank {}", axis, rank));
   size_t split = static_cast<size_t>(axis < 0 ? axis + rank : axis);
   context.setResult(
       0, TensorType(context.element(0), Shape{productOf(type.shape().take_front(split)),
@@ -187,7 +187,7 @@ llvm::Error inferSqueeze(ShapeContext& context) {
     if (!isRemoved[i])
       shape.push_back(type.shape()[i]);
     else if (type.shape()[i].isKnownDifferent(Dim::fixed(1)))
-      return context.error(fmt::format("axis {} of {} is not 1", i, type.str()));
+      return context.error(formatted("axis {} of {} is not 1", i, type.str()));
   }
   context.setResult(0, TensorType(context.element(0), std::move(shape)));
   context.setIntegers(0, context.integers(0));
@@ -234,7 +234,7 @@ llvm::Error inferTranspose(ShapeContext& context) {
   } else {
     if (perm->size() != type.rank())
       return context.error(
-          fmt::format("perm has {} axes, {} has {}", perm->size(), type.str(), type.rank()));
+          formatted("perm has {} axes, {} has {}", perm->size(), type.str(), type.rank()));
     auto axes = normalizedAxes(context, *perm, type.rank());
     if (!axes)
       return axes.takeError();
@@ -261,8 +261,8 @@ llvm::Error inferExpand(ShapeContext& context) {
     wanted.push_back(asExtent(extent));
   std::optional<Shape> shape = broadcastShapes(type.shape(), wanted);
   if (!shape)
-    return context.error(fmt::format("{} does not broadcast to {}", type.str(),
-                                     TensorType(context.element(0), wanted).str()));
+    return context.error(formatted("{} does not broadcast to {}", type.str(),
+                                   TensorType(context.element(0), wanted).str()));
   context.setResult(0, TensorType(context.element(0), *shape));
   std::optional<Integers> elements = context.integers(0);
   if (elements && elements->size() == 1 && shape->size() == 1)
@@ -283,7 +283,7 @@ llvm::Error inferTile(ShapeContext& context) {
   }
   std::optional<Integers> repeats = context.integers(1);
   if (repeats && repeats->size() != type.rank())
-    return context.error(fmt::format("{} repeats for {}", repeats->size(), type.str()));
+    return context.error(formatted("{} repeats for {}", repeats->size(), type.str()));
   Shape shape = unknownShape(type.rank());
   for (unsigned i = 0; repeats && i < type.rank(); ++i)
     shape[i] = asExtent(type.shape()[i] * (*repeats)[i]);

@@ -34,7 +34,7 @@ llvm::Error inferConcat(ShapeContext& context) {
     }
     if (ranked && ranked->rank() != context.type(i).rank())
       return context.error(
-          fmt::format("ranks of {} and {} differ", ranked->str(), context.type(i).str()));
+          formatted("ranks of {} and {} differ", ranked->str(), context.type(i).str()));
     ranked = &context.type(i);
   }
   if (!ranked) {
@@ -55,8 +55,8 @@ llvm::Error inferConcat(ShapeContext& context) {
         shape[j] = shape[j] + part.shape()[j];
         continue;
       }
-      if (llvm::Error error = requireEqual(context, shape[j], part.shape()[j],
-                                           fmt::format("extents of axis {}", j)))
+      if (llvm::Error error =
+              requireEqual(context, shape[j], part.shape()[j], formatted("extents of axis {}", j)))
         return error;
       shape[j] = mergedExtent(shape[j], part.shape()[j]);
     }
@@ -92,9 +92,9 @@ llvm::Expected<Integers> splitSizes(ShapeContext& context, const Dim& extent) {
   if (mayBeUneven)
     count = context.node().intAttr("num_outputs", count);
   if (count <= 0 || count != static_cast<int64_t>(parts))
-    return context.error(fmt::format("{} parts for {} results", count, parts));
+    return context.error(formatted("{} parts for {} results", count, parts));
   if (!mayBeUneven && extent.value() && *extent.value() % count != 0)
-    return context.error(fmt::format("{} does not split into {} equal parts", extent.str(), count));
+    return context.error(formatted("{} does not split into {} equal parts", extent.str(), count));
   Dim chunk = ceilDivide(extent, count);
   Integers result(parts, chunk);
   result.back() = lastPart(extent, chunk, count);
@@ -117,11 +117,11 @@ llvm::Error inferSplit(ShapeContext& context) {
     return sizes.takeError();
   if (sizes->size() != context.resultCount())
     return context.error(
-        fmt::format("{} sizes for {} results", sizes->size(), context.resultCount()));
+        formatted("{} sizes for {} results", sizes->size(), context.resultCount()));
   Dim total = Dim::fixed(0);
   for (const Dim& size : *sizes) {
     if (size.value() && *size.value() < 0)
-      return context.error(fmt::format("size {} is negative", size.str()));
+      return context.error(formatted("size {} is negative", size.str()));
     total = total + size;
   }
   if (llvm::Error error = requireEqual(context, total, extent, "the sum of sizes and the extent"))

@@ -115,7 +115,7 @@ llvm::Error inferSubgraphs(Node& node, unsigned depth) {
       if (!error)
         continue;
       Diagnostic diagnostic = takeDiagnostic(std::move(error));
-      diagnostic.notes.push_back(fmt::format("in '{}' of {}", attribute.name, node.describe()));
+      diagnostic.notes.push_back(formatted("in '{}' of {}", attribute.name, node.describe()));
       return makeError(std::move(diagnostic));
     }
   return llvm::Error::success();

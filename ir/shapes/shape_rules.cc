@@ -47,9 +47,9 @@ llvm::Expected<std::optional<Shape>> broadcastOperands(ShapeContext& context, un
       return std::optional<Shape>();
     std::optional<Shape> wider = broadcastShapes(*shape, context.type(i).shape());
     if (!wider)
-      return context.error(fmt::format("operand {} of type {} does not broadcast to {}", i,
-                                       context.type(i).str(),
-                                       TensorType(context.element(first), *shape).str()));
+      return context.error(formatted("operand {} of type {} does not broadcast to {}", i,
+                                     context.type(i).str(),
+                                     TensorType(context.element(first), *shape).str()));
     shape = std::move(wider);
   }
   return shape;
@@ -72,7 +72,7 @@ llvm::Expected<unsigned> axisAttr(const ShapeContext& context, llvm::StringRef n
   int64_t axis = context.node().intAttr(name, otherwise);
   if (std::optional<unsigned> normalized = normalizedAxis(axis, rank))
     return *normalized;
-  return context.error(fmt::format("{} {} is outside rank {}", name, axis, rank));
+  return context.error(formatted("{} {} is outside rank {}", name, axis, rank));
 }
 
 llvm::Expected<llvm::SmallVector<unsigned, 4>>
@@ -82,9 +82,9 @@ normalizedAxes(const ShapeContext& context, llvm::ArrayRef<int64_t> axes, unsign
   for (int64_t axis : axes) {
     std::optional<unsigned> normalized = normalizedAxis(axis, rank);
     if (!normalized)
-      return context.error(fmt::format("axis {} is outside rank {}", axis, rank));
+      return context.error(formatted("axis {} is outside rank {}", axis, rank));
     if (seen[*normalized])
-      return context.error(fmt::format("axis {} occurs twice", axis));
+      return context.error(formatted("axis {} occurs twice", axis));
     seen[*normalized] = true;
     result.push_back(*normalized);
   }
@@ -138,7 +138,7 @@ std::optional<Shape> scannedRow(const Node& scan, size_t index, const TensorType
 
 Dim ownExtent(const Value& result, unsigned axis) {
   return result.graph().parentNode() ? Dim::unknown()
-                                     : Dim::symbol(fmt::format("{}[{}]", result.name(), axis));
+                                     : Dim::symbol(formatted("{}[{}]", result.name(), axis));
 }
 
 bool isOpenExtent(const Dim& extent) {
@@ -167,7 +167,7 @@ llvm::Expected<std::optional<Shape>> matMulShape(const ShapeContext& context, co
   llvm::ArrayRef<Dim> batchB = b.shape().drop_back(std::min(b.rank(), 2u));
   std::optional<Shape> shape = broadcastShapes(batchA, batchB);
   if (!shape)
-    return context.error(fmt::format("batch axes of {} and {} do not broadcast", a.str(), b.str()));
+    return context.error(formatted("batch axes of {} and {} do not broadcast", a.str(), b.str()));
   if (a.rank() > 1)
     shape->push_back(a.dim(-2));
   if (b.rank() > 1)
@@ -179,7 +179,7 @@ llvm::Error requireEqual(const ShapeContext& context, const Dim& a, const Dim& b
                          llvm::StringRef what) {
   if (!a.isKnownDifferent(b))
     return llvm::Error::success();
-  return context.error(fmt::format("{} differ: {} and {}", what, a.str(), b.str()));
+  return context.error(formatted("{} differ: {} and {}", what, a.str(), b.str()));
 }
 
 llvm::Error requireRank(const ShapeContext& context, unsigned operand, unsigned rank) {
@@ -187,7 +187,7 @@ llvm::Error requireRank(const ShapeContext& context, unsigned operand, unsigned 
   if (!type.hasRank() || type.rank() == rank)
     return llvm::Error::success();
   return context.error(
-      fmt::format("operand {} is {}, its rank should be {}", operand, type.str(), rank));
+      formatted("operand {} is {}, its rank should be {}", operand, type.str(), rank));
 }
 
 } // namespace kvopt::ir

@@ -55,7 +55,7 @@ std::string describe(const Token& token) {
   if (token.kind == Token::Kind::End)
     return "the end of the text";
   llvm::StringRef shown = token.text.take_front(longest);
-  return fmt::format("`{}{}`", shown, shown.size() < token.text.size() ? "..." : "");
+  return formatted("`{}{}`", shown, shown.size() < token.text.size() ? "..." : "");
 }
 
 } // namespace
@@ -210,7 +210,7 @@ bool TextCursor::accept(char punctuation) {
 }
 
 bool TextCursor::expect(char punctuation, llvm::StringRef where) {
-  return accept(punctuation) || unexpected(fmt::format("`{}` {}", punctuation, where));
+  return accept(punctuation) || unexpected(formatted("`{}` {}", punctuation, where));
 }
 
 bool TextCursor::expectArrow() {
@@ -242,7 +242,7 @@ bool TextCursor::integer(int64_t& out, llvm::StringRef what) {
   if (current.kind != Token::Kind::Integer)
     return unexpected(what);
   if (current.text.getAsInteger(10, out))
-    return fail(current.offset, fmt::format("{} does not fit in 64 bits", describe(current)));
+    return fail(current.offset, formatted("{} does not fit in 64 bits", describe(current)));
   take();
   return true;
 }
@@ -251,7 +251,7 @@ bool TextCursor::fail(size_t place, std::string message, llvm::StringRef hint) {
   if (problem)
     return false;
   problem.emplace();
-  problem->file = fmt::format("{}:{}", file, position(place));
+  problem->file = formatted("{}:{}", file, position(place));
   problem->message = std::move(message);
   problem->hint = hint.str();
   return false;
@@ -260,7 +260,7 @@ bool TextCursor::fail(size_t place, std::string message, llvm::StringRef hint) {
 bool TextCursor::unexpected(llvm::StringRef what, llvm::StringRef hint) {
   if (current.kind == Token::Kind::Bad)
     return fail(current.offset, current.problem);
-  return fail(current.offset, fmt::format("expected {}, found {}", what, describe(current)), hint);
+  return fail(current.offset, formatted("expected {}, found {}", what, describe(current)), hint);
 }
 
 llvm::Error TextCursor::takeError() {
@@ -272,7 +272,7 @@ std::string TextCursor::position(size_t place) const {
   llvm::StringRef before = text.take_front(place);
   size_t lineStart = before.rfind('\n');
   size_t column = lineStart == llvm::StringRef::npos ? place + 1 : place - lineStart;
-  return fmt::format("{}:{}", before.count('\n') + 1, column);
+  return formatted("{}:{}", before.count('\n') + 1, column);
 }
 
 } // namespace kvopt::ir

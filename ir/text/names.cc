@@ -43,7 +43,7 @@ std::string opsetsText(const OpsetImports& opsets) {
   std::string text = "[";
   for (const auto& [domain, version] : opsets) {
     text += text.size() == 1 ? "" : ", ";
-    text += fmt::format("{} : {}", quotedText(domain), version);
+    text += formatted("{} : {}", quotedText(domain), version);
   }
   return text + ']';
 }

@@ -105,17 +105,17 @@ std::string Printer::tensorText(const TensorData& tensor) const {
 }
 
 void Printer::print(const Model& model) {
-  std::vector<std::string> header = {fmt::format("ir_version: {}", model.irVersion),
+  std::vector<std::string> header = {formatted("ir_version: {}", model.irVersion),
                                      "opset_import: " + opsetsText(model.opsets)};
   auto text = [&](const char* key, const std::string& value) {
     if (!value.empty())
-      header.push_back(fmt::format("{}: {}", key, quotedText(value)));
+      header.push_back(formatted("{}: {}", key, quotedText(value)));
   };
   text("producer_name", model.producerName);
   text("producer_version", model.producerVersion);
   text("domain", model.domain);
   if (model.modelVersion != 0)
-    header.push_back(fmt::format("model_version: {}", model.modelVersion));
+    header.push_back(formatted("model_version: {}", model.modelVersion));
   text("doc_string", model.docString);
   if (const Metadata metadata = writtenMetadata(model); !metadata.empty())
     header.push_back("metadata_props: " + pairsText(metadata));
@@ -174,7 +174,7 @@ void Printer::print(const Graph& graph) {
   printEntries(" (", inputs, ")");
   printEntries(" => (", outputs, ")");
   if (inlined) {
-    out += fmt::format(" {}", leftOut);
+    out += formatted(" {}", leftOut);
     return;
   }
   printDeclarations(graph, /*function=*/false);
@@ -212,8 +212,8 @@ std::vector<std::string> Printer::declarations(const Graph& graph, bool function
   auto declareData = [&](const Value& value) {
     const TensorData& data = *value.initializer();
     TensorType type = TensorType::fixed(data.elementType(), data.shape());
-    lines.push_back(fmt::format("{} {} = {}", typeText(type), nameText(value.name()),
-                                tensorLiteralText(data, options.maxTensorElements)));
+    lines.push_back(formatted("{} {} = {}", typeText(type), nameText(value.name()),
+                              tensorLiteralText(data, options.maxTensorElements)));
   };
   for (const std::unique_ptr<Value>& input : graph.inputs())
     if (input->initializer() && !isDefaultInline(*input))
@@ -222,8 +222,8 @@ std::vector<std::string> Printer::declarations(const Graph& graph, bool function
     if (value->initializer())
       declareData(*value);
     else
-      lines.push_back(fmt::format("sparse_tensor({}) {} = {}", typeText(value->type()),
-                                  nameText(value->name()), leftOut));
+      lines.push_back(formatted("sparse_tensor({}) {} = {}", typeText(value->type()),
+                                nameText(value->name()), leftOut));
   }
   if (!options.declareTypes)
     return lines;

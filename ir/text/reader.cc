@@ -49,7 +49,7 @@ bool TextParser::readHeader(Header header) {
     if (!cursor.identifier(key, "a key of the header"))
       return false;
     if (!seen.insert(key).second)
-      return cursor.fail(place, fmt::format("`{}` is given twice", key));
+      return cursor.fail(place, formatted("`{}` is given twice", key));
     if (!cursor.expect(':', "after a header's key") || !readHeaderEntry(key, place, header))
       return false;
   } while (cursor.accept(','));
@@ -72,7 +72,7 @@ bool TextParser::readHeaderEntry(llvm::StringRef key, size_t place, Header& head
       return cursor.integer(*number, "a number");
     known += ", " + name.str();
   }
-  return cursor.fail(place, fmt::format("this header has no key `{}`", key), "known: " + known);
+  return cursor.fail(place, formatted("this header has no key `{}`", key), "known: " + known);
 }
 
 bool TextParser::readOpsets(OpsetImports& opsets) {
@@ -86,7 +86,7 @@ bool TextParser::readOpsets(OpsetImports& opsets) {
         !cursor.integer(version, "a version"))
       return false;
     if (!opsets.try_emplace(domain, version).second)
-      return cursor.fail(place, fmt::format("domain '{}' is imported twice", domain));
+      return cursor.fail(place, formatted("domain '{}' is imported twice", domain));
     if (!cursor.accept(','))
       break;
   }
@@ -122,7 +122,7 @@ bool TextParser::readFunction() {
   for (const std::unique_ptr<Function>& other : model.functions)
     if (other->name == made->name && other->domain == made->domain &&
         other->overload == made->overload)
-      return cursor.fail(place, fmt::format("function '{}' is defined twice", made->name));
+      return cursor.fail(place, formatted("function '{}' is defined twice", made->name));
   function = made.get();
   model.functions.push_back(std::move(made));
   Graph& body = function->body;
@@ -146,7 +146,7 @@ bool TextParser::readFunctionAttributes(Function& target) {
     if (!cursor.name(name, "an attribute's name"))
       return false;
     if (!seen.insert(name).second)
-      return cursor.fail(place, fmt::format("attribute '{}' is given twice", name));
+      return cursor.fail(place, formatted("attribute '{}' is given twice", name));
     if (cursor.peek().is(':') || cursor.peek().is('=')) {
       Attribute value;
       if (!readAttribute(name, nullptr, value))
@@ -188,25 +188,24 @@ bool TextParser::checkNewName(const Graph& graph, const Name& name) {
   if (name.text.empty())
     return cursor.fail(name.offset, "a value without a name");
   if (graph.findValue(name.text))
-    return cursor.fail(name.offset, fmt::format("'{}' is defined twice", name.text));
+    return cursor.fail(name.offset, formatted("'{}' is defined twice", name.text));
   if (graph.findValue(name.text, /*enclosing=*/true))
     return cursor.fail(name.offset,
-                       fmt::format("'{}' hides a value of an enclosing graph", name.text));
+                       formatted("'{}' hides a value of an enclosing graph", name.text));
   return true;
 }
 
 Value* TextParser::findDefined(const Graph& graph, const Name& name) {
   Value* value = graph.findValue(name.text, /*enclosing=*/true);
   if (!value)
-    cursor.fail(name.offset, fmt::format("nothing above defines '{}'", name.text),
+    cursor.fail(name.offset, formatted("nothing above defines '{}'", name.text),
                 "nodes must be in execution order");
   return value;
 }
 
 bool TextParser::readGraph(Graph& graph) {
   if (depth == maxDepth)
-    return cursor.fail(cursor.offset(),
-                       fmt::format("graphs are nested more than {} deep", maxDepth));
+    return cursor.fail(cursor.offset(), formatted("graphs are nested more than {} deep", maxDepth));
   ++depth;
   std::string name;
   std::vector<TypedName> outputs, types;
@@ -304,8 +303,8 @@ bool TextParser::addInitializer(Graph& graph, const TypedName& name, TensorRef d
   ElementType declared = input->type().elementType();
   if (declared != ElementType::Undefined && declared != data->elementType())
     return cursor.fail(name.offset,
-                       fmt::format("input '{}' is of type {}, its default of {}", name.text,
-                                   onnxName(declared), onnxName(data->elementType())));
+                       formatted("input '{}' is of type {}, its default of {}", name.text,
+                                 onnxName(declared), onnxName(data->elementType())));
   graph.setInputDefault(*input, std::move(data));
   return true;
 }
@@ -315,9 +314,9 @@ bool TextParser::setTypes(Graph& graph, const std::vector<TypedName>& types) {
     Value* value = graph.findValue(name.text);
     if (!value)
       return cursor.fail(name.offset,
-                         fmt::format("'{}' has a type and nothing defines it", name.text));
+                         formatted("'{}' has a type and nothing defines it", name.text));
     if (!value->producer())
-      return cursor.fail(name.offset, fmt::format("'{}' has two types", name.text));
+      return cursor.fail(name.offset, formatted("'{}' has two types", name.text));
     value->setType(name.type);
   }
   return true;
@@ -334,8 +333,8 @@ bool TextParser::addOutputs(Graph& graph, const std::vector<TypedName>& outputs)
     ElementType known = value->type().elementType();
     if (typed && known != ElementType::Undefined && known != name.type.elementType())
       return cursor.fail(name.offset,
-                         fmt::format("output '{}' is declared {} and is {}", name.text,
-                                     onnxName(name.type.elementType()), onnxName(known)));
+                         formatted("output '{}' is declared {} and is {}", name.text,
+                                   onnxName(name.type.elementType()), onnxName(known)));
     graph.addOutput(*value);
   }
   return true;
@@ -409,7 +408,7 @@ bool TextParser::readNames(std::vector<Name>& names, char end) {
     if (!cursor.peek().is(',') && !cursor.name(name.text, "a value's name"))
       return false;
     if (!cursor.accept(',') && !cursor.peek().is(end))
-      return cursor.unexpected(fmt::format("`,` or `{}`", end));
+      return cursor.unexpected(formatted("`,` or `{}`", end));
   }
   return true;
 }
@@ -520,9 +519,9 @@ bool TextParser::readAttributes(Node& node) {
       node.setMetadata(std::move(metadata));
     } else {
       if (node.attribute(name))
-        return cursor.fail(place, fmt::format("attribute '{}' is given twice", name));
+        return cursor.fail(place, formatted("attribute '{}' is given twice", name));
       if (node.attributes().size() == maxAttributes)
-        return cursor.fail(place, fmt::format("more than {} attributes", maxAttributes));
+        return cursor.fail(place, formatted("more than {} attributes", maxAttributes));
       Attribute attribute;
       if (!readAttribute(name, &node, attribute))
         return false;
@@ -544,7 +543,7 @@ bool TextParser::readAttribute(llvm::StringRef name, Node* holder, Attribute& at
       return false;
     stated = attributeKindFromName(word);
     if (stated == AttributeKind::Undefined)
-      return cursor.fail(place, fmt::format("`{}` is not a kind of attribute", word),
+      return cursor.fail(place, formatted("`{}` is not a kind of attribute", word),
                          "kinds are int, float, string, tensor, graph and their plurals");
   }
   if (!cursor.expect('=', "after an attribute's name"))
@@ -566,8 +565,8 @@ bool TextParser::readAttribute(llvm::StringRef name, Node* holder, Attribute& at
   }
   if (stated != AttributeKind::Undefined && stated != attribute.kind())
     return cursor.fail(place,
-                       fmt::format("attribute '{}' is declared {} and its value is {}", name,
-                                   attributeKindName(stated), attributeKindName(attribute.kind())));
+                       formatted("attribute '{}' is declared {} and its value is {}", name,
+                                 attributeKindName(stated), attributeKindName(attribute.kind())));
   return true;
 }
 
@@ -583,7 +582,7 @@ bool TextParser::readReference(llvm::StringRef name, const Node* holder, Attribu
                              [&](const NamedAttribute& entry) { return entry.name == target; });
   bool hasDefault = known != function->defaults.end();
   if (!hasDefault && !llvm::is_contained(function->attributes, target))
-    return cursor.fail(place, fmt::format("the function has no attribute '{}'", target));
+    return cursor.fail(place, formatted("the function has no attribute '{}'", target));
   if (kind == AttributeKind::Undefined)
     kind = definedKind(holder, name);
   if (kind == AttributeKind::Undefined && hasDefault)
@@ -607,8 +606,8 @@ bool TextParser::readList(AttributeKind kind, Node* holder, Attribute& attribute
       element = found;
     if (found != element)
       return cursor.fail(elementPlace,
-                         fmt::format("a list of {} with an element that is {}",
-                                     attributeKindName(listOf(element)), attributeKindName(found)),
+                         formatted("a list of {} with an element that is {}",
+                                   attributeKindName(listOf(element)), attributeKindName(found)),
                          "`name: floats = [1, 2.5]` makes all of them floats");
     if (!cursor.accept(','))
       break;
@@ -658,7 +657,7 @@ bool TextParser::readFloat(Elements& elements) {
   std::optional<float> value = floatFromText(token.text);
   if (!value)
     return cursor.fail(token.offset,
-                       fmt::format("`{}` is too large for a float", token.text.take_front(40)));
+                       formatted("`{}` is too large for a float", token.text.take_front(40)));
   elements.floats.push_back(*value);
   cursor.take();
   return true;

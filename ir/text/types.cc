@@ -21,7 +21,7 @@ std::string elementTypeText(ElementType type) {
   llvm::StringRef name = onnxName(type);
   if (type == ElementType::Undefined || name != "undefined")
     return name.str();
-  return fmt::format("dtype_{}", static_cast<int32_t>(type));
+  return formatted("dtype_{}", static_cast<int32_t>(type));
 }
 
 bool readDim(TextCursor& cursor, Dim& dim) {
@@ -74,7 +74,7 @@ bool readType(TextCursor& cursor, TensorType& type) {
   llvm::StringRef word = cursor.peek().text;
   std::optional<ElementType> element = elementTypeOf(word);
   if (!element)
-    return cursor.fail(cursor.offset(), fmt::format("`{}` types cannot be read from text", word),
+    return cursor.fail(cursor.offset(), formatted("`{}` types cannot be read from text", word),
                        "only tensors can");
   cursor.take();
   type = TensorType(*element, Shape());

@@ -101,8 +101,8 @@ private:
     }
     std::optional<uint64_t> pattern = floatBits(token.text, *semanticsOf(type));
     if (!pattern)
-      cursor.fail(token.offset, fmt::format("`{}` is too large for {}", token.text.take_front(40),
-                                            onnxName(type)));
+      cursor.fail(token.offset,
+                  formatted("`{}` is too large for {}", token.text.take_front(40), onnxName(type)));
     else
       cursor.take();
     return pattern;
@@ -114,7 +114,7 @@ private:
         (token.text == "true" || token.text == "false"))
       return cursor.take().text == "true" ? 1 : 0;
     if (token.kind != Token::Kind::Integer) {
-      cursor.unexpected(fmt::format("an integer for {}", onnxName(type)));
+      cursor.unexpected(formatted("an integer for {}", onnxName(type)));
       return std::nullopt;
     }
     int64_t negative = 0;
@@ -123,8 +123,8 @@ private:
     bool fits = isNegative ? !token.text.getAsInteger(10, negative) && negative >= range.low
                            : !token.text.getAsInteger(10, positive) && positive <= range.high;
     if (!fits) {
-      cursor.fail(token.offset, fmt::format("`{}` does not fit in {}", token.text.take_front(40),
-                                            onnxName(type)));
+      cursor.fail(token.offset,
+                  formatted("`{}` does not fit in {}", token.text.take_front(40), onnxName(type)));
       return std::nullopt;
     }
     cursor.take();
@@ -144,9 +144,9 @@ bool readElements(TextCursor& cursor, int64_t count, llvm::function_ref<bool()> 
   int64_t seen = 0;
   while (!cursor.peek().is('}')) {
     if (seen == count)
-      return cursor.fail(cursor.offset(), fmt::format("more than the {} elements of the tensor's "
-                                                      "shape",
-                                                      count));
+      return cursor.fail(cursor.offset(), formatted("more than the {} elements of the tensor's "
+                                                    "shape",
+                                                    count));
     if (!readOne())
       return false;
     ++seen;
@@ -157,7 +157,7 @@ bool readElements(TextCursor& cursor, int64_t count, llvm::function_ref<bool()> 
     return cursor.unexpected("`,` or `}` in a tensor");
   if (seen != count)
     return cursor.fail(cursor.offset(),
-                       fmt::format("{} elements for a shape that has {}", seen, count));
+                       formatted("{} elements for a shape that has {}", seen, count));
   return cursor.expect('}', "after a tensor's elements");
 }
 
@@ -197,14 +197,14 @@ std::string elementText(ElementType type, unsigned bits, std::span<const std::by
   switch (type) {
   case ElementType::Float:
   case ElementType::Complex64:
-    return fmt::format("{}", load<float>(at));
+    return formatted("{}", load<float>(at));
   case ElementType::Double:
   case ElementType::Complex128:
-    return fmt::format("{}", load<double>(at));
+    return formatted("{}", load<double>(at));
   case ElementType::Float16:
-    return fmt::format("{}", f16ToFloat(load<uint16_t>(at)));
+    return formatted("{}", f16ToFloat(load<uint16_t>(at)));
   case ElementType::BFloat16:
-    return fmt::format("{}", bf16ToFloat(load<uint16_t>(at)));
+    return formatted("{}", bf16ToFloat(load<uint16_t>(at)));
   case ElementType::Int8:
     return std::to_string(load<int8_t>(at));
   case ElementType::Int16:
@@ -260,7 +260,7 @@ bool readTensorLiteral(TextCursor& cursor, const TensorType& type, size_t typeOf
   // Each element takes at least one character and a comma.
   if (static_cast<uint64_t>(*count) > cursor.remainingBytes())
     return cursor.fail(typeOffset,
-                       fmt::format("the shape has {} elements, more than the text holds", *count));
+                       formatted("the shape has {} elements, more than the text holds", *count));
   if (type.elementType() == ElementType::String)
     return readStrings(cursor, *shape, *count, tensor);
   llvm::Expected<int64_t> bytes = checkedByteSize(type.elementType(), *count);
@@ -283,7 +283,7 @@ bool readTensorLiteral(TextCursor& cursor, const TensorType& type, size_t typeOf
 std::string tensorLiteralText(const TensorData& tensor, int64_t maxElements) {
   constexpr const char* leftOut = "{…}";
   if (tensor.elementCount() > maxElements)
-    return fmt::format("{{…{} elements}}", tensor.elementCount());
+    return formatted("{{…{} elements}}", tensor.elementCount());
   if (tensor.elementType() == ElementType::String)
     return stringsText(tensor, leftOut);
   std::optional<unsigned> bits = bitWidth(tensor.elementType());
@@ -310,7 +310,7 @@ std::optional<float> floatFromText(llvm::StringRef number) {
 }
 
 std::string floatText(float value) {
-  std::string text = fmt::format("{}", value);
+  std::string text = formatted("{}", value);
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 

@@ -300,7 +300,7 @@ llvm::Error admit(const Model& model, const ModelLimits& limits) {
       return error;
     if (llvm::Error error = checkFunction(*function)) {
       Diagnostic diagnostic = takeDiagnostic(std::move(error));
-      diagnostic.notes.push_back(fmt::format("in function '{}'", function->name));
+      diagnostic.notes.push_back(formatted("in function '{}'", function->name));
       return makeError(std::move(diagnostic));
     }
   }

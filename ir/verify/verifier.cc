@@ -281,7 +281,7 @@ llvm::Error verify(const Model& model) {
       continue;
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
     diagnostic.file = model.path;
-    diagnostic.notes.push_back(fmt::format("in function '{}'", function->name));
+    diagnostic.notes.push_back(formatted("in function '{}'", function->name));
     return makeError(std::move(diagnostic));
   }
   return llvm::Error::success();

@@ -57,7 +57,7 @@ public:
 
 private:
   static std::string usualPresent(const RowsToCache& rows) {
-    return fmt::format("present.{}.{}", rows.layer, rows.role);
+    return formatted("present.{}.{}", rows.layer, rows.role);
   }
 
   /// Makes an output that already returns the rows their cache, if a suitable one exists.
@@ -91,8 +91,8 @@ private:
         return failure(cache, *name, "an input " + owner->type().str());
       if (owner->isGraphOutput())
         return failure(cache, *name,
-                       fmt::format("an output {} that does not hold these {}s in this layout",
-                                   owner->type().str(), all[cache].role));
+                       formatted("an output {} that does not hold these {}s in this layout",
+                                 owner->type().str(), all[cache].role));
     }
     return std::nullopt;
   }
@@ -100,8 +100,8 @@ private:
   MatchFailure failure(size_t cache, const std::string& name, std::string owner) const {
     const RowsToCache& rows = all[cache];
     return {ReasonCode::NameTaken, rows.attention->name().str(),
-            fmt::format("'{}' to be free for the {}s {}", name, rows.role, rows.rows->type().str()),
-            fmt::format("'{}' is {}", name, owner), fmt::format("rename '{}' in the model", name)};
+            formatted("'{}' to be free for the {}s {}", name, rows.role, rows.rows->type().str()),
+            formatted("'{}' is {}", name, owner), formatted("rename '{}' in the model", name)};
   }
 
   const Graph& graph;

@@ -191,7 +191,7 @@ std::vector<CrossProjection> findCrossProjections(llvm::ArrayRef<Node*> attentio
       else
         found.push_back(
             {&rows,
-             fmt::format("past_key_values.{}.encoder.{}", number, operand == 1 ? "key" : "value"),
+             formatted("past_key_values.{}.encoder.{}", number, operand == 1 ? "key" : "value"),
              {&attention},
              operand});
     }

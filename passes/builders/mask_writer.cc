@@ -130,7 +130,7 @@ std::optional<std::string>
 maskObstacle(ExprRef expression, const IndexSpace& space,
              llvm::function_ref<bool(const Value&, IndexVariable)> isAvailable) {
   const auto refused = [&] {
-    return expression->value ? fmt::format("an element of '{}'", expression->value->name())
+    return expression->value ? formatted("an element of '{}'", expression->value->name())
                              : std::string("an unsupported expression");
   };
   switch (expression->kind) {
@@ -144,7 +144,7 @@ maskObstacle(ExprRef expression, const IndexSpace& space,
     };
     if (!place || uses(IndexVariable::Batch) ||
         (uses(IndexVariable::Head) && !space.extent(IndexVariable::Head).value()))
-      return fmt::format("the number {}", IndexSpace::print(expression->dim));
+      return formatted("the number {}", IndexSpace::print(expression->dim));
     return std::nullopt;
   }
   case Kind::Leaf:
@@ -156,7 +156,7 @@ maskObstacle(ExprRef expression, const IndexSpace& space,
     break;
   case Kind::Apply:
     if (operatorOf(expression->name).empty())
-      return fmt::format("an unsupported expression ({})", expression->name.str());
+      return formatted("an unsupported expression ({})", expression->name.str());
     break;
   case Kind::Opaque:
     return refused();

@@ -167,11 +167,11 @@ private:
     if (step.number <= absorbing)
       return true;
     if (!(step.number * laterFactor(step) <= highestFill))
-      return refuse(step, fmt::format("a fill of at most {}", highestFill),
-                    fmt::format("{}", step.number));
+      return refuse(step, formatted("a fill of at most {}", highestFill),
+                    formatted("{}", step.number));
     if (midFill && midFill->number != step.number)
-      object(step, fmt::format("the fill of '{}', {}", labelOf(*midFill->node), midFill->number),
-             fmt::format("{}", step.number));
+      object(step, formatted("the fill of '{}', {}", labelOf(*midFill->node), midFill->number),
+             formatted("{}", step.number));
     midFill = &step;
     piece.number = absorbing;
     return true;
@@ -225,7 +225,7 @@ private:
     double factor = laterFactor(chain.mask.front());
     return (factor >= 1e-3 && factor <= 1e3) ||
            refuse(*midFill, "a factor between 0.001 and 1000 after the fill",
-                  fmt::format("{}", factor));
+                  formatted("{}", factor));
   }
 
   void demandCompleteMasks() {
@@ -236,10 +236,10 @@ private:
       if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
         object(
             *midFill,
-            fmt::format(
+            formatted(
                 "masks of 0 and of at most {} next to such a fill, or a key that every row keeps",
                 belowAbsorbing),
-            fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
+            formatted("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
     }
   }
 
@@ -249,7 +249,7 @@ private:
         object(*halfFill,
                "float16 masks of 0 and the lowest number next to such a fill, or a key that every "
                "row sees",
-               fmt::format("mask '{}'", piece.step.operand->name().str()));
+               formatted("mask '{}'", piece.step.operand->name().str()));
   }
 
   static MatchFailure inexact(const MaskStep& step, std::string expected, std::string found) {

@@ -113,7 +113,7 @@ private:
     for (const Value* operand : {keyOperand(), operands.values})
       if (!operand->type().dim(0).isKnownEqual(query.dim(0)))
         return refuse(codeFor(operand->type().dim(0), query.dim(0)), *operand,
-                      fmt::format("the queries' batch {}", query.dim(0).str()),
+                      formatted("the queries' batch {}", query.dim(0).str()),
                       operand->type().str());
     if (!key.dim(1).isKnownEqual(values.dim(1)))
       return refuse(ReasonCode::HeadCountUnproven, *keyOperand(),

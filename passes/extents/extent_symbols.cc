@@ -73,7 +73,7 @@ std::optional<Shape> ExtentSymbols::freedList(llvm::ArrayRef<Dim> list) const {
 
 void ExtentSymbols::assumeCausal(const TensorType& mask) {
   assumed.insert(
-      fmt::format("the stored mask {} has the same form for other numbers of tokens", mask.str()));
+      formatted("the stored mask {} has the same form for other numbers of tokens", mask.str()));
 }
 
 Value* ExtentSymbols::value(const Dim& extent) {

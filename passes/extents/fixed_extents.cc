@@ -29,8 +29,8 @@ const Node* nodeThatFixes(const Graph& graph, const Dim& symbol, int64_t value) 
 } // namespace
 
 std::string FixedExtent::text() const {
-  return node ? fmt::format("{} is {}: {} fixes it", symbol, value, node->describe())
-              : fmt::format("{} is {}", symbol, value);
+  return node ? formatted("{} is {}: {} fixes it", symbol, value, node->describe())
+              : formatted("{} is {}", symbol, value);
 }
 
 llvm::SmallVector<FixedExtent, 1> fixedExtents(const Graph& graph) {

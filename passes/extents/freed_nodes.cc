@@ -119,15 +119,15 @@ private:
         data.type().shape(), to.shape(), [&](const Dim& extent) { return symbols.was(extent); },
         [&](unsigned axis) { return isRepeated(node.result(), axis); });
     if (!shape)
-      return refuse(node, fmt::format("{} does not line up with the shape {}", data.type().str(),
-                                      listText(to.shape())));
+      return refuse(node, formatted("{} does not line up with the shape {}", data.type().str(),
+                                    listText(to.shape())));
     if (const auto known = node.operand(1)->knownIntegers();
         known && llvm::ArrayRef<Dim>(*known) == llvm::ArrayRef<Dim>(*shape))
       return;
     if (Value* target = reshapeTarget(node, data.type(), *shape))
       node.setOperand(1, target);
     else
-      refuse(node, fmt::format("no input determines the shape {}", listText(*shape)));
+      refuse(node, formatted("no input determines the shape {}", listText(*shape)));
   }
 
   /// Whether a reader repeats the only entry of an axis, as for heads that share keys: the axis
@@ -206,8 +206,7 @@ private:
       if (symbols.isFreed(extent)) {
         if (number.value() != 1 && !number.isKnownEqual(symbols.was(extent)) &&
             !number.isKnownEqual(extent))
-          return refuse(node,
-                        fmt::format("it repeats {} rows {} times", extent.str(), number.str()));
+          return refuse(node, formatted("it repeats {} rows {} times", extent.str(), number.str()));
         shape.push_back(Dim::fixed(1)); // keeps the extent
       } else if (isOne && axis == 0 && wanted->size() > 1 &&
                  symbols.exported().batch.value() != 1 &&
@@ -219,7 +218,7 @@ private:
     }
     Value* target = symbols.list(shape);
     if (!target)
-      return refuse(node, fmt::format("no input determines the shape {}", listText(shape)));
+      return refuse(node, formatted("no input determines the shape {}", listText(shape)));
     node.setOperand(1, target);
   }
 
@@ -235,9 +234,9 @@ private:
         if (!symbols.isFreed(extent))
           continue;
         if (!node.is("Slice"))
-          return refuse(node, fmt::format("it splits {} rows", extent.str()));
+          return refuse(node, formatted("it splits {} rows", extent.str()));
         if (!adaptRange(node, extent, movement->ranges[i]))
-          return refuse(node, fmt::format("it keeps rows of {} by constant indices", extent.str()));
+          return refuse(node, formatted("it keeps rows of {} by constant indices", extent.str()));
       }
     }
   }
@@ -293,7 +292,7 @@ private:
         continue;
       Value* target = symbols.list(shape);
       if (!target)
-        return refuse(node, fmt::format("no input determines the shape {}", listText(shape)));
+        return refuse(node, formatted("no input determines the shape {}", listText(shape)));
       node.setOperand(operand,
                       &symbols.builder().node("Expand", {value, *target}, {}, "freed_rows"));
     }
@@ -314,7 +313,7 @@ private:
     const auto place = picked->size() == 1 ? picked->front().value() : std::nullopt;
     const bool isLast = place && (*place == -1 || (*place > 0 && before == *place + 1));
     if (!isLast)
-      return refuse(node, fmt::format("it selects rows of {} by constant indices", extent.str()));
+      return refuse(node, formatted("it selects rows of {} by constant indices", extent.str()));
     const Value& indices = *node.operand(movement->indices);
     const TensorRef last = indices.type().rank() == 0 ? int64Scalar(-1) : ints({-1});
     if (indices.type().rank() > 1)
@@ -346,8 +345,8 @@ private:
           continue;
         Value* narrowed = repeated(*value, value->type().rank() - fromEnd, *symbol);
         if (!narrowed)
-          return refuse(node, fmt::format("'{}', {}, has numbers for {} rows of {}", value->name(),
-                                          value->type().str(), extent->str(), symbol->str()));
+          return refuse(node, formatted("'{}', {}, has numbers for {} rows of {}", value->name(),
+                                        value->type().str(), extent->str(), symbol->str()));
         node.setOperand(operand, narrowed);
       }
     }
@@ -410,8 +409,8 @@ private:
         const Dim& now = result.type().dim(axis);
         const Dim& was = before[i].dim(axis);
         if (!was.isUnknown() && !symbols.was(now).isKnownEqual(was))
-          return refuse(node, fmt::format("its result, {}, becomes {}", before[i].str(),
-                                          result.type().str()));
+          return refuse(
+              node, formatted("its result, {}, becomes {}", before[i].str(), result.type().str()));
       }
     }
   }

@@ -410,10 +410,10 @@ private:
     std::string text;
     for (size_t root : roots) {
       const Place& place = places[root];
-      text += fmt::format("{}axis {} of '{}' is {}", text.empty() ? "" : ", ", place.axis,
-                          place.input->name(), root == roots.front() ? name.str() : place.own);
+      text += formatted("{}axis {} of '{}' is {}", text.empty() ? "" : ", ", place.axis,
+                        place.input->name(), root == roots.front() ? name.str() : place.own);
     }
-    return fmt::format("extents named '{}' are not all equal: {}", name, text);
+    return formatted("extents named '{}' are not all equal: {}", name, text);
   }
 
   void renameAll() {
@@ -455,7 +455,7 @@ llvm::StringSet<> inputSymbols(const Graph& graph) {
 }
 
 std::string extentName(const Value& input, unsigned axis, llvm::StringSet<>& taken) {
-  std::string name = fmt::format("{}_dim_{}", input.name().str(), axis);
+  std::string name = formatted("{}_dim_{}", input.name().str(), axis);
   while (!taken.insert(name).second)
     name += '_';
   return name;

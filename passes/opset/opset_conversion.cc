@@ -38,11 +38,11 @@ private:
     Steps steps;
     const std::optional<OpHistory> history = findHistory(op);
     if (!history) {
-      steps.unknown = fmt::format("{}, whose changes kvopt does not know", op.str());
+      steps.unknown = formatted("{}, whose changes kvopt does not know", op.str());
       return steps;
     }
     if (!history->versionAt(from)) {
-      steps.unknown = fmt::format("{} of opset {}", op.str(), from);
+      steps.unknown = formatted("{} of opset {}", op.str(), from);
       return steps;
     }
     for (const OpVersion& version : history->versions) {
@@ -68,11 +68,11 @@ std::optional<std::string> obstacleAt(const Node& node, AdapterTable& table) {
   for (const OpsetAdapter* adapter : steps.adapters) {
     for (const char* name : adapter->attributes)
       if (const Attribute* attribute = node.attribute(name); attribute && attribute->isReference())
-        return fmt::format("{}, whose attribute '{}' is the function's", node.op().str(), name);
+        return formatted("{}, whose attribute '{}' is the function's", node.op().str(), name);
     if (!adapter->obstacle)
       continue;
     if (std::optional<std::string> obstacle = adapter->obstacle(node))
-      return fmt::format("{}: {}", node.op().str(), *obstacle);
+      return formatted("{}: {}", node.op().str(), *obstacle);
   }
   return std::nullopt;
 }
@@ -91,10 +91,9 @@ std::optional<MatchFailure> obstacleIn(const Graph& graph, int64_t version) {
       if (std::optional<std::string> found = obstacleAt(node, table))
         failure = MatchFailure{
             ReasonCode::TargetLacksFeature, node.name().str(),
-            fmt::format(
-                "operators with the same meaning in opset {}, or that can be converted to it",
-                version),
-            std::move(*found), fmt::format("export the model at opset {}", version)};
+            formatted("operators with the same meaning in opset {}, or that can be converted to it",
+                      version),
+            std::move(*found), formatted("export the model at opset {}", version)};
     }
   });
   return failure;

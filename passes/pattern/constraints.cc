@@ -66,14 +66,14 @@ bool ConstraintChecker::unify(const Constraints::ShapeDemand& demand, Match& mat
   auto refuse = [&](ReasonCode code, const std::string& expected, const std::string& found) {
     return refusal.because([&] {
       return MatchFailure{code, value->name().str(),
-                          fmt::format("{} {}", demand.var->name(), expected), found, ""};
+                          formatted("{} {}", demand.var->name(), expected), found, ""};
     });
   };
   if (!type.hasRank())
-    return refuse(ReasonCode::DynamicRank, fmt::format("of rank {}", demand.extents.size()),
+    return refuse(ReasonCode::DynamicRank, formatted("of rank {}", demand.extents.size()),
                   "unknown rank");
   if (type.rank() != demand.extents.size())
-    return refuse(ReasonCode::ShapeMismatch, fmt::format("of rank {}", demand.extents.size()),
+    return refuse(ReasonCode::ShapeMismatch, formatted("of rank {}", demand.extents.size()),
                   type.str());
 
   for (size_t axis = 0; axis < demand.extents.size(); ++axis) {
@@ -97,7 +97,7 @@ bool ConstraintChecker::unify(const Constraints::ShapeDemand& demand, Match& mat
       continue;
     bool unknown = wanted.isUnknown() || actual.isUnknown();
     return refuse(unknown ? ReasonCode::ShapeUnknown : ReasonCode::ShapeMismatch,
-                  fmt::format("with {} = {} on axis {}", text, wanted.str(), axis), type.str());
+                  formatted("with {} = {} on axis {}", text, wanted.str(), axis), type.str());
   }
   return true;
 }

@@ -40,7 +40,7 @@ bool hasDefaultValue(const Node& node, const NamedAttribute& attribute) {
 std::string operandName(const Node& node, unsigned index) {
   const OpDef* definition = node.definition();
   if (!definition || definition->operands.empty())
-    return fmt::format("#{}", index);
+    return formatted("#{}", index);
   size_t last = definition->operands.size() - 1;
   return definition->operands[std::min<size_t>(index, last)].name;
 }
@@ -51,8 +51,8 @@ MatchFailure refusal(const Node& node, llvm::StringRef name, llvm::StringRef kin
                   .Case("sinks", ReasonCode::SinkUnsupported)
                   .Case("window", ReasonCode::WindowNotRepresentable)
                   .Default(ReasonCode::TargetLacksFeature);
-  return {code, node.name().str(), fmt::format("{} without {}", node.op().str(), name),
-          fmt::format("{} '{}'", kind, name), ""};
+  return {code, node.name().str(), formatted("{} without {}", node.op().str(), name),
+          formatted("{} '{}'", kind, name), ""};
 }
 
 } // namespace
@@ -62,7 +62,7 @@ std::optional<MatchFailure> unhandledAttribute(const Node& node,
   if (hasUnknownOperands(node)) {
     const std::optional<unsigned> most = node.definition()->maxOperands();
     const bool isOperand = most && node.operands().size() > *most;
-    return refusal(node, isOperand ? fmt::format("#{}", *most) : "more results than it had",
+    return refusal(node, isOperand ? formatted("#{}", *most) : "more results than it had",
                    isOperand ? "operand" : "results:");
   }
   for (const NamedAttribute& attribute : node.attributes())

@@ -33,7 +33,7 @@ void CompiledPattern::collect(const PatternNode& place, const std::string& prefi
     return;
   bool isOp = place.kind == PatternNode::Kind::Op;
   for (size_t i = 0; i < place.children.size(); ++i)
-    collect(place.children[i].node(), isOp ? fmt::format("{}/{}:", here, i) : prefix,
+    collect(place.children[i].node(), isOp ? formatted("{}/{}:", here, i) : prefix,
             atRoot && !isOp);
 }
 
@@ -103,7 +103,7 @@ private:
     nearMiss->path = pattern.path(place).str();
     recordNodes();
     nearMiss->failure = {ReasonCode::StepBudget, nameOf(value),
-                         fmt::format("a match within {} steps", options.stepBudget),
+                         formatted("a match within {} steps", options.stepBudget),
                          "that the search goes on", ""};
     return false;
   }
@@ -121,8 +121,8 @@ private:
       return note(place, value, [&] {
         return MatchFailure{
             ReasonCode::PatternMismatch, nameOf(value),
-            fmt::format("{} to be '{}' again", place.var->name(), bound->name().str()),
-            nameOf(value), ""};
+            formatted("{} to be '{}' again", place.var->name(), bound->name().str()), nameOf(value),
+            ""};
       });
     }
     current.bindings.push_back({place.var, value});
@@ -136,7 +136,7 @@ private:
     if (!value || !value->constant())
       return note(place, value, [&] {
         return MatchFailure{ReasonCode::PatternMismatch, nameOf(value),
-                            fmt::format("{} to be a constant", place.var->name()), describe(value),
+                            formatted("{} to be a constant", place.var->name()), describe(value),
                             ""};
       });
     return bindTo(place, value, next);
@@ -178,8 +178,8 @@ private:
     if (count > place.children.size())
       return note(place, value, [&] {
         return MatchFailure{ReasonCode::PatternMismatch, nameOf(value),
-                            fmt::format("at most {} operands", place.children.size()),
-                            fmt::format("{}", count), ""};
+                            formatted("at most {} operands", place.children.size()),
+                            formatted("{}", count), ""};
       });
     bool isNew = !current.contains(*node);
     if (isNew)
@@ -210,7 +210,7 @@ private:
           return MatchFailure{isAxisOfUnknownRank(demand, node) ? ReasonCode::DynamicRank
                                                                 : ReasonCode::PatternMismatch,
                               nameOf(&node.result()),
-                              fmt::format("{} = {}", demand.name, demandText(demand)),
+                              formatted("{} = {}", demand.name, demandText(demand)),
                               written ? attributeText(*written) : "that it is not written", ""};
         });
     return true;
@@ -269,11 +269,11 @@ private:
 
   static std::string demandText(const PlainAttribute& demand) {
     if (const auto* numbers = std::get_if<std::vector<int64_t>>(&demand.value))
-      return fmt::format("[{}]", fmt::join(*numbers, ", "));
+      return formatted("[{}]", joinedText(*numbers, ", "));
     if (const auto* number = std::get_if<int64_t>(&demand.value))
-      return fmt::format("{}", *number);
+      return formatted("{}", *number);
     if (const auto* real = std::get_if<float>(&demand.value))
-      return fmt::format("{}", *real);
+      return formatted("{}", *real);
     return std::get<std::string>(demand.value);
   }
 
@@ -282,11 +282,11 @@ private:
       return "an attribute of the function";
     switch (attribute.kind()) {
     case AttributeKind::Int:
-      return fmt::format("{}", attribute.intValue());
+      return formatted("{}", attribute.intValue());
     case AttributeKind::Ints:
-      return fmt::format("[{}]", fmt::join(attribute.ints(), ", "));
+      return formatted("[{}]", joinedText(attribute.ints(), ", "));
     case AttributeKind::Float:
-      return fmt::format("{}", attribute.floatValue());
+      return formatted("{}", attribute.floatValue());
     case AttributeKind::String:
       return attribute.stringValue().str();
     default:

@@ -62,7 +62,7 @@ Node& Rewriter::create(OpName op, llvm::ArrayRef<Value*> operands,
   node.setName(node.result().name().str());
   // The verifier that runs after the pass catches operands that contradict the definition.
   llvm::consumeError(inferNode(node));
-  entry.created.push_back(fmt::format("{} {}", op.str(), node.name().str()));
+  entry.created.push_back(formatted("{} {}", op.str(), node.name().str()));
   createdNodes.push_back(&node);
   touchedNodes.push_back(&node);
   return node;

@@ -146,7 +146,7 @@ private:
   static std::string extentsWords(const Evaluation& point) {
     std::vector<std::string> words;
     for (const auto& entry : point.point().extents)
-      words.push_back(fmt::format("{}={}", entry.first().str(), entry.second));
+      words.push_back(formatted("{}={}", entry.first().str(), entry.second));
     llvm::sort(words);
     return words.empty() ? "with other integer inputs" : "at " + llvm::join(words, " ");
   }
@@ -283,15 +283,15 @@ private:
     }
     for (const Value* block : made)
       if (blocks.size() < 3)
-        blocks.push_back(fmt::format("'{}'", block->name()));
+        blocks.push_back(formatted("'{}'", block->name()));
     const std::string names = llvm::join(blocks, ", ") + (made.size() > 3 ? ", …" : "");
     if (isScaled) {
-      fact.detail = fmt::format("elements of {}, scaled", names);
+      fact.detail = formatted("elements of {}, scaled", names);
     } else if (hasConstants) {
       fact.detail = made.empty() ? "numbers instead of rows"
-                                 : fmt::format("elements of {}, and numbers", names);
+                                 : formatted("elements of {}, and numbers", names);
     } else {
-      fact.detail = fmt::format("elements of {}, but not whole rows of one cache", names);
+      fact.detail = formatted("elements of {}, but not whole rows of one cache", names);
     }
   }
 
@@ -308,11 +308,11 @@ private:
   static std::string sumWords(const LinearForm& form) {
     std::vector<std::string> parts;
     for (const ElementTerm& term : form.terms)
-      parts.push_back(fmt::format("'{}'", term.block->name()));
+      parts.push_back(formatted("'{}'", term.block->name()));
     llvm::sort(parts);
     const size_t count = parts.size();
     parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
-    return fmt::format("sums of {} elements, of {}", count, llvm::join(parts, " and "));
+    return formatted("sums of {} elements, of {}", count, llvm::join(parts, " and "));
   }
 
   /// Finds the operator nearest to the inputs whose result has no extents; otherwise the value's
@@ -389,7 +389,7 @@ AttentionFacts CacheFacts::of(const AttentionSite& site) {
     return found;
   }
   if (!node.is("Softmax") && !node.is("LogSoftmax")) {
-    found.missing = fmt::format("{} is not evaluated", node.op().str());
+    found.missing = formatted("{} is not evaluated", node.op().str());
     return found;
   }
   StepEvaluations evaluations(evaluated, facts);

@@ -155,8 +155,8 @@ public:
     const Dim heads = keys.type().dim(1);
     const auto full = (heads * (keys.type().dim(3) + site.value->fresh->type().dim(3))).value();
     if (!full || found.width() >= *full)
-      return notLowRank(keys, fmt::format("rows of fewer than {} columns", full.value_or(0)),
-                        fmt::format("{}", found.width()));
+      return notLowRank(keys, formatted("rows of fewer than {} columns", full.value_or(0)),
+                        formatted("{}", found.width()));
     return std::move(found);
   }
 

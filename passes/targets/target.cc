@@ -73,7 +73,7 @@ namespace {
 MatchFailure sharedCache(const AttentionSite& site) {
   const unsigned other = site.owner ? *site.owner : site.readers.front();
   return {ReasonCode::SharedReader, site.key->past->name().str(),
-          "a cache that one attention reads", fmt::format("L{} reads it as well", other),
+          "a cache that one attention reads", formatted("L{} reads it as well", other),
           "--to kvopt can take it"};
 }
 
@@ -134,7 +134,7 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
       failures.back() = {
           ReasonCode::CacheReordered, reorder,
           "the rows of padding in a cache to be unchanged, because batch rows may change places",
-          fmt::format("that '{}' leaves them undefined", target.name()), ""};
+          formatted("that '{}' leaves them undefined", target.name()), ""};
     if (!failures.back())
       failures.back() = obstacle;
     hasWork |= !failures.back() && target.serves(site);
@@ -189,13 +189,13 @@ public:
   std::string otherwise(llvm::StringRef hint, size_t site) {
     for (const Target* target : named(hint))
       if (!refusal(*target, site) && runsElsewhere(*target, site))
-        return fmt::format("--to {} can take it", target->name());
+        return formatted("--to {} can take it", target->name());
     if (const Target* target = asked.usesOwnOperators() ? nullptr : standardTarget(site))
-      return fmt::format("--to {} can take it", target->name());
+      return formatted("--to {} can take it", target->name());
     for (bool isForCaches : {true, false})
       for (const std::unique_ptr<Target>& target : registry.all())
         if (target->isForCaches() == isForCaches && !refusal(*target, site))
-          return fmt::format("--to {} can take it", target->name());
+          return formatted("--to {} can take it", target->name());
     return "nothing to do: no target takes it";
   }
 

@@ -66,14 +66,13 @@ public:
         site.failure = obstacle(site);
     for (const AttentionSite& site : context.sites)
       if (site.failure)
-        return refused(
-            fmt::format("caches cannot be added: {} {}", site.id(), site.failure->str()));
+        return refused(formatted("caches cannot be added: {} {}", site.id(), site.failure->str()));
     if (tokens.isUnknown())
       return refused("the model has no attention among its own tokens that could get caches");
     sequences = findPrefixSequences(graph, lengthened.getArrayRef(), tokens);
     for (AttentionSite& site : context.sites)
       if (auto why = elementObstacle(site))
-        return refused(fmt::format("caches cannot be added: {} {}", site.id(), why->str()));
+        return refused(formatted("caches cannot be added: {} {}", site.id(), why->str()));
     auto followed = findTokenFunctions(graph, context.sites, tokens.symbols().front(), sequences);
     if (const auto* mixing = std::get_if<TokenMixing>(&followed))
       return refuseMixing(*mixing);
@@ -126,7 +125,7 @@ private:
     MatchFailure why{
         ReasonCode::TokensMixed, mixing.node ? mixing.node->name().str() : "",
         "functions of single tokens outside of attention",
-        mixing.node ? fmt::format("{}: {}", mixing.node->describe(), mixing.why) : mixing.why, ""};
+        mixing.node ? formatted("{}: {}", mixing.node->describe(), mixing.why) : mixing.why, ""};
     const std::string message = "caches cannot be added: " + why.str();
     for (AttentionSite& site : context.sites)
       site.failure = why;
@@ -219,7 +218,7 @@ private:
       return true;
     };
     if (auto part = maskObstacle(plan, mayRead))
-      return refusedMask(fmt::format("{}, with {}", site.mask->text, *part));
+      return refusedMask(formatted("{}, with {}", site.mask->text, *part));
     return std::nullopt;
   }
 
@@ -258,7 +257,7 @@ private:
             taken.insert(symbol);
     std::string name = base;
     for (unsigned number = 2; taken.contains(name); ++number)
-      name = fmt::format("{}_{}", base, number);
+      name = formatted("{}_{}", base, number);
     return name;
   }
 
@@ -304,7 +303,7 @@ private:
   /// Layer name in the names of caches: `0`, or `0.decoder` if the model has caches of an encoder,
   /// too.
   std::string nameOf(size_t layer) const {
-    return fmt::format("{}{}", layer, context.hasFirstStep ? ".decoder" : "");
+    return formatted("{}{}", layer, context.hasFirstStep ? ".decoder" : "");
   }
 
   /// Names of the caches of each site: keys, then values.

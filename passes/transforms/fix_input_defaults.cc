@@ -40,7 +40,7 @@ public:
     for (Value* input : chosen) {
       const std::string name = input->name().str();
       if (!isOld)
-        context.assumptions.push_back(fmt::format("the input {} keeps its default", name));
+        context.assumptions.push_back(formatted("the input {} keeps its default", name));
       Value& constant = graph.addConstant(name, input->initializer());
       input->replaceAllUsesWith(constant);
       graph.removeInput(*input);

@@ -54,7 +54,7 @@ public:
       Rewriter rewriter(graph, freeExtentsName, context.journal);
       ExtentSymbols symbols(freed.exported, freed.symbols, inputs, rewriter);
       if (const auto obstacle = freeNodes(graph, symbols))
-        return refused(context, fmt::format("{}: {}", obstacle->node->describe(), obstacle->why));
+        return refused(context, formatted("{}: {}", obstacle->node->describe(), obstacle->why));
       llvm::append_range(context.assumptions, symbols.assumptions());
     }
     graph.eraseDeadNodes();
@@ -72,7 +72,7 @@ private:
              });
     };
     for (unsigned number = 2; llvm::any_of(graph.inputs(), isTaken); ++number)
-      name = fmt::format("{}_{}", base, number);
+      name = formatted("{}_{}", base, number);
     return name;
   }
 

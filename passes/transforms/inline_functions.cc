@@ -227,7 +227,7 @@ private:
     }
     if (!node.name().empty())
       copy.setName(call.name().empty() ? node.name().str()
-                                       : fmt::format("{}/{}", call.name(), node.name()));
+                                       : formatted("{}/{}", call.name(), node.name()));
     copy.setOverload(node.overload().str());
     for (const NamedAttribute& attribute : node.attributes()) {
       if (!attribute.value.graphs().empty())

@@ -229,7 +229,7 @@ private:
     return refuseAll(
         {ReasonCode::CacheReordered, context.reorder,
          "the rows of padding in a cache to be unchanged, because batch rows may change places",
-         fmt::format("that '{}' leaves them undefined", wantedName()), ""},
+         formatted("that '{}' leaves them undefined", wantedName()), ""},
         chosen);
   }
 
@@ -288,9 +288,8 @@ private:
   std::string wantedName() const {
     if (!targetText.empty())
       return targetText;
-    return options.size == target->defaultSize()
-               ? target->name().str()
-               : fmt::format("{}:{}", target->name(), options.size);
+    return options.size == target->defaultSize() ? target->name().str()
+                                                 : formatted("{}:{}", target->name(), options.size);
   }
 
   std::string targetText; ///< as in a pipeline text; empty if the target was given directly

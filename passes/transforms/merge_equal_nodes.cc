@@ -29,9 +29,9 @@ std::optional<std::string> textOf(const TensorData& data) {
     llvm::consumeError(bytes.takeError());
     return std::nullopt;
   }
-  std::string text = fmt::format("{} [", static_cast<int>(data.elementType()));
+  std::string text = formatted("{} [", static_cast<int>(data.elementType()));
   for (int64_t extent : data.shape())
-    text += fmt::format("{},", extent);
+    text += formatted("{},", extent);
   text += ']';
   text.append(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   return text;
@@ -43,20 +43,20 @@ std::optional<std::string> textOf(const NamedAttribute& attribute) {
   if (value.isReference())
     return std::nullopt;
   const auto text = [&](auto content) {
-    return fmt::format("{} {} {} {};", attribute.name, static_cast<int>(value.kind()),
-                       content.size(), content);
+    return formatted("{} {} {} {};", attribute.name, static_cast<int>(value.kind()), content.size(),
+                     content);
   };
   switch (value.kind()) {
   case AttributeKind::Float:
-    return text(fmt::format("{:a}", value.floatValue()));
+    return text(formatted("{:a}", value.floatValue()));
   case AttributeKind::Int:
-    return text(fmt::format("{}", value.intValue()));
+    return text(formatted("{}", value.intValue()));
   case AttributeKind::String:
     return text(value.stringValue().str());
   case AttributeKind::Ints: {
     std::string list;
     for (int64_t number : value.ints())
-      list += fmt::format("{},", number);
+      list += formatted("{},", number);
     return text(list);
   }
   case AttributeKind::Tensor: {
@@ -126,7 +126,7 @@ private:
       return std::nullopt;
     std::string text = node.op().str();
     for (const Use& use : node.operands())
-      text += fmt::format(" {}", fmt::ptr(use.value()));
+      text += formatted(" {}", static_cast<const void*>(use.value()));
     text += " ->";
     for (const Value& result : node.results())
       text += result.isAbsent() ? " -" : " +";

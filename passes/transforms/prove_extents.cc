@@ -62,7 +62,7 @@ public:
       return refused(nullptr, "no attention of the model is recognized");
     for (const AttentionSite& site : context.sites)
       if (site.failure)
-        return refused(nullptr, fmt::format("{} {}", site.id(), site.failure->str()));
+        return refused(nullptr, formatted("{} {}", site.id(), site.failure->str()));
     if (freed.hasBatch())
       if (auto mixing = findBatchMixing(graph, context.sites, freed.symbols.batch.str()))
         return refused(mixing->node, "batch rows: " + mixing->why);
@@ -82,7 +82,7 @@ private:
   llvm::Error refused(const Node* node, const std::string& why) {
     const MatchFailure failure{ReasonCode::ExtentFixed, node ? node->name().str() : "",
                                "the same for any number of batch rows and tokens",
-                               node ? fmt::format("{}: {}", node->describe(), why) : why, ""};
+                               node ? formatted("{}: {}", node->describe(), why) : why, ""};
     context.sites.clear();
     return unsupported("{}", failure.str()).as<RefusedError>();
   }
@@ -91,7 +91,7 @@ private:
   llvm::Error seeEarlierTokens(const AttentionSite& site) {
     Node& node = *site.node;
     if (!node.operand(0)->type().dim(2).isKnownEqual(freed.symbols.tokens))
-      return refused(&node, fmt::format("it has {} queries", node.operand(0)->type().dim(2).str()));
+      return refused(&node, formatted("it has {} queries", node.operand(0)->type().dim(2).str()));
     if (node.operand(3) && isToldByCaller(*node.operand(3)))
       return llvm::Error::success();
     // A condition on a key's position may be the remainder of a causal mask or of a window.
@@ -107,8 +107,8 @@ private:
     if (freed.exported.tokens.value() != 1 || !isShown || !readsAllRows ||
         site.mask->remaining == MaskFacts::Remaining::Other ||
         site.mask->bias != MaskFacts::Bias::None || site.mask->window != 0)
-      return refused(&node, fmt::format("attention is not provably causal: {}",
-                                        site.mask ? site.mask->text : "no mask"));
+      return refused(&node, formatted("attention is not provably causal: {}",
+                                      site.mask ? site.mask->text : "no mask"));
     node.setAttribute("causal", Attribute::ofInt(1));
     context.count(proveExtentsName, "made_causal");
     return llvm::Error::success();
@@ -172,8 +172,8 @@ private:
             return extent.isKnownEqual(freed.symbols.tokens);
           });
       if (!hasTokens)
-        return refused(nullptr, fmt::format("'{}', {}, does not have an element for each token",
-                                            input->name(), input->type().str()));
+        return refused(nullptr, formatted("'{}', {}, does not have an element for each token",
+                                          input->name(), input->type().str()));
       isTold |= notePlaces(*input, tables);
     }
     if (!isTold && tables.size() < 2 && functions.positions.empty() && functions.tables.empty())

@@ -111,7 +111,7 @@ private:
     for (int64_t parts = 2; parts <= std::min(number, mostParts); ++parts) {
       if (number % parts != 0)
         continue;
-      const std::string name = fmt::format("{}_by_{}", symbol, parts);
+      const std::string name = formatted("{}_by_{}", symbol, parts);
       llvm::StringMap<Dim> multiple;
       multiple[symbol] = Dim::fixed(parts) * Dim::symbol(name);
       // If the quotient contains another symbol, that one may be the multiple.
@@ -141,7 +141,7 @@ private:
       const TensorType& read = node.result().type();
       for (unsigned axis = 0; axis < read.rank(); ++axis)
         if (read.shape()[axis].isUnknown())
-          note(context, fmt::format("{} <= {}", range->second.str(), table.type().shape()[axis]));
+          note(context, formatted("{} <= {}", range->second.str(), table.type().shape()[axis]));
       any = true;
     }
     return any;
@@ -235,7 +235,7 @@ private:
     if (!found)
       return;
     if (!equation.isStrict)
-      note(context, fmt::format("{} = {}", found->symbol, found->value.str()));
+      note(context, formatted("{} = {}", found->symbol, found->value.str()));
     llvm::StringMap<Dim> last;
     last[found->symbol] = found->value;
     for (auto& entry : solved)

@@ -169,12 +169,11 @@ private:
     if (!isSame && listsPlaces) {
       isSame = areAlwaysEqual(before, after, evaluations, rows->place->input);
       if (isSame)
-        assumed.insert(
-            fmt::format("the elements of {} increase by one", rows->place->input->name()));
+        assumed.insert(formatted("the elements of {} increase by one", rows->place->input->name()));
     }
     if (isSame && argument.broken)
-      assumed.insert(fmt::format("{} has the same form at all sizes as at those that were tried",
-                                 labelOf(*argument.broken->node)));
+      assumed.insert(formatted("{} has the same form at all sizes as at those that were tried",
+                               labelOf(*argument.broken->node)));
     if (isSame)
       equalValues.insert(before.name());
     return isSame;

@@ -152,8 +152,8 @@ private:
     value = flag->withPast;
     context.unreadFlag = flag;
     context.assumptions.push_back(
-        fmt::format("with an empty past the branch of {} = {} computes the same as the other one",
-                    flag->input->name(), value));
+        formatted("with an empty past the branch of {} = {} computes the same as the other one",
+                  flag->input->name(), value));
     return flag->input;
   }
 

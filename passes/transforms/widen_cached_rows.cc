@@ -158,8 +158,8 @@ private:
       return *known->second;
     auto cache = castCacheOf(*narrow.producer());
     Value& past = cache ? *cache->past : *narrow.producer()->operand(0);
-    context.assumptions.push_back(fmt::format("the rows of {} are {} numbers", past.name(),
-                                              dtypeName(narrow.type().elementType())));
+    context.assumptions.push_back(formatted("the rows of {} are {} numbers", past.name(),
+                                            dtypeName(narrow.type().elementType())));
     if (!cache) {
       readShapesOf(past, narrow);
       return *(widened[&narrow] = &past);

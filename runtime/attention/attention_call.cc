@@ -47,18 +47,18 @@ llvm::Error checkMask(const KernelContext& context, const AttentionOperands& ope
   const TensorView& mask = *operands.mask;
   if (mask.element != ElementType::Bool && !storageOf(mask.element))
     return context.error(
-        fmt::format("a mask of element type {} is not supported", onnxName(mask.element)));
+        formatted("a mask of element type {} is not supported", onnxName(mask.element)));
   if (mask.rank() > 4)
-    return context.error(fmt::format("the mask has rank {}, at most 4 is possible", mask.rank()));
+    return context.error(formatted("the mask has rank {}, at most 4 is possible", mask.rank()));
   const TensorView& query = operands.query;
   int64_t extents[] = {query.shape[0], query.shape[1], query.shape[2],
                        operands.maskTokens.value_or(longestOf(operands))};
   for (unsigned axis = 0; axis < 4; ++axis) {
     int64_t extent = maskExtent(mask, axis);
     if (extent != 1 && extent != extents[axis])
-      return context.error(fmt::format("the mask's extent {} on axis {} of [B,H,S,T] is neither 1 "
-                                       "nor {}",
-                                       extent, axis, extents[axis]));
+      return context.error(formatted("the mask's extent {} on axis {} of [B,H,S,T] is neither 1 "
+                                     "nor {}",
+                                     extent, axis, extents[axis]));
   }
   return llvm::Error::success();
 }
@@ -122,20 +122,20 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
   assert(isQuantized == operands.valueScales.has_value());
   if (!storageOf(query.element) || key.element != value.element ||
       (isQuantized ? key.element != ElementType::Int8 && !isPacked : !storageOf(key.element)))
-    return context.error(fmt::format("element types {}, {} and {} of query, key and value are not "
-                                     "supported together",
-                                     onnxName(query.element), onnxName(key.element),
-                                     onnxName(value.element)));
+    return context.error(formatted("element types {}, {} and {} of query, key and value are not "
+                                   "supported together",
+                                   onnxName(query.element), onnxName(key.element),
+                                   onnxName(value.element)));
   int64_t keyWidth = key.shape[operands.keyTransposed ? 2 : 3];
   if (query.shape[0] != key.shape[0] || key.shape[0] != value.shape[0])
-    return context.error(fmt::format("batch sizes {}, {} and {} of query, key and value differ",
-                                     query.shape[0], key.shape[0], value.shape[0]));
+    return context.error(formatted("batch sizes {}, {} and {} of query, key and value differ",
+                                   query.shape[0], key.shape[0], value.shape[0]));
   if (key.shape[1] != value.shape[1])
     return context.error(
-        fmt::format("{} key heads and {} value heads", key.shape[1], value.shape[1]));
+        formatted("{} key heads and {} value heads", key.shape[1], value.shape[1]));
   if (key.shape[1] == 0 ? query.shape[1] != 0 : query.shape[1] % key.shape[1] != 0)
-    return context.error(fmt::format("{} query heads are not a multiple of {} key/value heads",
-                                     query.shape[1], key.shape[1]));
+    return context.error(formatted("{} query heads are not a multiple of {} key/value heads",
+                                   query.shape[1], key.shape[1]));
   if (isPacked && (operands.keyTransposed || operands.fourBitColumns < 0 ||
                    value.shape[3] != codeRowBytes(codeForm, operands.fourBitColumns)))
     return context.error(
@@ -143,21 +143,21 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
         "codes in bytes");
   if (codeRowBytes(codeForm, query.shape[3]) != keyWidth)
     return context.error(
-        fmt::format("query width {} and key width {} differ", query.shape[3], keyWidth));
+        formatted("query width {} and key width {} differ", query.shape[3], keyWidth));
   if (keyWidth == 0)
     return context.error("a head width of 0 is not supported");
   if (capacityOf(operands) != value.shape[2])
     return context.error(
-        fmt::format("{} key rows and {} value rows", capacityOf(operands), value.shape[2]));
+        formatted("{} key rows and {} value rows", capacityOf(operands), value.shape[2]));
   if (!operands.totalLengths.empty() &&
       operands.totalLengths.size() != static_cast<size_t>(query.shape[0]))
     return context.error("one length per batch row is needed");
   for (int64_t length : operands.totalLengths)
     if (length < 0 || length > capacityOf(operands))
-      return context.error(fmt::format("a length of {} does not fit a capacity of {} rows", length,
-                                       capacityOf(operands)));
+      return context.error(formatted("a length of {} does not fit a capacity of {} rows", length,
+                                     capacityOf(operands)));
   if (operands.window < 0)
-    return context.error(fmt::format("a window of {} rows is impossible", operands.window));
+    return context.error(formatted("a window of {} rows is impossible", operands.window));
   if (operands.sinks &&
       (operands.sinks->element != ElementType::Float ||
        operands.sinks->elementCount() != query.shape[1] || !operands.sinks->isContiguous()))

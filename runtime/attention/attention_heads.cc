@@ -51,10 +51,10 @@ llvm::Expected<TensorView> headsOf(const KernelContext& context, const TensorVie
     return tensor;
   if (tensor.rank() != 3)
     return context.error(
-        fmt::format("{} of rank {}, which is neither 3 nor 4", what.str(), tensor.rank()));
+        formatted("{} of rank {}, which is neither 3 nor 4", what.str(), tensor.rank()));
   if (heads <= 0 || tensor.shape[2] % heads != 0)
-    return context.error(fmt::format("the last extent {} of {} does not split into {} heads",
-                                     tensor.shape[2], what.str(), heads));
+    return context.error(formatted("the last extent {} of {} does not split into {} heads",
+                                   tensor.shape[2], what.str(), heads));
   return viewOfHeads(tensor, heads);
 }
 

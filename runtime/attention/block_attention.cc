@@ -72,8 +72,8 @@ private:
     if (op.hasCodes() && !areCodes)
       return context.error("new rows must be int8 codes");
     if (fresh(0).shape[2] != operands.query.shape[2])
-      return context.error(fmt::format("{} new key rows and {} query rows", fresh(0).shape[2],
-                                       operands.query.shape[2]));
+      return context.error(formatted("{} new key rows and {} query rows", fresh(0).shape[2],
+                                     operands.query.shape[2]));
     return llvm::Error::success();
   }
 
@@ -143,20 +143,20 @@ private:
       if (!store)
         return store.takeError();
       if (isOfValues(side) && store->isTransposed())
-        return context.error(fmt::format("{} with the sequence on the last axis are not supported",
-                                         op.isLatent() ? "rows" : "values"));
+        return context.error(formatted("{} with the sequence on the last axis are not supported",
+                                       op.isLatent() ? "rows" : "values"));
       if (side == 0) {
         count = store->capacity();
         if (index == 0)
           operands.keyTransposed = store->isTransposed();
         if (operands.keyTransposed != store->isTransposed())
-          return context.error(fmt::format("only one of blocks {} and {} of the keys has the "
-                                           "sequence on the last axis",
-                                           index - 1, index));
+          return context.error(formatted("only one of blocks {} and {} of the keys has the "
+                                         "sequence on the last axis",
+                                         index - 1, index));
       }
       if (store->capacity() != count)
-        return context.error(fmt::format("block {} has {} rows of keys and {} of values", index,
-                                         count, store->capacity()));
+        return context.error(formatted("block {} has {} rows of keys and {} of values", index,
+                                       count, store->capacity()));
       const CacheSlots slots = store->pastSlots();
       auto rows = withContiguousRows(context, slots.rows);
       if (!rows)
@@ -217,8 +217,8 @@ llvm::Error attendInBlocks(KernelContext& context, const CacheOperator& op) {
   const unsigned count =
       context.inputCount() > op.firstBlock() ? context.inputCount() - op.firstBlock() : 0;
   if (count % op.blockLists() != 0)
-    return context.error(fmt::format("{} blocks cannot be divided equally into keys and values{}",
-                                     count, op.hasCodes() ? ", and their scales" : ""));
+    return context.error(formatted("{} blocks cannot be divided equally into keys and values{}",
+                                   count, op.hasCodes() ? ", and their scales" : ""));
   return BlockAttention(context, op, count / op.blockLists()).run();
 }
 

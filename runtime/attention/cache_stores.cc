@@ -17,17 +17,17 @@ llvm::Expected<ValueColumns> ValueColumns::of(const KernelContext& context, cons
   const int64_t offset = context.node().intAttr("v_offset", 0);
   const int64_t width = context.node().intAttr("v_width", 0);
   if (offset < 0 || width < 1 || offset > columns || width > columns - offset)
-    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
-                                     offset, columns));
+    return context.error(
+        formatted("values in {} columns from {} on are not in rows of {}", width, offset, columns));
   if (!isPacked)
     return ValueColumns{width, width, offset};
   const FourBitRow values{width};
   const int64_t group = 2 * row.halfGroup();
   if (offset % group != 0 || (width % group != 0 && offset + width != columns) ||
       values.halfGroup() != row.halfGroup())
-    return context.error(fmt::format("values in {} columns from {} on are not whole groups of the "
-                                     "{} four-bit codes of a row",
-                                     width, offset, columns));
+    return context.error(formatted("values in {} columns from {} on are not whole groups of the "
+                                   "{} four-bit codes of a row",
+                                   width, offset, columns));
   return ValueColumns{width, values.bytes(), offset / group * row.groupBytes()};
 }
 
@@ -41,8 +41,8 @@ llvm::Expected<CacheStores> CacheStores::open(const KernelContext& context,
     caches.stores.push_back(std::move(*store));
   }
   if (caches.values().isTransposed())
-    return context.error(fmt::format("{} with the sequence on the last axis are not supported",
-                                     op.isLatent() ? "rows" : "values"));
+    return context.error(formatted("{} with the sequence on the last axis are not supported",
+                                   op.isLatent() ? "rows" : "values"));
   if (llvm::Error error = caches.checkRows(context))
     return error;
   auto columns = ValueColumns::of(context, op, caches.values().width());
@@ -57,11 +57,10 @@ llvm::Error CacheStores::checkRows(const KernelContext& context) const {
   if (values().rows() == rows() && query.rank() == 4 && query.shape[2] == rows())
     return llvm::Error::success();
   if (op.isLatent())
-    return context.error(
-        fmt::format("{} new rows do not match the query's rows in number", rows()));
-  return context.error(fmt::format("{} new key rows, {} new value rows and the query's rows differ "
-                                   "in number",
-                                   rows(), values().rows()));
+    return context.error(formatted("{} new rows do not match the query's rows in number", rows()));
+  return context.error(formatted("{} new key rows, {} new value rows and the query's rows differ "
+                                 "in number",
+                                 rows(), values().rows()));
 }
 
 llvm::Error CacheStores::attendTo(KernelContext& context, unsigned side, CacheSlots slots,

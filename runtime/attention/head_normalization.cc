@@ -20,7 +20,7 @@ llvm::Expected<TensorView> normalized(KernelContext& context, const TensorView& 
   const Extents& shape = heads.shape;
   const int64_t width = shape[3];
   if (weights.shape != Extents{width} || weights.element != heads.element || width == 0)
-    return context.error(fmt::format(
+    return context.error(formatted(
         "operand {} must be [{}] of the query's element type, one weight per element of a head",
         operand, width));
   auto scale = floatsOf(context, weights);

@@ -21,7 +21,7 @@ llvm::Expected<simd::PaddingForm> formOf(KernelContext& context,
   if (const auto form = simd::paddingFormOf({shape.data(), shape.size()}, request.batches,
                                             request.rows, request.keys, request.hasStartPositions))
     return *form;
-  return context.error(fmt::format(
+  return context.error(formatted(
       "a mask that is neither [B], {}[3B+2], [B,T] nor [B,S,T] with B = {}, S = {} and "
       "T = {}",
       request.hasStartPositions ? "[2B], " : "", request.batches, request.rows, request.keys));

@@ -30,7 +30,7 @@ llvm::Expected<IntegerList> totalLengths(KernelContext& context, unsigned operan
     int64_t total = 0;
     if (__builtin_add_overflow(length, rows, &total) || total < 0 || total > keys)
       return context.error(
-          fmt::format("past length {} and {} query rows do not fit {} keys", length, rows, keys));
+          formatted("past length {} and {} query rows do not fit {} keys", length, rows, keys));
     length = total;
   }
   return lengths;
@@ -47,9 +47,9 @@ llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned opera
   for (size_t i = 0; i < before->size(); ++i) {
     int64_t length = (*before)[i];
     if (length < 0 || __builtin_add_overflow(length, rows, &(*after)[i]) || (*after)[i] > capacity)
-      return context.error(fmt::format("past length {} and {} new rows exceed the capacity of {} "
-                                       "rows",
-                                       length, rows, capacity));
+      return context.error(formatted("past length {} and {} new rows exceed the capacity of {} "
+                                     "rows",
+                                     length, rows, capacity));
   }
   return CacheLengths{*before, *after};
 }

@@ -66,12 +66,12 @@ llvm::Expected<RingPositions> ringPositions(const KernelContext& context, const 
                                             int64_t past) {
   int64_t end = 0;
   if (past < 0 || __builtin_add_overflow(past, caches.rows(), &end))
-    return context.error(fmt::format("past length {} is impossible", past));
+    return context.error(formatted("past length {} is impossible", past));
   const int64_t keys = caches.keys().capacity(), values = caches.values().capacity();
   if (keys < 1)
-    return context.error(fmt::format("the ring of the {} has no slot", caches.keys().name()));
+    return context.error(formatted("the ring of the {} has no slot", caches.keys().name()));
   if (keys != values)
-    return context.error(fmt::format("{} slots for keys and {} for values", keys, values));
+    return context.error(formatted("{} slots for keys and {} for values", keys, values));
   const RingPositions positions{past, keys};
   if (__builtin_add_overflow(positions.kept(), caches.rows(), &end))
     return context.error("the rows of the ring and the new ones do not fit into memory");
@@ -86,7 +86,7 @@ llvm::Expected<TensorView> lastColumns(const KernelContext& context, const Tenso
   if (columns == 1)
     return mask;
   if (columns < count)
-    return context.error(fmt::format("the mask has {} columns for {} keys", columns, count));
+    return context.error(formatted("the mask has {} columns for {} keys", columns, count));
   return slicedAxis(mask, mask.rank() - 1, columns - count, count);
 }
 

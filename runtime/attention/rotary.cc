@@ -21,7 +21,7 @@ llvm::Expected<RotaryTable> rotaryTable(KernelContext& context, unsigned cosine,
   table.interleaved = interleaved;
   if (table.half > width / 2)
     return context.error(
-        fmt::format("the caches rotate {} pairs of heads {} wide", table.half, width));
+        formatted("the caches rotate {} pairs of heads {} wide", table.half, width));
   table.rows = table.half == 0 ? 0 : cosines.elementCount() / table.half;
   auto cosineFloats = floatsOf(context, cosines);
   if (!cosineFloats)
@@ -39,7 +39,7 @@ llvm::Error checkPositions(const KernelContext& context, const RotaryTable& tabl
   for (int64_t position : positions)
     if (table.half != 0 && (position < 0 || position >= table.rows))
       return context.error(
-          fmt::format("position {} is outside of the caches' {} rows", position, table.rows));
+          formatted("position {} is outside of the caches' {} rows", position, table.rows));
   return llvm::Error::success();
 }
 
@@ -53,7 +53,7 @@ llvm::Error rotateHeads(KernelContext& context, const TensorView& from, const Te
   assert(static_cast<int64_t>(positions.size()) == from.shape[0] * rows);
   const std::optional<simd::FloatStorage> storage = storageOf(from.element);
   if (!storage)
-    return context.error(fmt::format("element type {} is not supported", onnxName(from.element)));
+    return context.error(formatted("element type {} is not supported", onnxName(from.element)));
   const int64_t elementBytes = *memoryWidth(from.element);
   context.parallelFor(from.shape[0] * heads, [&](int64_t unit) {
     const int64_t batch = unit / heads;

@@ -80,8 +80,8 @@ llvm::Expected<RowStore> RowStore::create(const KernelContext& context, const Ca
   if (!op.hasCodes())
     return store;
   if (!storageOf(store.fresh->element))
-    return context.error(fmt::format("new {} of element type {} are not supported", store.name(),
-                                     onnxName(store.fresh->element)));
+    return context.error(formatted("new {} of element type {} are not supported", store.name(),
+                                   onnxName(store.fresh->element)));
   if (llvm::Error error = store.readScales(context, op.pastScale(side)))
     return error;
   return store;
@@ -105,13 +105,13 @@ llvm::Error RowStore::check(const KernelContext& context) {
   const int64_t axis = context.node().intAttr(axisName, 2);
   const auto layout = CacheLayout::bySequenceAxis(past->rank(), axis);
   if (fresh->rank() != 4 || !layout)
-    return context.error(fmt::format("new rows of rank {} and a cache of rank {} of the {}, {} {}, "
-                                     "are not supported",
-                                     fresh->rank(), past->rank(), name(), axisName, axis));
+    return context.error(formatted("new rows of rank {} and a cache of rank {} of the {}, {} {}, "
+                                   "are not supported",
+                                   fresh->rank(), past->rank(), name(), axisName, axis));
   axes = {layout->batchAxis(), layout->headAxis(), layout->sequenceAxis(), layout->columnAxis()};
   if (past->element != held())
-    return context.error(fmt::format("new rows and cache of the {} have element types {} and {}",
-                                     name(), onnxName(fresh->element), onnxName(past->element)));
+    return context.error(formatted("new rows and cache of the {} have element types {} and {}",
+                                   name(), onnxName(fresh->element), onnxName(past->element)));
   int64_t heads = 0;
   const int64_t batches = past->shape[axes.batch];
   const bool fits =
@@ -120,8 +120,8 @@ llvm::Error RowStore::check(const KernelContext& context) {
           : fresh->shape[0] == batches && fresh->shape[1] == past->shape[axes.head];
   if (!fits)
     return context.error(
-        fmt::format("new rows [{}, {}, …] and cache of the {} differ in batch size or heads",
-                    fresh->shape[0], fresh->shape[1], name()));
+        formatted("new rows [{}, {}, …] and cache of the {} differ in batch size or heads",
+                  fresh->shape[0], fresh->shape[1], name()));
   return checkWidth(context);
 }
 
@@ -129,11 +129,11 @@ llvm::Error RowStore::checkWidth(const KernelContext& context) const {
   const bool isPacked = op.code && op.code->isPacked();
   const int64_t kept = past->shape[axes.column];
   if (kept != (op.code ? op.code->elementsOf(width()) : width()))
-    return context.error(fmt::format("new rows of the {} are {} wide, those of the cache {}{}",
-                                     name(), width(), kept, isPacked ? " bytes" : ""));
+    return context.error(formatted("new rows of the {} are {} wide, those of the cache {}{}",
+                                   name(), width(), kept, isPacked ? " bytes" : ""));
   if (isPacked && isTransposed())
     return context.error(
-        fmt::format("{} of the {} must have their columns side by side", op.code->rows, name()));
+        formatted("{} of the {} must have their columns side by side", op.code->rows, name()));
   return llvm::Error::success();
 }
 
@@ -260,9 +260,9 @@ llvm::Error checkScales(const KernelContext& context, const char* name, const Te
                         const Extents& expected) {
   if (scales.element == ElementType::Float && scales.shape == expected)
     return llvm::Error::success();
-  return context.error(fmt::format("scales of the {} are {} {}, they should be float {}", name,
-                                   onnxName(scales.element), extentsText(scales.shape),
-                                   extentsText(expected)));
+  return context.error(formatted("scales of the {} are {} {}, they should be float {}", name,
+                                 onnxName(scales.element), extentsText(scales.shape),
+                                 extentsText(expected)));
 }
 
 } // namespace kvopt::runtime

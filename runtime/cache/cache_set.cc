@@ -240,16 +240,16 @@ std::string CacheSet::shiftObstacle() const {
   for (const CacheGeometry& geometry : geometries)
     switch (geometry.update) {
     case CacheUpdate::State:
-      return fmt::format("cache '{}' is a recurrent state, which holds all tokens in one",
-                         geometry.name);
+      return formatted("cache '{}' is a recurrent state, which holds all tokens in one",
+                       geometry.name);
     case CacheUpdate::Ring:
-      return fmt::format("cache '{}' is a ring, which drops its oldest rows by itself and keeps "
-                         "each row in the slot of its position",
-                         geometry.name);
+      return formatted("cache '{}' is a ring, which drops its oldest rows by itself and keeps "
+                       "each row in the slot of its position",
+                       geometry.name);
     case CacheUpdate::Blocks:
-      return fmt::format("the rows of cache '{}' are in blocks, which forks and other sessions may "
-                         "share",
-                         geometry.name);
+      return formatted("the rows of cache '{}' are in blocks, which forks and other sessions may "
+                       "share",
+                       geometry.name);
     default:
       break;
     }
@@ -887,13 +887,13 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
         .hint("it was saved by a session that is driven in another way");
   };
   if (entry.element != cache.element)
-    return differs(fmt::format("as {}, but the session's is {}", onnxName(entry.element),
-                               onnxName(cache.element)));
+    return differs(formatted("as {}, but the session's is {}", onnxName(entry.element),
+                             onnxName(cache.element)));
   int64_t rows = entry.shape[entry.sequenceAxis];
   Extents expected = cache.shape(rows);
   if (entry.sequenceAxis != cache.sequenceAxis() || entry.shape != expected)
-    return differs(fmt::format("with shape {}, but the session's is {}", extentsText(entry.shape),
-                               extentsText(expected)));
+    return differs(formatted("with shape {}, but the session's is {}", extentsText(entry.shape),
+                             extentsText(expected)));
   const int64_t length = *std::max_element(lengths.begin(), lengths.end());
   const bool rowsFit = [&] {
     if (cache.hasRowPerToken())
@@ -907,7 +907,7 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
            (cache.window == 0 || rows <= cache.window);
   }();
   if (!rowsFit)
-    return differs(fmt::format("with {} rows for {} tokens", rows, length));
+    return differs(formatted("with {} rows for {} tokens", rows, length));
   bool isEven = llvm::all_of(lengths, [&](int64_t row) { return row == length; });
   const bool areApart = cache.hasRowPerToken() && !cache.isInBlocks() && cache.batchAxis();
   if (entry.batchAxis ? !areApart || entry.batchAxis != cache.batchAxis() : !isEven)

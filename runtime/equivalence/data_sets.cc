@@ -217,7 +217,7 @@ private:
       auto text = [](const TensorView& view) {
         return onnxName(view.element).str() + extentsText(view.shape);
       };
-      result.mismatch = fmt::format("is {}, and {} is recorded", text(ours), text(expected->view));
+      result.mismatch = formatted("is {}, and {} is recorded", text(ours), text(expected->view));
       result.comparison.compared = result.comparison.violations = 1;
       result.comparison.maxAbs = std::numeric_limits<double>::infinity();
       result.comparison.maxUlp = UINT64_MAX;

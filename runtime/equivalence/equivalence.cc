@@ -202,7 +202,7 @@ public:
       if (refusal.kind == Diagnostic::Kind::Usage || refusal.kind == Diagnostic::Kind::Io)
         return withFile(makeError(std::move(refusal)), b.modelPath());
       report.differences.push_back(
-          fmt::format("the second model refuses a step that the first takes: {}", refusal.str()));
+          formatted("the second model refuses a step that the first takes: {}", refusal.str()));
       hasEnded = true;
       return llvm::Error::success();
     }

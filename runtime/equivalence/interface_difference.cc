@@ -6,8 +6,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <fmt/ranges.h>
-
 namespace kvopt::runtime {
 using namespace ir;
 
@@ -108,17 +106,18 @@ public:
     const Names additional = without(second, first);
     if (!missing.empty())
       note("{} '{}' of the first model is missing from the second", what,
-           fmt::join(missing, "', '"));
+           joinedText(missing, "', '"));
     if (!additional.empty())
-      note("{} '{}' is in the second model only", what, fmt::join(additional, "', '"));
+      note("{} '{}' is in the second model only", what, joinedText(additional, "', '"));
     if (without(first, missing) != without(second, additional))
       note("{}s are in another order: '{}' in the first model, '{}' in the second", what,
-           fmt::join(without(first, missing), "', '"),
-           fmt::join(without(second, additional), "', '"));
+           joinedText(without(first, missing), "', '"),
+           joinedText(without(second, additional), "', '"));
   }
 
-  template <class... Args> void note(fmt::format_string<Args...> text, Args&&... args) {
-    found.push_back(fmt::format(text, std::forward<Args>(args)...));
+  template <class... Values>
+  void note(FormatPattern<std::type_identity_t<Values>...> pattern, const Values&... values) {
+    found.push_back(formattedAs(pattern.text, values...));
   }
 
   Names found;

@@ -93,7 +93,7 @@ std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
   for (unsigned side = 0; side < CacheOperator::of(node)->sides(); ++side) {
     const SideOperands operands{node, side};
     if (operands.each() == 0)
-      return fmt::format("{} has no blocks", node.describe());
+      return formatted("{} has no blocks", node.describe());
     const ManifestCache* codes = cacheOf(manifest, *operands.codes(0));
     const ManifestCache* scales = cacheOf(manifest, *operands.scales(0));
     if (!operands.hasItsScales() || !codes || !scales || codes->layer != scales->layer ||
@@ -103,9 +103,9 @@ std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
                  [&](unsigned i) { return operands.codes(i); }) ||
         !isCache(*scales, operands.each(), handedOut(*operands.newScales()),
                  [&](unsigned i) { return operands.scales(i); }))
-      return fmt::format("attention reads the blocks of '{}' with the scales of '{}', whose new "
-                         "rows are not the model's",
-                         operands.codes(0)->name(), operands.scales(0)->name());
+      return formatted("attention reads the blocks of '{}' with the scales of '{}', whose new "
+                       "rows are not the model's",
+                       operands.codes(0)->name(), operands.scales(0)->name());
   }
   return "";
 }

@@ -56,7 +56,7 @@ std::string sideText(const char* side, const std::string& shape, int64_t bits) {
     {0}_head_inverses = Reshape ({0}_inverses, {0}_scales_shape)
     {0}_past_rows = Mul ({0}_past_codes, {0}_head_scales)
 )";
-  return fmt::format(fmt::runtime(unpack), side) + fmt::format(fmt::runtime(common), side, shape);
+  return formattedAs(unpack, side) + formattedAs(common, side, shape);
 }
 
 /// Rows after a batch row's own rows are those of the past.
@@ -91,9 +91,8 @@ std::string presentText(const char* side, int64_t bits) {
     {0}_stored = Add ({0}_even, {0}_odd_bits)
 )";
   const auto element = static_cast<int32_t>(bits == 8 ? ElementType::Int8 : ElementType::UInt8);
-  return fmt::format(fmt::runtime(rounded), side) +
-         fmt::format(fmt::runtime(bits == 8 ? bytes : nibbles), side) +
-         fmt::format(fmt::runtime(kept), side, element);
+  return formattedAs(rounded, side) + formattedAs(bits == 8 ? bytes : nibbles, side) +
+         formattedAs(kept, side, element);
 }
 
 /// Attributes that are independent of codes.
@@ -104,9 +103,9 @@ std::string attributesText(const Node& node) {
       continue;
     const char* comma = text.empty() ? "" : ", ";
     if (attribute.value.kind() == AttributeKind::Int)
-      text += fmt::format("{}{} = {}", comma, attribute.name, attribute.value.intValue());
+      text += formatted("{}{} = {}", comma, attribute.name, attribute.value.intValue());
     else if (attribute.value.kind() == AttributeKind::Float)
-      text += fmt::format("{}{} = {:.9e}", comma, attribute.name, attribute.value.floatValue());
+      text += formatted("{}{} = {:.9e}", comma, attribute.name, attribute.value.floatValue());
   }
   return text;
 }
@@ -126,7 +125,7 @@ std::string partsText(const Node& node) {
   const int64_t width = headWidth(node).value_or(0);
   const int64_t keys = node.intAttr("num_heads", 0) * width;
   const int64_t values = keys + node.intAttr("kv_num_heads", 0) * width;
-  return fmt::format(R"(
+  return formatted(R"(
     first_key = Constant <value_ints = [{}]> ()
     first_value = Constant <value_ints = [{}]> ()
     end_of_values = Constant <value_ints = [{}]> ()
@@ -135,7 +134,7 @@ std::string partsText(const Node& node) {
     value_new = Slice (query, first_value, end_of_values, row_axis)
     query_numbers = Cast <to = 1> (query_part)
 )",
-                     keys, values, 2 * values - keys);
+                   keys, values, 2 * values - keys);
 }
 
 std::string definitionText(const std::string& name, const Node& node, int64_t opset) {
@@ -148,7 +147,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
   for (unsigned i = 0; i < operandCount; ++i) {
     const bool isGiven = node.operand(i) != nullptr;
     formals +=
-        fmt::format("{}{}", i == 0 ? "" : ", ", isGiven ? names[i] : fmt::format("absent_{}", i));
+        formatted("{}{}", i == 0 ? "" : ", ", isGiven ? names[i] : formatted("absent_{}", i));
     if (i >= gqa::KeyScale)
       continue;
     std::string actual = isGiven ? names[i] : "";
@@ -162,7 +161,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
   }
   while (endsWith(actuals, ", "))
     actuals.resize(actuals.size() - 2);
-  std::string body = fmt::format(R"(
+  std::string body = formatted(R"(
     rest = Constant <value_ints = [-1]> ()
     zero = Constant <value_float = 0.0> ()
     one = Constant <value_float = 1.0> ()
@@ -183,26 +182,26 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
     own_length = Add (last_position, second)
     lengths = Reshape (own_length, length_shape)
 )",
-                                 bits == 8 ? "127.0" : "7.0", bits == 8 ? "-128.0" : "-8.0");
+                               bits == 8 ? "127.0" : "7.0", bits == 8 ? "-128.0" : "-8.0");
   body += node.operand(gqa::Key) ? "    query_numbers = Cast <to = 1> (query)\n" : partsText(node);
   for (unsigned operand : {gqa::Bias, gqa::HeadSink})
     if (node.operand(operand))
-      body += fmt::format("    {0}_numbers = Cast <to = 1> ({0})\n", names[operand]);
+      body += formatted("    {0}_numbers = Cast <to = 1> ({0})\n", names[operand]);
   const std::pair<const char*, const char*> sides[] = {{"key", "k_quant_type"},
                                                        {"value", "v_quant_type"}};
   for (const auto& [side, type] : sides) {
     const bool perColumn = node.stringAttr(type, "NONE").equals_insensitive("PER_CHANNEL");
-    body += sideText(side, perColumn ? fmt::format("1, {}, 1, -1", groups) : "1, 1, 1, 1", bits);
+    body += sideText(side, perColumn ? formatted("1, {}, 1, -1", groups) : "1, 1, 1, 1", bits);
   }
-  body += fmt::format("    attended, key_present_rows, value_present_rows = "
-                      "com.microsoft.GroupQueryAttention <{}> ({})\n"
-                      "    output = Cast <to = {}> (attended)\n",
-                      attributesText(node), actuals,
-                      static_cast<int32_t>(node.operand(gqa::Query)->type().elementType()));
+  body += formatted("    attended, key_present_rows, value_present_rows = "
+                    "com.microsoft.GroupQueryAttention <{}> ({})\n"
+                    "    output = Cast <to = {}> (attended)\n",
+                    attributesText(node), actuals,
+                    static_cast<int32_t>(node.operand(gqa::Query)->type().elementType()));
   body += presentText("key", bits) + presentText("value", bits);
-  return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
-                     "{} ({}) => (output, present_key, present_value) {{{}}}\n",
-                     opset, name, formals, body);
+  return formatted("<domain: \"ai.kvopt\", opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
+                   "{} ({}) => (output, present_key, present_value) {{{}}}\n",
+                   opset, name, formals, body);
 }
 
 /// Scales of keys (0) or values (1); nullopt if they are not constant.
@@ -280,16 +279,15 @@ bool hasFiniteScales(const Node& node) {
 
 std::string groupObstacle(const Node& node) {
   if (node.intAttr("do_rotary", 0) == 1 || node.operands().size() > operandCount)
-    return fmt::format(
-        "{}: the operator itself rotates or normalizes the keys before it rounds them",
-        node.describe());
+    return formatted("{}: the operator itself rotates or normalizes the keys before it rounds them",
+                     node.describe());
   if (!node.operand(gqa::Key) && !headWidth(node))
-    return fmt::format("{}: the width of its heads is not known", node.describe());
+    return formatted("{}: the width of its heads is not known", node.describe());
   if (!hasCaches(node))
-    return fmt::format("{}: it has no pasts and presents of keys and values", node.describe());
+    return formatted("{}: it has no pasts and presents of keys and values", node.describe());
   for (unsigned side : {0u, 1u})
     if (!scalesOf(node, side))
-      return fmt::format("{}: its scales are not constants", node.describe());
+      return formatted("{}: its scales are not constants", node.describe());
   return "";
 }
 
@@ -301,7 +299,7 @@ llvm::Expected<DefinedGroup> defineGroup(Model& model, Node& node) {
   for (double number : *scales)
     made.largestValue = std::max(made.largestValue, std::fabs(number));
   made.largestValue *= codeBits(node) == 8 ? 127 : 7;
-  const std::string name = fmt::format("GroupQueryAttentionDefinition_{}", model.functions.size());
+  const std::string name = formatted("GroupQueryAttentionDefinition_{}", model.functions.size());
   auto function = readFunctionText(definitionText(name, node, model.graph().opsetVersion()), model);
   if (!function)
     return function.takeError();

@@ -133,14 +133,14 @@ std::string miswiredScales(const Node& node, unsigned codes, const Manifest& man
                                  each.role == scaleRole(cache->role);
                         });
   if (!isTheirs)
-    return fmt::format("attention reads the codes '{}' with the scales '{}'", rows, scales);
+    return formatted("attention reads the codes '{}' with the scales '{}'", rows, scales);
   // If operators other than attention write rows, scales are written to the positions of their
   // codes.
   const Node* codeWriter = node.operand(codes)->producer();
   const Node* scaleWriter = node.operand(codes + 1)->producer();
   const bool arePlaced = codeWriter && !quantizedOpOf(*codeWriter);
   if (arePlaced && !placeAlike(*codeWriter, scaleWriter))
-    return fmt::format("the scales '{}' are not placed as the codes '{}' are", scales, rows);
+    return formatted("the scales '{}' are not placed as the codes '{}' are", scales, rows);
   return "";
 }
 
@@ -176,19 +176,19 @@ void findMiswired(const Node& node, const QuantizedOp& op, const Manifest& manif
     const auto cache = llvm::find_if(manifest.caches,
                                      [&](const ManifestCache& each) { return each.past == past; });
     if (cache == manifest.caches.end()) {
-      found.push_back(fmt::format("attention writes '{}' into '{}', which is not a cache",
-                                  written.name(), past));
+      found.push_back(
+          formatted("attention writes '{}' into '{}', which is not a cache", written.name(), past));
       continue;
     }
     if (!isGivenOutAs(written, cache->present))
-      found.push_back(fmt::format("cache '{}' continues as '{}', but its attention writes '{}'",
-                                  cache->past, cache->present, written.name()));
+      found.push_back(formatted("cache '{}' continues as '{}', but its attention writes '{}'",
+                                cache->past, cache->present, written.name()));
     // The scales of each cache follow it.
     if (i % 2 == 0)
       codes = &*cache;
     else if (codes && (cache->layer != codes->layer || cache->role != scaleRole(codes->role)))
-      found.push_back(fmt::format("attention writes the codes '{}' with the scales '{}'",
-                                  codes->past, cache->past));
+      found.push_back(formatted("attention writes the codes '{}' with the scales '{}'", codes->past,
+                                cache->past));
   }
 }
 

@@ -49,7 +49,7 @@ std::optional<TensorPlace> parseTensorPlace(llvm::StringRef text) {
   auto [stepName, rest] = text.split('/');
   auto [kind, name] = rest.split('/');
   const std::optional<StepName> step = parseStepName(stepName);
-  if (!step || stepName != fmt::format("step{}_q{}", step->index, step->tokens) ||
+  if (!step || stepName != formatted("step{}_q{}", step->index, step->tokens) ||
       (kind != "input" && kind != "output") || name.empty())
     return std::nullopt;
   return TensorPlace{*step, kind == "input", name.str()};

@@ -54,7 +54,7 @@ llvm::Error ConstantContext::checkResult(unsigned result, ElementType element,
   }
   if (isAsDeclared)
     return llvm::Error::success();
-  return error(fmt::format("internal error: result {} is not of the inferred type", result));
+  return error(formatted("internal error: result {} is not of the inferred type", result));
 }
 
 llvm::Expected<Tensor> ConstantContext::temporary(ElementType element,
@@ -93,8 +93,8 @@ llvm::Error ConstantContext::outputView(unsigned result, unsigned operand,
   if (!count)
     return count.takeError();
   if (*count != source.view.elementCount())
-    return error(fmt::format("{} elements cannot take another shape of {}",
-                             source.view.elementCount(), *count));
+    return error(formatted("{} elements cannot take another shape of {}",
+                           source.view.elementCount(), *count));
   const TensorView view = TensorView::contiguous(source.view.element, shape, source.view.data);
   values[step.results[result]] = Tensor{source.owner, view};
   return llvm::Error::success();

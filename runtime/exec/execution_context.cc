@@ -19,7 +19,7 @@ llvm::Error ExecutionContext::execute() {
     return withNode(std::move(failure), node().name(), node().op().str());
   for (unsigned result = 0; result < step.results.size(); ++result)
     if (step.results[result] != ExecutionPlan::none && !state.present[step.results[result]])
-      return internalError(fmt::format("the kernel did not produce result {}", result));
+      return internalError(formatted("the kernel did not produce result {}", result));
   return llvm::Error::success();
 }
 
@@ -69,12 +69,12 @@ llvm::Error ExecutionContext::checkResult(unsigned result, ElementType element,
   assert(wants(result) && "only wanted results are given");
   unsigned slot = step.results[result];
   if (state.present[slot])
-    return internalError(fmt::format("result {} is given twice", result));
+    return internalError(formatted("result {} is given twice", result));
   const ExecutionPlan::Slot& planned = state.plan.slots[slot];
   ElementType declared = planned.value->type().elementType();
   if (declared != ElementType::Undefined && declared != element)
-    return internalError(fmt::format("result {} is {}, but its inferred type is {}", result,
-                                     onnxName(element), onnxName(declared)));
+    return internalError(formatted("result {} is {}, but its inferred type is {}", result,
+                                   onnxName(element), onnxName(declared)));
   if (!planned.ranked)
     return llvm::Error::success();
   bool isAsPredicted = planned.shape.size() == shape.size();
@@ -87,9 +87,9 @@ llvm::Error ExecutionContext::checkResult(unsigned result, ElementType element,
                           planned.shape.size() == shape.size() && llvm::is_contained(shape, 0);
   if (isAsPredicted || isNeverRun)
     return llvm::Error::success();
-  return internalError(fmt::format("result '{}' has shape {}, but shape inference says {}",
-                                   planned.value->name(), extentsText(shape),
-                                   planned.value->type().str()));
+  return internalError(formatted("result '{}' has shape {}, but shape inference says {}",
+                                 planned.value->name(), extentsText(shape),
+                                 planned.value->type().str()));
 }
 
 llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType element,
@@ -131,11 +131,11 @@ llvm::Error ExecutionContext::outputView(unsigned result, unsigned operand,
   if (!count)
     return withNode(count.takeError(), node().name(), node().op().str());
   if (*count != source.view.elementCount())
-    return error(fmt::format("{} elements cannot take shape {}", source.view.elementCount(),
-                             extentsText(shape)));
+    return error(formatted("{} elements cannot take shape {}", source.view.elementCount(),
+                           extentsText(shape)));
   if (state.plan.slots[slot].group != state.plan.slots[step.operands[operand]].group)
     return internalError(
-        fmt::format("result {} is a view that its definition does not declare", result));
+        formatted("result {} is a view that its definition does not declare", result));
   if (!source.view.isContiguous()) {
     llvm::Expected<TensorView> copy = output(result, source.view.element, shape);
     if (!copy)
@@ -289,7 +289,7 @@ llvm::Expected<std::vector<Tensor>> ExecutionContext::runBody(llvm::StringRef at
     return branch.attribute == attribute;
   });
   if (found == step.branches.end())
-    return error(fmt::format("the subgraph '{}' is missing", attribute.str()));
+    return error(formatted("the subgraph '{}' is missing", attribute.str()));
   const Graph& body = *node().attribute(attribute)->graphs().front();
   RunState& inner = *state.branches[found->index];
   std::vector<Tensor> outputs;
@@ -318,9 +318,9 @@ llvm::Error ExecutionContext::runBranch(llvm::StringRef attribute) {
     }
   }
   if (!taken)
-    return error(fmt::format("the subgraph '{}' is missing", attribute.str()));
+    return error(formatted("the subgraph '{}' is missing", attribute.str()));
   if (!taken->plan->inputs.empty())
-    return error(fmt::format("the subgraph '{}' has inputs", attribute.str()));
+    return error(formatted("the subgraph '{}' has inputs", attribute.str()));
   llvm::Error failure = enter(*taken, *inner);
   if (!failure)
     failure = inner->runSteps();

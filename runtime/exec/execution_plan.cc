@@ -470,7 +470,7 @@ llvm::Error inBranch(llvm::Error error, llvm::StringRef attribute, const Node& n
   if (!error)
     return error;
   Diagnostic diagnostic = takeDiagnostic(std::move(error));
-  diagnostic.notes.push_back(fmt::format("in '{}' of {}", attribute, node.describe()));
+  diagnostic.notes.push_back(formatted("in '{}' of {}", attribute, node.describe()));
   return makeError(std::move(diagnostic));
 }
 

@@ -199,7 +199,7 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
       views[i] = &inputDefaults[i].view;
     if (!views[i])
       return invalid("input '{}' is missing", input.name())
-          .hint(fmt::format("it is {}", input.type().str()));
+          .hint(formatted("it is {}", input.type().str()));
   }
   if (llvm::Error error = declared->bind(views))
     return error;

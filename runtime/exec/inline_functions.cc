@@ -239,7 +239,7 @@ llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* ca
         names[i] = target.freshName(names[i] + "_" + std::to_string(i));
   llvm::SmallVector<llvm::StringRef, 3> nameRefs(names.begin(), names.end());
   Node& copy = target.create(node.op(), operands, nameRefs);
-  copy.setName(call ? fmt::format("{}/{}", call->name(), node.name()) : node.name().str());
+  copy.setName(call ? formatted("{}/{}", call->name(), node.name()) : node.name().str());
   for (const NamedAttribute& attribute : node.attributes()) {
     if (!attribute.value.graphs().empty()) {
       if (llvm::Error error = copySubgraphs(attribute, copy, values, call, function, depth))
@@ -307,7 +307,7 @@ llvm::Error Inliner::expand(const Node& call, const Function& function, ValueMap
   // Attributes of this call may refer to those of the enclosing call.
   std::unique_ptr<Graph> holder = std::make_unique<Graph>(target.context(), target.opsets());
   Node& resolved = holder->create(call.op(), {}, {});
-  resolved.setName(outerCall ? fmt::format("{}/{}", outerCall->name(), call.name())
+  resolved.setName(outerCall ? formatted("{}/{}", outerCall->name(), call.name())
                              : call.name().str());
   for (const NamedAttribute& attribute : call.attributes()) {
     const Attribute* value = &attribute.value;

@@ -5,8 +5,6 @@
 
 #include "llvm/ADT/StringMap.h"
 
-#include <fmt/ranges.h>
-
 namespace kvopt::runtime {
 using namespace ir;
 
@@ -36,7 +34,7 @@ llvm::Error checkView(const Value& input, const TensorView& view) {
 } // namespace
 
 std::string extentsText(llvm::ArrayRef<int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+  return formatted("[{}]", joinedText(shape, ", "));
 }
 
 std::optional<int64_t> SymbolValues::find(llvm::StringRef name) const {

@@ -40,12 +40,12 @@ llvm::Error KernelContext::error(const std::string& message) const {
 }
 
 llvm::Error KernelContext::runBranch(llvm::StringRef attribute) {
-  return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+  return error(formatted("the subgraph '{}' cannot be run here", attribute.str()));
 }
 
 llvm::Expected<std::vector<Tensor>> KernelContext::runBody(llvm::StringRef attribute,
                                                            std::vector<Tensor>) {
-  return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+  return error(formatted("the subgraph '{}' cannot be run here", attribute.str()));
 }
 
 Tensor KernelContext::share(unsigned index) const { return {nullptr, in(index)}; }

@@ -9,7 +9,6 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <fmt/ranges.h>
 
 namespace kvopt::runtime {
 using namespace ir;
@@ -74,7 +73,7 @@ llvm::Error parseNumbers(llvm::StringRef text, InputRecipe& recipe) {
     if (word.trim().getAsDouble(number))
       return usageError("--input {}: '{}' is neither a number nor a known word{}", recipe.input,
                         word, didYouMean(std::string_view(word), valueWords()))
-          .hint(fmt::format("{}, or numbers", fmt::join(valueWords(), ", ")));
+          .hint(formatted("{}, or numbers", joinedText(valueWords(), ", ")));
     if (!std::isfinite(number))
       return usageError("--input {}: '{}' is not a finite number", recipe.input, word);
     recipe.numbers.push_back(number);

@@ -161,13 +161,13 @@ llvm::Error LengthInputs::fillBlockTable(size_t index, const CacheSet& caches) {
 
 std::string lengthPerRowObstacle(const Manifest& manifest, const CacheSet& caches) {
   if (const CacheGeometry* even = caches.evenOnly())
-    return fmt::format("the rows of cache '{}' are of one length", even->name);
+    return formatted("the rows of cache '{}' are of one length", even->name);
   bool isTold = false;
   for (const ManifestLength& length : manifest.lengths) {
     if (isOfBatch(length.feed))
       continue;
     if (!isOfEachRow(length.feed) || !hasElementPerRow(length, caches.batch()))
-      return fmt::format("input '{}' is one length for all rows", length.input);
+      return formatted("input '{}' is one length for all rows", length.input);
     isTold = true;
   }
   return isTold ? "" : "no input of the manifest is the length of each row";

@@ -102,14 +102,14 @@ llvm::Expected<Tensor> seededRows(const SeededCache& seeded, const TensorView& e
                       onnxName(exported.element), extentsText(exported.shape));
   };
   if (exported.rank() != geometry.extents.size())
-    return differs(fmt::format("of {} axes", geometry.extents.size()));
+    return differs(formatted("of {} axes", geometry.extents.size()));
   const TensorView view = inOwnOrder(exported, seeded.cache);
   const int64_t rows = view.shape[geometry.sequenceAxis()];
   const RowCounts counts = rowCounts(seeded);
   if (view.element != geometry.element || view.shape != geometry.shape(rows) ||
       rows < counts.fewest || rows > counts.most)
-    return differs(fmt::format("{} {}", onnxName(geometry.element),
-                               extentsText(geometry.shape(counts.fewest))));
+    return differs(
+        formatted("{} {}", onnxName(geometry.element), extentsText(geometry.shape(counts.fewest))));
   return geometry.isFixedRing() ? ringOf(view, geometry, seeded.tokens, allocator)
                                 : Tensor::copyOf(allocator, view);
 }

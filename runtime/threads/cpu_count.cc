@@ -50,8 +50,8 @@ unsigned coresOf(llvm::ArrayRef<unsigned> cpus, const std::string& root) {
   for (unsigned cpu : cpus) {
     // The list is the same for all threads of a core.
     auto siblings = contentsOf(
-        fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", root, cpu));
-    cores.insert(siblings && !siblings->empty() ? *siblings : fmt::format("{}", cpu));
+        formatted("{}/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", root, cpu));
+    cores.insert(siblings && !siblings->empty() ? *siblings : formatted("{}", cpu));
   }
   return cores.size();
 }

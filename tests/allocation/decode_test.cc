@@ -129,7 +129,7 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
   x0 = Gather(table, input_ids)
 )";
   for (int layer = 0; layer < 2; ++layer)
-    text += fmt::format(R"(
+    text += formatted(R"(
   q{0} = MatMul(x{0}, table)
   qs{0} = Reshape(q{0}, heads)
   query{0} = Transpose <perm = [0, 2, 1, 3]> (qs{0})
@@ -141,7 +141,7 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
   ot{0} = Transpose <perm = [0, 2, 1, 3]> (o{0})
   x{1} = Reshape(ot{0}, joined)
 )",
-                        layer, layer + 1);
+                      layer, layer + 1);
   text += "  logits = MatMul(x2, table)\n}\n";
   DrivenModel driven;
   driven.model = valueOrThrow(readText(text, ops));
@@ -151,8 +151,8 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
   for (int layer = 0; layer < 2; ++layer)
     for (const char* role : {"key", "value"}) {
       ManifestCache cache;
-      cache.past = fmt::format("past_{}_{}", role, layer);
-      cache.present = fmt::format("present_{}_{}", role, layer);
+      cache.past = formatted("past_{}_{}", role, layer);
+      cache.present = formatted("present_{}_{}", role, layer);
       cache.storage = BufferCache();
       cache.shape = {std::string("B"), int64_t{2}, std::string("C"), int64_t{8}};
       cache.sequenceAxis = 2;

@@ -99,11 +99,11 @@ TEST_F(HostileModelsTest, OperatorSetZeroOfARewrittenModel) {
 
 TEST_F(HostileModelsTest, ExtentsThatNoMemoryHolds) {
   for (const char* extents : {"1099511627776", "268435456"}) {
-    const std::string path = writeText(fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+    const std::string path = writeText(formatted(R"(<ir_version: 8, opset_import: ["" : 17]>
 g (int64[{0}, S] input_ids) => (float[{0}, S, 8] logits)
 <float[8, 8] table = {{{1}}}>
 {{ logits = Gather(table, input_ids) }})",
-                                                   extents, zeros(64)));
+                                                 extents, zeros(64)));
     for (const std::vector<std::string>& arguments :
          {std::vector<std::string>{"verify", path, path, "--prompt", "2", "--steps", "1"},
           {"run", path, "--tokens", "1", "--steps", "1"},
@@ -151,13 +151,13 @@ g (int64[B, S] input_ids) => (float[B, S, 8] logits)
 { x = Cast <to = 1>(input_ids) y = own.f4(x) logits = Identity(y) }
 )";
   for (int level = 0; level < 5; ++level) {
-    text += fmt::format("<domain: \"own\", opset_import: [\"\" : 18, \"own\" : 1]>\n"
-                        "f{} (a) => (b) {{\n",
-                        level);
+    text += formatted("<domain: \"own\", opset_import: [\"\" : 18, \"own\" : 1]>\n"
+                      "f{} (a) => (b) {{\n",
+                      level);
     for (int call = 0; call < 10; ++call)
-      text += fmt::format("  {} = {}({})\n", call == 9 ? "b" : fmt::format("v{}", call),
-                          level == 0 ? "Relu" : fmt::format("own.f{}", level - 1),
-                          call == 0 ? "a" : fmt::format("v{}", call - 1));
+      text += formatted("  {} = {}({})\n", call == 9 ? "b" : formatted("v{}", call),
+                        level == 0 ? "Relu" : formatted("own.f{}", level - 1),
+                        call == 0 ? "a" : formatted("v{}", call - 1));
     text += "}\n";
   }
   const std::string path = writeText(text);

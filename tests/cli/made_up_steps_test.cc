@@ -16,8 +16,8 @@ using testing::Not;
 std::string table(int rows) {
   std::string text;
   for (int i = 0; i < rows * 16; ++i)
-    text += fmt::format("{}{:.3f}", i == 0 ? "" : ", ", std::sin(1.7 * i));
-  return fmt::format("float[{}, 16] table{} = {{{}}}", rows, rows, text);
+    text += formatted("{}{:.3f}", i == 0 ? "" : ", ", std::sin(1.7 * i));
+  return formatted("float[{}, 16] table{} = {{{}}}", rows, rows, text);
 }
 
 /// What differs between the decoders of one layer.
@@ -35,7 +35,7 @@ struct Spelling {
 
 std::string decoder(const Spelling& spelling) {
   const bool isMasked = !spelling.mask.empty();
-  return fmt::format(
+  return formatted(
       R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64{0} input_ids, {1}float[{2}, 2, {3}, 8] past_k, float[{2}, 2, {3}, 8] past_v)
   => (float[] logits, float[] present_k, float[] present_v)

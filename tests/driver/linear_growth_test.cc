@@ -163,27 +163,27 @@ TEST_F(LinearGrowth, OfEverySpelling) {
 std::string packedCaches(int64_t layers) {
   std::string inputs, outputs, body;
   for (int64_t i = 0; i < layers; ++i) {
-    inputs += fmt::format(", float[2, B, 2, P, 8] past_{}", i);
-    outputs += fmt::format(", float[2, B, 2, T, 8] present_{}", i);
-    body += fmt::format("  key_{0} = Gather <axis = 0> (past_{0}, zero)\n"
-                        "  value_{0} = Gather <axis = 0> (past_{0}, one)\n"
-                        "  k_{0} = Relu (x_{0})\n"
-                        "  v_{0} = Neg (x_{0})\n"
-                        "  keys_{0} = Concat <axis = 2> (key_{0}, k_{0})\n"
-                        "  values_{0} = Concat <axis = 2> (value_{0}, v_{0})\n"
-                        "  turned_{0} = Transpose <perm = [0, 1, 3, 2]> (keys_{0})\n"
-                        "  scores_{0} = MatMul (x_{0}, turned_{0})\n"
-                        "  weights_{0} = Softmax <axis = -1> (scores_{0})\n"
-                        "  x_{1} = MatMul (weights_{0}, values_{0})\n"
-                        "  one_key_{0} = Unsqueeze (keys_{0}, first)\n"
-                        "  one_value_{0} = Unsqueeze (values_{0}, first)\n"
-                        "  present_{0} = Concat <axis = 0> (one_key_{0}, one_value_{0})\n",
-                        i, i + 1);
+    inputs += formatted(", float[2, B, 2, P, 8] past_{}", i);
+    outputs += formatted(", float[2, B, 2, T, 8] present_{}", i);
+    body += formatted("  key_{0} = Gather <axis = 0> (past_{0}, zero)\n"
+                      "  value_{0} = Gather <axis = 0> (past_{0}, one)\n"
+                      "  k_{0} = Relu (x_{0})\n"
+                      "  v_{0} = Neg (x_{0})\n"
+                      "  keys_{0} = Concat <axis = 2> (key_{0}, k_{0})\n"
+                      "  values_{0} = Concat <axis = 2> (value_{0}, v_{0})\n"
+                      "  turned_{0} = Transpose <perm = [0, 1, 3, 2]> (keys_{0})\n"
+                      "  scores_{0} = MatMul (x_{0}, turned_{0})\n"
+                      "  weights_{0} = Softmax <axis = -1> (scores_{0})\n"
+                      "  x_{1} = MatMul (weights_{0}, values_{0})\n"
+                      "  one_key_{0} = Unsqueeze (keys_{0}, first)\n"
+                      "  one_value_{0} = Unsqueeze (values_{0}, first)\n"
+                      "  present_{0} = Concat <axis = 0> (one_key_{0}, one_value_{0})\n",
+                      i, i + 1);
   }
-  return fmt::format("<ir_version: 8, opset_import: [\"\" : 17]>\n"
-                     "packed (float[B, 2, S, 8] x_0{}) => (float[B, 2, S, 8] x_{}{})\n"
-                     "<int64 zero = {{0}}, int64 one = {{1}}, int64[1] first = {{0}}>\n{{\n{}}}\n",
-                     inputs, layers, outputs, body);
+  return formatted("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                   "packed (float[B, 2, S, 8] x_0{}) => (float[B, 2, S, 8] x_{}{})\n"
+                   "<int64 zero = {{0}}, int64 one = {{1}}, int64[1] first = {{0}}>\n{{\n{}}}\n",
+                   inputs, layers, outputs, body);
 }
 
 TEST_F(LinearGrowth, OfCachesThatAreSplit) {

@@ -17,9 +17,9 @@ inline std::vector<std::string> attentionsOf(ir::Model& model) {
       for (unsigned operand = 0; operand < node.operands().size(); ++operand)
         text += node.operand(operand) ? " +" : " -";
       for (const char* name : {"causal", "window", "mask_boolean"})
-        text += fmt::format(" {} {}", name, node.intAttr(name, 0));
+        text += formatted(" {} {}", name, node.intAttr(name, 0));
       for (const char* name : {"scale", "softcap"})
-        text += fmt::format(" {} {:.6g}", name, node.floatAttr(name, 0));
+        text += formatted(" {} {:.6g}", name, node.floatAttr(name, 0));
       for (const ir::Use& use : node.operands())
         if (use.value() && use.value()->isGraphInput())
           text += " " + use.value()->name().str();

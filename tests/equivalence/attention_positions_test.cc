@@ -81,24 +81,24 @@ protected:
 
   std::string text() const {
     const Positions& p = GetParam();
-    std::string inputs = fmt::format("float[2, 4, {0}, 8] q, float[2, 2, {1}, 8] k, "
-                                     "float[2, 2, {1}, 8] v",
-                                     p.rows, p.newKeys);
+    std::string inputs = formatted("float[2, 4, {0}, 8] q, float[2, 2, {1}, 8] k, "
+                                   "float[2, 2, {1}, 8] v",
+                                   p.rows, p.newKeys);
     if (*p.mask)
-      inputs += fmt::format(", {} mask", p.mask);
+      inputs += formatted(", {} mask", p.mask);
     if (p.past)
-      inputs += fmt::format(", float[2, 2, {0}, 8] past_k, float[2, 2, {0}, 8] past_v", p.past);
+      inputs += formatted(", float[2, 2, {0}, 8] past_k, float[2, 2, {0}, 8] past_v", p.past);
     if (hasLengths())
       inputs += ", int64[2] lengths";
-    std::string outputs = fmt::format("float[2, 4, {}, 8] o", p.rows);
+    std::string outputs = formatted("float[2, 4, {}, 8] o", p.rows);
     if (p.past)
-      outputs += fmt::format(", float[2, 2, {0}, 8] present_k, float[2, 2, {0}, 8] present_v",
-                             p.past + p.newKeys);
-    return fmt::format("<ir_version: 10, opset_import: [\"\" : 25]>\n"
-                       "one ({}) => ({}) {{ {} = Attention <{}> (q, k, v, {}, {}, {}) }}",
-                       inputs, outputs, p.past ? "o, present_k, present_v" : "o", p.attributes,
-                       *p.mask ? "mask" : "\"\"", p.past ? "past_k, past_v" : "\"\", \"\"",
-                       hasLengths() ? "lengths" : "\"\"");
+      outputs += formatted(", float[2, 2, {0}, 8] present_k, float[2, 2, {0}, 8] present_v",
+                           p.past + p.newKeys);
+    return formatted("<ir_version: 10, opset_import: [\"\" : 25]>\n"
+                     "one ({}) => ({}) {{ {} = Attention <{}> (q, k, v, {}, {}, {}) }}",
+                     inputs, outputs, p.past ? "o, present_k, present_v" : "o", p.attributes,
+                     *p.mask ? "mask" : "\"\"", p.past ? "past_k, past_v" : "\"\", \"\"",
+                     hasLengths() ? "lengths" : "\"\"");
   }
 
   std::unique_ptr<Model> read() {
@@ -157,7 +157,7 @@ TEST_P(AttentionPositions, EveryTargetComputesTheSame) {
     PassContext context(toolkit.rules, toolkit.targets);
     PassManager manager(toolkit.passes, {});
     successOrThrow(manager.addPipeline(
-        fmt::format("{},lower{{to={} capacity={}}}", recoveryPipeline, target, capacity)));
+        formatted("{},lower{{to={} capacity={}}}", recoveryPipeline, target, capacity)));
     llvm::Error error = manager.run(*model, context);
     // These are for caches.
     const bool needsPast = target == "kvopt" || target == "ort-gqa" || target == "blocks-plain:4";

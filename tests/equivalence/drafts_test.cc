@@ -62,8 +62,7 @@ TEST_F(Drafts, GiveTheTokensOfAPlainRun) {
       for (const char* drafted : {"kvopt", "int8", "primitive"}) {
         const DrivenModel draft = inForm(drafted);
         for (int64_t tokens : {1, 2, 3, 7, 50}) {
-          SCOPED_TRACE(
-              fmt::format("'{}', {}, {} tokens of {}", form, temperature, tokens, drafted));
+          SCOPED_TRACE(formatted("'{}', {}, {} tokens of {}", form, temperature, tokens, drafted));
           options.draft.tokens = tokens;
           const GenerationResult result = generated(model, &draft, options);
           EXPECT_EQ(result.sequences[0].tokens, plain.sequences[0].tokens);
@@ -91,7 +90,7 @@ decoder (int64[B, S] input_ids, float[B, P, 1] past) => (float[B, S, 160] logits
                            [] {
                              std::string numbers = "0";
                              for (int i = 1; i < 160; ++i)
-                               numbers += fmt::format(", {}", i % 5);
+                               numbers += formatted(", {}", i % 5);
                              return numbers;
                            }() +
                            R"(}>
@@ -152,7 +151,7 @@ TEST_F(Drafts, AreRefusedWhereTheyCannotWork) {
   EXPECT_THAT(errorWith(*used, *session, prompt), testing::HasSubstr("from the start"));
   TemporaryFolder folder;
   const auto toy = [&](const char* past, const char* present, const char* joined) {
-    return asExported(writtenModel(fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+    return asExported(writtenModel(formatted(R"(<ir_version: 8, opset_import: ["" : 17]>
 decoder (int64[B, S] input_ids, float{} past) => (float[B, S, 4] logits, float{} present)
 <int64[1] last = {{2}}, float[4] slope = {{0, 1, 2, 3}}, int64[1] axis = {{1}}, int64[1] end = {{9223372036854775807}},
  int64[1] two = {{-2}}>
@@ -162,7 +161,7 @@ decoder (int64[B, S] input_ids, float{} past) => (float[B, S, 4] logits, float{}
   logits = Mul (column, slope)
   {}
 }})",
-                                               past, present, joined),
+                                             past, present, joined),
                                    toolkit, folder),
                       toolkit);
   };

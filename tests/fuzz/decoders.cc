@@ -60,7 +60,7 @@ Decoder rewritten(const Form& form) {
   PassContext context(toolkit().rules, toolkit().targets);
   PassManager manager(toolkit().passes, {});
   const std::string pipeline =
-      fmt::format("{},lower{{{}}},eliminate-dead-nodes", recoveryPipeline, form.target);
+      formatted("{},lower{{{}}},eliminate-dead-nodes", recoveryPipeline, form.target);
   mustHold(manager.addPipeline(pipeline), form.name);
   mustHold(manager.run(*model, context), form.name);
   if (!context.manifest)

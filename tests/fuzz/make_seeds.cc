@@ -58,11 +58,11 @@ llvm::Error makeSeed(const std::string& path, const std::string& folder, int ind
   auto bytes = exportModelBytes(**model, options);
   if (!bytes)
     return bytes.takeError();
-  if (llvm::Error error = writeFile(fmt::format("{}/importer/{}.onnx", folder, index), *bytes))
+  if (llvm::Error error = writeFile(formatted("{}/importer/{}.onnx", folder, index), *bytes))
     return error;
   PrintOptions print;
   print.maxTensorElements = 4096;
-  return writeFile(fmt::format("{}/text/{}.onnxtxt", folder, index), printText(**model, print));
+  return writeFile(formatted("{}/text/{}.onnxtxt", folder, index), printText(**model, print));
 }
 
 /// Batch rows of one length, and of several, in some element types and layouts.
@@ -79,7 +79,7 @@ llvm::Error makeCacheSeeds(const std::string& folder) {
         std::vector<StoredCache> caches(cacheCount);
         for (size_t i = 0; i < cacheCount; ++i) {
           StoredCache& cache = caches[i];
-          cache.entry = {fmt::format("past.{}", i), element, 2, {2, 2, 3, 4}, {}};
+          cache.entry = {formatted("past.{}", i), element, 2, {2, 2, 3, 4}, {}};
           if (!ragged) {
             cache.parts = {TensorView::contiguous(element, {2, 2, 3, 4}, numbers.data())};
             continue;
@@ -89,7 +89,7 @@ llvm::Error makeCacheSeeds(const std::string& folder) {
             cache.parts.push_back(
                 TensorView::contiguous(element, {1, 2, tokens, 4}, numbers.data()));
         }
-        const std::string path = fmt::format("{}/cache/{}.kvc", folder, index++);
+        const std::string path = formatted("{}/cache/{}.kvc", folder, index++);
         FileAccess access;
         auto file = OutputFile::create(path, access);
         if (!file)
@@ -106,21 +106,21 @@ llvm::Error makeDecoderSeeds(const std::string& folder) {
   for (size_t i = 0; i < fuzz::decoders().size(); ++i) {
     const fuzz::Decoder& decoder = fuzz::decoders()[i];
     const std::string number(1, static_cast<char>(i));
-    if (llvm::Error error = writeFile(fmt::format("{}/manifest/{}.json", folder, decoder.name),
+    if (llvm::Error error = writeFile(formatted("{}/manifest/{}.json", folder, decoder.name),
                                       number + decoder.manifest.json()))
       return error;
     auto bytes = exportModelBytes(*decoder.model);
     if (!bytes)
       return bytes.takeError();
     if (llvm::Error error =
-            writeFile(fmt::format("{}/manifest/{}.onnx", folder, decoder.name), '\xff' + *bytes))
+            writeFile(formatted("{}/manifest/{}.onnx", folder, decoder.name), '\xff' + *bytes))
       return error;
     auto session = Session::create(*decoder.model, fuzz::kernels(), decoder.manifest,
                                    fuzz::smallSession(decoder.manifest));
     if (!session)
       return session.takeError();
     fuzz::takeSteps(**session);
-    const std::string saved = fmt::format("{}/session_cache/{}.kvc", folder, decoder.name);
+    const std::string saved = formatted("{}/session_cache/{}.kvc", folder, decoder.name);
     if (llvm::Error error = (*session)->save(saved)) {
       std::fprintf(stderr, "%s: %s\n", decoder.name.c_str(),
                    takeDiagnostic(std::move(error)).str().c_str());
@@ -154,7 +154,7 @@ llvm::Error makeCommandSeeds(const std::string& folder) {
   };
   int number = 0;
   for (const char* line : lines)
-    if (llvm::Error error = writeFile(fmt::format("{}/command/{}", folder, number++), line))
+    if (llvm::Error error = writeFile(formatted("{}/command/{}", folder, number++), line))
       return error;
   return llvm::Error::success();
 }
@@ -168,7 +168,7 @@ llvm::Error makePairSeeds(const std::string& folder) {
       if (kind >= 0)
         choices += {static_cast<char>(kind), 1, 0};
       const std::string path =
-          fmt::format("{}/verify/{}_{}", folder, fuzz::decoders()[i].name, kind + 1);
+          formatted("{}/verify/{}_{}", folder, fuzz::decoders()[i].name, kind + 1);
       if (llvm::Error error = writeFile(path, choices))
         return error;
     }
@@ -185,7 +185,7 @@ llvm::Error makeStructureSeeds(const std::string& folder, int places) {
         const std::string choices{static_cast<char>(i), static_cast<char>(kind), 0,
                                   static_cast<char>(place), static_cast<char>(place / 2)};
         const std::string path =
-            fmt::format("{}/structure/{}_{}_{}", folder, fuzz::decoders()[i].name, kind, n);
+            formatted("{}/structure/{}_{}_{}", folder, fuzz::decoders()[i].name, kind, n);
         if (llvm::Error error = writeFile(path, choices))
           return error;
       }

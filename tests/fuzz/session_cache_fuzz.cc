@@ -150,7 +150,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   mustHold(file >= 0 && ::write(file, data + 1, size - 1) == static_cast<ssize_t>(size - 1),
            "a file in memory");
   std::unique_ptr<Session> session = sessionOf(data[0] % fuzz::decoders().size());
-  if (llvm::Error error = session->load(fmt::format("/proc/self/fd/{}", file))) {
+  if (llvm::Error error = session->load(formatted("/proc/self/fd/{}", file))) {
     fuzz::refused(std::move(error));
     mustHold(session->length() == 0, "a refused file that changed the session");
   } else {

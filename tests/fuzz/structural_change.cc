@@ -165,7 +165,7 @@ void StructuralChange::dropResult() {
     operands.push_back(use.value());
   std::vector<std::string> names;
   for (size_t i = 0; i < node->results().size(); ++i)
-    names.push_back(i == dropped ? "" : graph().freshName(fmt::format("like_{}", i)));
+    names.push_back(i == dropped ? "" : graph().freshName(formatted("like_{}", i)));
   llvm::SmallVector<llvm::StringRef, 8> refs(names.begin(), names.end());
   Node& like = graph().create(node->op(), operands, refs, node);
   for (const NamedAttribute& attribute : node->attributes())
@@ -349,12 +349,12 @@ bool exerciseChanged(const Model& changed, const Manifest& manifest) {
               [](Model& copy, Manifest& described) { return keepExportedRows(copy, described); });
   transformed(model, manifest,
               [](Model& copy, Manifest& described) { return keepUnroundedCodes(copy, described); });
-  const std::string restored = fmt::format("restore-caches,{},", driver::recoveryPipeline);
+  const std::string restored = formatted("restore-caches,{},", driver::recoveryPipeline);
   for (const char* target : {"onnx24", "kvopt", "ort-gqa"})
     transformed(model, manifest, [&](Model& copy, Manifest&) {
       return lowered(
-          copy, fmt::format("{}lower{{to={} require=any}},eliminate-dead-nodes", restored, target)
-                    .c_str());
+          copy,
+          formatted("{}lower{{to={} require=any}},eliminate-dead-nodes", restored, target).c_str());
     });
   return true;
 }

@@ -12,6 +12,7 @@
 #include "tests/generated/near_misses.h"
 #include "tests/generated/recognition.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +50,7 @@ GeneratedDecoder decoderOfSeed(uint64_t seed, const Toolkit& toolkit) {
 /// What a decoder gives in place of recognized layers with proved masks; empty for those.
 std::string shortcomingOf(const Recognition& recognition) {
   if (!recognition.isWhole())
-    return fmt::format("{}", fmt::join(recognition.reasons, " "));
+    return joinedText(recognition.reasons, " ");
   if (recognition.cachesRepeats)
     return "repeats-cached";
   return recognition.provesMasks ? "" : "mask-unproven";
@@ -82,7 +83,7 @@ struct Count {
 /// Writes the decoder where KVOPT_GENERATED_FOLDER asks for it.
 void keep(const GeneratedDecoder& decoder, const std::string& name) {
   if (const char* folder = std::getenv("KVOPT_GENERATED_FOLDER"))
-    llvm::cantFail(ir::exportModel(*decoder.model, fmt::format("{}/{}.onnx", folder, name)));
+    llvm::cantFail(ir::exportModel(*decoder.model, formatted("{}/{}.onnx", folder, name)));
 }
 
 class GeneratedDecoders : public testing::TestWithParam<uint64_t> {
@@ -94,7 +95,7 @@ protected:
     for (const auto& [spelling, count] : census) {
       std::string reasons;
       for (const auto& [reason, times] : count.reasons)
-        reasons += fmt::format(" {} {}", reason, times);
+        reasons += formatted(" {} {}", reason, times);
       fmt::print("{:32} {:8} {:10} {:6} {}\n", spelling, count.decoders, count.recognized,
                  count.proved, reasons);
     }
@@ -131,9 +132,9 @@ TEST_P(GeneratedDecoders, AreTakenForWhatTheyAre) {
   const uint64_t first = numberIn("KVOPT_GENERATED_SEED", 1) + GetParam() * count;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const GeneratedDecoder decoder = decoderOfSeed(seed, toolkit);
-    SCOPED_TRACE(fmt::format("seed {}: {}{}", seed, fmt::join(decoder.spellings, " "),
-                             decoder.nearMiss ? std::string("; ") + decoder.nearMiss->name : ""));
-    keep(decoder, fmt::format("{}", seed));
+    SCOPED_TRACE(formatted("seed {}: {}{}", seed, joinedText(decoder.spellings, " "),
+                           decoder.nearMiss ? std::string("; ") + decoder.nearMiss->name : ""));
+    keep(decoder, formatted("{}", seed));
     const Recognition recognition = recognitionOf(decoder, toolkit);
     note(decoder, recognition);
     EXPECT_EQ(recognition.wrongFacts, std::vector<std::string>());
@@ -164,7 +165,7 @@ std::optional<std::string> shortcomingWith(const std::vector<std::string>& spell
   const GeneratedDecoder decoder = generatedDecoder(plainRecipe(spellings), toolkit.ops);
   if (!hasAll(decoder.spellings, spellings))
     return std::nullopt;
-  std::string name = fmt::format("{}", fmt::join(spellings, "_"));
+  std::string name = joinedText(spellings, "_");
   std::replace(name.begin(), name.end(), '/', '-');
   keep(decoder, name);
   const Recognition recognition = recognitionOf(decoder, toolkit);

@@ -163,14 +163,14 @@ llvm::Error recordSession(const Model& model, const Manifest& manifest,
 
 std::string difference(const RecordedTensor& expected, const RecordedTensor& found) {
   if (expected.shape != found.shape)
-    return fmt::format("the shape [{}] is [{}]", fmt::join(expected.shape, ","),
-                       fmt::join(found.shape, ","));
+    return formatted("the shape [{}] is [{}]", joinedText(expected.shape, ","),
+                     joinedText(found.shape, ","));
   constexpr float rounding = 2e-4F;
   for (size_t i = 0; i < expected.numbers.size(); ++i) {
     const float a = expected.numbers[i];
     const float b = found.numbers[i];
     if (!(std::fabs(a - b) <= rounding * (1 + std::fabs(a))) && !(std::isnan(a) && std::isnan(b)))
-      return fmt::format("element {} is {} where it was {}", i, b, a);
+      return formatted("element {} is {} where it was {}", i, b, a);
   }
   return "";
 }
@@ -197,12 +197,12 @@ std::string differenceOf(const RecordedRun& expected, const RecordedRun& found) 
     return found.failure;
   for (size_t step = 0; step < expected.logits.size(); ++step)
     if (std::string text = difference(expected.logits[step], found.logits[step]); !text.empty())
-      return fmt::format("logits of step {}: {}", step, text);
+      return formatted("logits of step {}: {}", step, text);
   for (const RecordedTensor& cache : found.caches)
     for (const RecordedTensor& original : expected.caches)
       if (original.name == cache.name)
         if (std::string text = difference(original, cache); !text.empty())
-          return fmt::format("cache {}: {}", cache.name, text);
+          return formatted("cache {}: {}", cache.name, text);
   return "";
 }
 

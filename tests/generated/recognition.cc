@@ -29,7 +29,7 @@ public:
     expect(site, "key width", site.keyWidth, sizes.width);
     expect(site, "value width", site.valueWidth, sizes.width);
     if (site.update != (sizes.isStatic ? CacheUpdate::Static : CacheUpdate::Grows))
-      wrong(site, fmt::format("the kind of its caches is {}", static_cast<int>(site.update)));
+      wrong(site, formatted("the kind of its caches is {}", static_cast<int>(site.update)));
     if (site.isCross || site.isLatent() || site.owner)
       wrong(site, "it is cross-attention, latent, or shares its caches");
     checkMask(site);
@@ -44,16 +44,16 @@ private:
     if (site.mask->causal == Proof::Refuted && !site.mask->causalIf)
       return wrong(site, "its causal mask is refuted: " + site.mask->text);
     if (site.window() != 0 && (window == 0 || site.window() < window))
-      wrong(site, fmt::format("its window is {}, not {}", site.window(), window));
+      wrong(site, formatted("its window is {}, not {}", site.window(), window));
     const bool isCausal = site.mask->causal == Proof::Proved || site.mask->causalIf;
     if (isCausal && site.window() != window)
-      wrong(site, fmt::format("its window is {}, not {}", site.window(), window));
+      wrong(site, formatted("its window is {}, not {}", site.window(), window));
     recognition.provesMasks &= isCausal;
   }
 
   void expect(const AttentionSite& site, const char* what, const Dim& found, int64_t known) {
     if (found.value() != known)
-      wrong(site, fmt::format("{} are {}, not {}", what, found.str(), known));
+      wrong(site, formatted("{} are {}, not {}", what, found.str(), known));
   }
 
   void wrong(const AttentionSite& site, std::string sentence) {
@@ -81,7 +81,7 @@ llvm::Expected<RewrittenDecoder> rewritten(const Model& model, llvm::StringRef t
   result.model = std::move(*copy);
   passes::PassContext context(toolkit.rules, toolkit.targets);
   passes::PassManager manager(toolkit.passes, {});
-  const std::string lower = fmt::format(",lower{{to={} require=any}},eliminate-dead-nodes", target);
+  const std::string lower = formatted(",lower{{to={} require=any}},eliminate-dead-nodes", target);
   if (llvm::Error error = manager.addPipeline(std::string(driver::recoveryPipeline) + lower))
     return error;
   if (llvm::Error error = manager.run(*result.model, context)) {

@@ -23,7 +23,7 @@ struct LastNode {
 };
 
 LastNode lastNode(int opset, const std::string& inputs, const std::string& nodes) {
-  auto model = readOrFail(fmt::format(
+  auto model = readOrFail(formatted(
       "<ir_version: 8, opset_import: [\"\" : {}, \"com.microsoft\" : 1]> g ({}) => () {{ {} }}",
       opset, inputs, nodes));
   EXPECT_TRUE(model && !inferShapes(model->graph())) << nodes;
@@ -123,9 +123,9 @@ TEST(ElementwiseTest, ResultsHaveTheShapeThatOperandsBroadcastTo) {
       // The first operand of PRelu and of biased activations is the larger one; SwiGLU repeats
       // nothing.
       const bool isWhole = i == 0 || definition->name == OpName("SwiGLU");
-      inputs += fmt::format("{}{}[{}] x{}", i == 0 ? "" : ", ", isTruth ? "bool" : "float",
-                            isWhole ? "B, 3, 4" : "4", i);
-      operands += fmt::format("{}x{}", i == 0 ? "" : ", ", i);
+      inputs += formatted("{}{}[{}] x{}", i == 0 ? "" : ", ", isTruth ? "bool" : "float",
+                          isWhole ? "B, 3, 4" : "4", i);
+      operands += formatted("{}x{}", i == 0 ? "" : ", ", i);
     }
     std::string attributes;
     if (definition->name == OpName("BitCast"))
@@ -137,7 +137,7 @@ TEST(ElementwiseTest, ResultsHaveTheShapeThatOperandsBroadcastTo) {
       name = definition->name.domain().str() + "." + name;
     const int opset = definition->name.isOnnx() ? static_cast<int>(definition->since) : 18;
     const LastNode node =
-        lastNode(opset, inputs, fmt::format("y = {}{}({})", name, attributes, operands));
+        lastNode(opset, inputs, formatted("y = {}{}({})", name, attributes, operands));
     EXPECT_EQ(node->definition(), definition) << name;
     EXPECT_EQ(elementFunction(*node), definition->elementFunction) << name;
     EXPECT_TRUE(isElementwise(*node)) << name;

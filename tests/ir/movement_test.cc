@@ -47,14 +47,14 @@ std::string textOf(const Movement& movement) {
   std::string text = textOf(movement.kind);
   if (movement.axes)
     for (unsigned axis : *movement.axes)
-      text += fmt::format(" {}", axis);
+      text += formatted(" {}", axis);
   else
     text += " ?";
   for (const MovementRange& range : movement.ranges)
-    text += fmt::format(" [{}:{}:{}]", range.start.known.str(), range.end.known.str(),
-                        range.step.known.str());
+    text += formatted(" [{}:{}:{}]", range.start.known.str(), range.end.known.str(),
+                      range.step.known.str());
   for (const MovementNumber& count : movement.counts)
-    text += fmt::format(" x{}", count.known.str());
+    text += formatted(" x{}", count.known.str());
   return text;
 }
 
@@ -68,9 +68,9 @@ struct MovementCase {
 };
 
 std::string movementText(const MovementCase& movement) {
-  auto model = readOrFail(
-      fmt::format("<ir_version: 8, opset_import: [\"\" : {}]> g ({}) => () <{}> {{ {} }}",
-                  movement.opset, movement.inputs, movement.constants, movement.nodes));
+  auto model =
+      readOrFail(formatted("<ir_version: 8, opset_import: [\"\" : {}]> g ({}) => () <{}> {{ {} }}",
+                           movement.opset, movement.inputs, movement.constants, movement.nodes));
   if (!model)
     return "unreadable";
   if (llvm::Error error = inferShapes(model->graph()))
@@ -222,8 +222,8 @@ TEST(MovementTest, Concats) {
 
 /// The one node of a model at opset 13.
 std::unique_ptr<Model> modelOf(const char* inputs, const char* node) {
-  auto model = readOrFail(fmt::format(
-      "<ir_version: 8, opset_import: [\"\" : 13]> g ({}) => () {{ {} }}", inputs, node));
+  auto model = readOrFail(
+      formatted("<ir_version: 8, opset_import: [\"\" : 13]> g ({}) => () {{ {} }}", inputs, node));
   EXPECT_TRUE(model && !inferShapes(model->graph()));
   return model;
 }

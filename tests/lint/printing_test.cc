@@ -39,8 +39,8 @@ TEST(Printing, FewFilesDeclareTextSafe) {
 
 // Strings that are formatted without formatText keep the line feeds of names.
 TEST(Printing, LinesAreFormattedSafely) {
-  for (const char* call : {"printOut(fmt::format(", "printErr(fmt::format(", "remark(fmt::format(",
-                           "detail(fmt::format("})
+  for (const char* call :
+       {"printOut(formatted(", "printErr(formatted(", "remark(formatted(", "detail(formatted("})
     expectOnlyIn(call, {});
 }
 

@@ -156,11 +156,11 @@ private:
     std::string chunkSizes;
     for (int64_t chunk : run.chunks)
       chunkSizes += (chunkSizes.empty() ? "" : ",") + std::to_string(chunk);
-    return fmt::format("batch {}, prompt {}, chunks {}, {} decode steps, {} padding", run.batch,
-                       run.prompt, chunkSizes.empty() ? "none" : chunkSizes, run.decodeSteps,
-                       run.padding == Padding::None   ? "no"
-                       : run.padding == Padding::Left ? "left"
-                                                      : "right");
+    return formatted("batch {}, prompt {}, chunks {}, {} decode steps, {} padding", run.batch,
+                     run.prompt, chunkSizes.empty() ? "none" : chunkSizes, run.decodeSteps,
+                     run.padding == Padding::None   ? "no"
+                     : run.padding == Padding::Left ? "left"
+                                                    : "right");
   }
 
   void note(const ComparisonReport& report, const std::string& where) {
@@ -168,8 +168,8 @@ private:
     if (!report.differences.empty())
       difference = where + ": " + report.differences.front();
     else if (report.isDifferent())
-      difference = fmt::format("{}: {} by {:.1e}", where, worst ? worst->name : "an output",
-                               worst ? worst->comparison.maxAbs : 0.0);
+      difference = formatted("{}: {} by {:.1e}", where, worst ? worst->name : "an output",
+                             worst ? worst->comparison.maxAbs : 0.0);
     else if (!report.tokensEqual)
       difference = where + ": other tokens";
   }

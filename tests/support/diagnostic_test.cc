@@ -100,8 +100,7 @@ TEST(Diagnostic, WithFileAndWithNodeFillOnlyWhatIsMissing) {
 }
 
 TEST(Diagnostic, FormatsStringRef) {
-  EXPECT_EQ(fmt::format("{:>3}|{}", llvm::StringRef("abc").take_front(2), llvm::StringRef()),
-            " ab|");
+  EXPECT_EQ(formatted("{:>3}|{}", llvm::StringRef("abc").take_front(2), llvm::StringRef()), " ab|");
 }
 
 } // namespace

@@ -78,7 +78,7 @@ TEST(Termination, ASetOfFilesIsWholeWhenASignalArrives) {
         for (const char* name : {"a", "b", "c"}) {
           OutputFile file = outputAt(folder.path(name), round % 2 ? OutputFile::Naming::Temporary
                                                                   : OutputFile::Naming::Anonymous);
-          llvm::cantFail(file.write(fmt::format("{} {}", round, text)));
+          llvm::cantFail(file.write(formatted("{} {}", round, text)));
           files.add(std::move(file));
         }
         llvm::cantFail(files.commit());

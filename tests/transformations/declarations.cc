@@ -50,7 +50,7 @@ llvm::Expected<bool> renameExtents(TransformedModel& transformed) {
   auto newName = [&](llvm::StringRef symbol) -> std::optional<Dim> {
     auto [entry, isNew] = transformed.renamed.try_emplace(symbol.str());
     if (isNew)
-      entry->second = fmt::format("d{}", transformed.renamed.size());
+      entry->second = formatted("d{}", transformed.renamed.size());
     return Dim::symbol(entry->second);
   };
   return replaceExtents(transformed.graph(), [&](const Value&, unsigned, const Dim& extent) {
@@ -65,7 +65,7 @@ llvm::Expected<bool> forgetExtents(TransformedModel& transformed) {
 
 llvm::Expected<bool> splitExtents(TransformedModel& transformed) {
   return replaceExtents(transformed.graph(), [](const Value& value, unsigned axis, const Dim&) {
-    return value.isGraphInput() ? Dim::symbol(fmt::format("{}_dim_{}", value.name().str(), axis))
+    return value.isGraphInput() ? Dim::symbol(formatted("{}_dim_{}", value.name().str(), axis))
                                 : Dim::unknown();
   });
 }

@@ -57,7 +57,7 @@ void moveAttributes(TransformedModel& transformed, Function& function, Node& cal
            kind != AttributeKind::Float) ||
           attribute.value.isReference() || transformed.below(2) == 0)
         continue;
-      std::string name = fmt::format("a{}", function.attributes.size());
+      std::string name = formatted("a{}", function.attributes.size());
       call.setAttribute(name, attribute.value.clone());
       function.attributes.push_back(name);
       const std::string moved = attribute.name;
@@ -72,12 +72,12 @@ Node& wrap(TransformedModel& transformed, const Run& run, bool takesAttributes) 
   Graph& graph = run.front()->graph();
   const Boundary boundary = boundaryOf(run);
   auto function = std::make_unique<Function>(model.context(), localDomain,
-                                             fmt::format("run_{}", model.functions.size()));
+                                             formatted("run_{}", model.functions.size()));
   for (const auto& [domain, version] : model.opsets)
     function->opsets[domain] = version;
   llvm::DenseMap<const Value*, Value*> copies;
   for (size_t i = 0; i < boundary.operands.size(); ++i)
-    copies[boundary.operands[i]] = &function->body.addInput(fmt::format("x{}", i), TensorType());
+    copies[boundary.operands[i]] = &function->body.addInput(formatted("x{}", i), TensorType());
   size_t count = 0;
   for (const Node* node : run) {
     llvm::SmallVector<Value*, 8> operands;
@@ -85,7 +85,7 @@ Node& wrap(TransformedModel& transformed, const Run& run, bool takesAttributes) 
       operands.push_back(use.value() ? copies.lookup(use.value()) : nullptr);
     std::vector<std::string> names;
     for (const Value& result : node->results())
-      names.push_back(result.isAbsent() ? "" : fmt::format("y{}", count++));
+      names.push_back(result.isAbsent() ? "" : formatted("y{}", count++));
     Node& copy = function->body.create(node->op(), operands,
                                        std::vector<llvm::StringRef>(names.begin(), names.end()));
     for (const NamedAttribute& attribute : node->attributes())

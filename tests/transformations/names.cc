@@ -15,7 +15,7 @@ namespace {
 class NewNames {
 public:
   explicit NewNames(TransformedModel& transformed) : model(transformed) {}
-  std::string next() { return fmt::format("v{:x}_{}", model.below(0xFFFFFF), count++); }
+  std::string next() { return formatted("v{:x}_{}", model.below(0xFFFFFF), count++); }
 
 private:
   TransformedModel& model;

@@ -70,8 +70,8 @@ protected:
     const bool isMissed = sites.find("+ ") == std::string::npos ||
                           sites.find(" missed: ", sites.find("+ ")) != std::string::npos;
     table +=
-        fmt::format("{} | {} | {}\n", GetParam(), subject.name,
-                    isMissed ? "attention in fused operators is missed" : "other facts are found");
+        formatted("{} | {} | {}\n", GetParam(), subject.name,
+                  isMissed ? "attention in fused operators is missed" : "other facts are found");
     const bool isWritten = std::getenv("KVOPT_OPTIMIZER_OUTPUT") != nullptr;
     if (!isWritten && !expected.takes(GetParam(), subject.name))
       ADD_FAILURE() << "other sites, of which - were found before and + are found after:\n"

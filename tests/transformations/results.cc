@@ -87,14 +87,14 @@ llvm::Expected<std::string> stepDifference(const Model& original, Executor& befo
     const std::string name = original.graph().outputs()[slot]->name().str();
     const size_t other = slotOf(graph, transformed.nameOf(name));
     if (other == graph.outputs().size())
-      return fmt::format("no output is named '{}'", name);
+      return formatted("no output is named '{}'", name);
     const TensorView& a = expected.outputs[slot].view;
     const TensorView& b = found.outputs[other].view;
     auto comparison = compareTensors(b, a, toleranceOf(rounding, a));
     if (!comparison)
       return comparison.takeError();
     if (!comparison->isWithin())
-      return fmt::format("output '{}' differs by {}", name, comparison->maxAbs);
+      return formatted("output '{}' differs by {}", name, comparison->maxAbs);
   }
   return "";
 }

@@ -117,7 +117,7 @@ std::string missingLines(const std::vector<std::string>& lines,
                       std::back_inserter(missing));
   std::string text;
   for (const std::string& line : missing)
-    text += fmt::format("  {} {}\n", mark, line);
+    text += formatted("  {} {}\n", mark, line);
   return text;
 }
 
@@ -181,11 +181,11 @@ llvm::Expected<RaisedModel> raise(const Model& model, const Toolkit& toolkit) {
 std::string cacheWords(const SiteCache& cache, const CacheParts& parts, const Words& words) {
   if (auto found = parts.find(cache.past->name().str()); found != parts.end()) {
     const ManifestPart& part = found->second.part;
-    return fmt::format(" {}->{}", part.text(words.oldName(part.past)),
-                       part.text(words.oldName(part.present)));
+    return formatted(" {}->{}", part.text(words.oldName(part.past)),
+                     part.text(words.oldName(part.present)));
   }
-  return fmt::format(" {}->{}", words.oldName(cache.past),
-                     words.oldName(cache.output ? cache.output : cache.present));
+  return formatted(" {}->{}", words.oldName(cache.past),
+                   words.oldName(cache.output ? cache.output : cache.present));
 }
 
 std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& transformed,
@@ -204,11 +204,11 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
     const OrderedJson facts = factsJson(site);
     for (const auto& [key, value] : facts.items())
       // Other types have other neighbors of a number.
-      line += fmt::format(" {}={}", key,
-                          value.is_number_float() ? fmt::format("{:.3g}", value.get<double>())
-                          : key == "mask_text" || key == "causal_if" ? words.ofFormula(value.dump())
-                                                                     : value.dump());
-    line += fmt::format(" kvopt={}", refused[i] ? reasonName(refused[i]->code).str() : "yes");
+      line += formatted(" {}={}", key,
+                        value.is_number_float() ? formatted("{:.3g}", value.get<double>())
+                        : key == "mask_text" || key == "causal_if" ? words.ofFormula(value.dump())
+                                                                   : value.dump());
+    line += formatted(" kvopt={}", refused[i] ? reasonName(refused[i]->code).str() : "yes");
     lines.push_back(std::move(line));
   }
   std::sort(lines.begin(), lines.end());
@@ -232,7 +232,7 @@ llvm::Expected<std::string> siteDifference(const Subject& subject,
   std::string text = missingLines(expected, found, "-") + missingLines(found, expected, "+");
   if (!text.empty())
     for (const std::string& assumption : after->context->assumptions)
-      text += fmt::format("  assumed: {}\n", assumption);
+      text += formatted("  assumed: {}\n", assumption);
   return text;
 }
 

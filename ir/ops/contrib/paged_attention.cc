@@ -21,7 +21,7 @@ llvm::Expected<Dim> pagedOutputWidth(const ShapeContext& context) {
   constexpr int64_t most = int64_t{1} << 30;
   if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
     return context.error(
-        fmt::format("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
+        formatted("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
   const Dim width = context.type(paged::Query).dim(1);
   const bool isLatent = node.stringAttr("kv_cache_layout", "SEPARATE") == "LATENT";
   if (isLatent) {

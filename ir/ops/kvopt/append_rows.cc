@@ -40,7 +40,7 @@ llvm::Error inferAppendRows(ShapeContext& context) {
   if (past.elementType() != ElementType::Undefined &&
       fresh.elementType() != ElementType::Undefined && past.elementType() != fresh.elementType())
     return context.error(
-        fmt::format("the past is {}, the fresh rows are {}", past.str(), fresh.str()));
+        formatted("the past is {}, the fresh rows are {}", past.str(), fresh.str()));
   if (llvm::Error error = checkPastLength(context, 2, present.front()))
     return error;
   context.setResult(0, TensorType(context.element(1), std::move(present)));

@@ -53,8 +53,8 @@ llvm::Expected<TensorType> latentResultType(const ShapeContext& context) {
   int64_t end = 0;
   if (offset < 0 || width < 1 || __builtin_add_overflow(offset, width, &end) ||
       added.dim(3).isKnownLess(Dim::fixed(end)))
-    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
-                                     offset, added.dim(3).str()));
+    return context.error(formatted("values in {} columns from {} on are not in rows of {}", width,
+                                   offset, added.dim(3).str()));
   return TensorType(context.element(0), Shape{mergedExtent(query.dim(0), added.dim(0)),
                                               query.dim(1), query.dim(2), Dim::fixed(width)});
 }
@@ -72,9 +72,9 @@ llvm::Error checkNewScales(const ShapeContext& context, unsigned codes, unsigned
   if (context.element(codes) != ElementType::Undefined &&
       context.element(codes) != ElementType::Int8)
     return context.error(
-        fmt::format("new rows are {}, they should be int8 codes", context.type(codes).str()));
+        formatted("new rows are {}, they should be int8 codes", context.type(codes).str()));
   if (type.elementType() != ElementType::Undefined && type.elementType() != ElementType::Float)
-    return context.error(fmt::format("scales are {}, they should be float", type.str()));
+    return context.error(formatted("scales are {}, they should be float", type.str()));
   if (!type.hasRank())
     return llvm::Error::success();
   if (llvm::Error error = requireRank(context, scales, 4))
@@ -99,7 +99,7 @@ llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim&
   std::optional<int64_t> h = heads.value();
   std::optional<int64_t> g = groups.value();
   if (h && g && (*g == 0 ? *h != 0 : *h % *g != 0))
-    return context.error(fmt::format("{} query heads do not divide into {} groups", *h, *g));
+    return context.error(formatted("{} query heads do not divide into {} groups", *h, *g));
   return llvm::Error::success();
 }
 
@@ -120,13 +120,13 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
   const TensorType& past = context.type(side.past);
   int64_t sequenceAxis = context.node().intAttr(side.axisName, 2);
   if (sequenceAxis < 0 || sequenceAxis > 3)
-    return context.error(fmt::format("{} is {}, it should be 0 to 3", side.axisName, sequenceAxis));
+    return context.error(formatted("{} is {}, it should be 0 to 3", side.axisName, sequenceAxis));
   if (!past.hasRank())
     return Dim::unknown();
   const auto layout = CacheLayout::bySequenceAxis(past.rank(), sequenceAxis);
   if (!layout)
     return context.error(
-        fmt::format("a cache {} has no sequence on axis {}", past.str(), sequenceAxis));
+        formatted("a cache {} has no sequence on axis {}", past.str(), sequenceAxis));
   const Dim& rows = past.shape()[layout->batchAxis()];
   if (llvm::Error error =
           layout->hasFoldedHeads()
@@ -143,17 +143,17 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
                        past.shape()[layout->columnAxis()], "widths of cache and new rows"))
     return error;
   if (side.code && side.code->isPacked() && layout->isTransposed())
-    return context.error(fmt::format("{} must have their columns side by side", side.code->rows));
+    return context.error(formatted("{} must have their columns side by side", side.code->rows));
   const ElementType wanted = side.code ? side.code->element : added.elementType();
   if (past.elementType() != ElementType::Undefined && wanted != ElementType::Undefined &&
       past.elementType() != wanted)
     return context.error(
-        side.code ? fmt::format("the cache is {}, it should be {}", past.str(), onnxName(wanted))
-                  : fmt::format("the cache is {}, its new rows are {}", past.str(), added.str()));
+        side.code ? formatted("the cache is {}, it should be {}", past.str(), onnxName(wanted))
+                  : formatted("the cache is {}, its new rows are {}", past.str(), added.str()));
   const Dim& capacity = past.shape()[layout->sequenceAxis()];
   if (!side.isRing && capacity.isKnownLess(added.dim(2)))
     return context.error(
-        fmt::format("{} new rows do not fit a capacity of {}", added.dim(2).str(), capacity.str()));
+        formatted("{} new rows do not fit a capacity of {}", added.dim(2).str(), capacity.str()));
   return capacity;
 }
 
@@ -162,7 +162,7 @@ llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side,
   const TensorType& type = context.type(scales);
   auto differs = [&] {
     return context.error(
-        fmt::format("scales {} do not fit the cache {}: one float a row", type.str(), past.str()));
+        formatted("scales {} do not fit the cache {}: one float a row", type.str(), past.str()));
   };
   if (type.elementType() != ElementType::Undefined && type.elementType() != ElementType::Float)
     return differs();
@@ -187,8 +187,8 @@ llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand) {
   bool isBoolean = context.node().intAttr("mask_boolean", 0) != 0;
   if (isBoolean == (element == ElementType::Bool))
     return llvm::Error::success();
-  return context.error(fmt::format("the mask is {}, mask_boolean is {}",
-                                   context.type(operand).str(), isBoolean ? 1 : 0));
+  return context.error(formatted("the mask is {}, mask_boolean is {}", context.type(operand).str(),
+                                 isBoolean ? 1 : 0));
 }
 
 TensorType attentionResultType(const ShapeContext& context) {
@@ -206,13 +206,13 @@ llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& 
   const TensorType& query = context.type(0);
   const Shape scores{query.dim(0), query.dim(1), query.dim(2), tokens};
   if (mask.rank() > 4)
-    return context.error(fmt::format("the mask {} has more than four axes", mask.str()));
+    return context.error(formatted("the mask {} has more than four axes", mask.str()));
   for (unsigned i = 0; i < mask.rank(); ++i) {
     const Dim& extent = mask.shape()[mask.rank() - 1 - i];
     const Dim& wanted = scores[3 - i];
     if (extent.isKnownDifferent(Dim::fixed(1)) && extent.isKnownDifferent(wanted))
-      return context.error(fmt::format("the mask {} does not broadcast to {}", mask.str(),
-                                       TensorType(context.element(0), scores).str()));
+      return context.error(formatted("the mask {} does not broadcast to {}", mask.str(),
+                                     TensorType(context.element(0), scores).str()));
   }
   return llvm::Error::success();
 }
@@ -230,11 +230,11 @@ llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const
   if (context.element(operand) != ElementType::Undefined &&
       context.element(operand) != ElementType::Int64)
     return context.error(
-        fmt::format("past_length is {}, it should be int64", context.type(operand).str()));
+        formatted("past_length is {}, it should be int64", context.type(operand).str()));
   Dim rows = context.type(operand).dim(0);
   if (rows.isKnownDifferent(Dim::fixed(1)) && rows.isKnownDifferent(batch))
     return context.error(
-        fmt::format("past_length has {} elements, not 1 or one a batch row", rows.str()));
+        formatted("past_length has {} elements, not 1 or one a batch row", rows.str()));
   return llvm::Error::success();
 }
 

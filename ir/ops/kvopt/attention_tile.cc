@@ -28,7 +28,7 @@ llvm::Error checkState(const ShapeContext& context, unsigned operand, const Dim&
   if (element != ElementType::Undefined && element != ElementType::Float &&
       element != ElementType::Float16)
     return context.error(
-        fmt::format("a state of {} is neither of float32 nor of float16", dtypeName(element)));
+        formatted("a state of {} is neither of float32 nor of float16", dtypeName(element)));
   if (llvm::Error error = requireRank(context, operand, 4))
     return error;
   for (int64_t axis = 0; axis < 3; ++axis)

@@ -81,12 +81,12 @@ std::string attentionTileFunctionText(int64_t opset, ElementType state) {
   constexpr const char* clamped = "    lowest = Neg (limit)\n"
                                   "    in_range = Max (masked, lowest)\n";
   const std::string body =
-      fmt::format(fmt::runtime(attentionTile), fmt::arg("scores", scoresText),
-                  fmt::arg("limit", isHalf ? "65504.0" : "3.4028234663852886e+38"),
-                  fmt::arg("clamped", isHalf ? clamped : ""),
-                  fmt::arg("scores_in_range", isHalf ? "in_range" : "masked"),
-                  fmt::arg("stored_maximum", isHalf ? maximumInTwo : maximumInOne),
-                  fmt::arg("state", static_cast<int32_t>(state)));
+      formattedAs(attentionTile, named("scores", scoresText),
+                  named("limit", isHalf ? "65504.0" : "3.4028234663852886e+38"),
+                  named("clamped", isHalf ? clamped : ""),
+                  named("scores_in_range", isHalf ? "in_range" : "masked"),
+                  named("stored_maximum", isHalf ? maximumInTwo : maximumInOne),
+                  named("state", static_cast<int32_t>(state)));
   return functionText(opset,
                       "AttentionTile <scale, softcap>\n"
                       "    (query, key, value, mask, output, maximum, sum)\n"

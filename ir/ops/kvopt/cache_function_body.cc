@@ -41,14 +41,14 @@ private:
   std::string signature() const {
     std::string operands = "query", results = "output";
     for (const std::string& side : sides)
-      operands += fmt::format(", {}{}_new{}", side, op.isInBlocks() && op.hasCodes() ? "_code" : "",
-                              suffix());
+      operands += formatted(", {}{}_new{}", side, op.isInBlocks() && op.hasCodes() ? "_code" : "",
+                            suffix());
     if (op.isInBlocks()) {
       // The operand `sinks` keeps its position even if it is absent.
       operands += ", mask, sinks";
       if (op.hasCodes())
         for (const std::string& side : sides)
-          operands += fmt::format(", {}_scale_new", side);
+          operands += formatted(", {}_scale_new", side);
       for (bool isScale : {false, true})
         for (size_t i = 0; i < parts.size(); ++i)
           if (isScale == (op.hasCodes() && i % 2 != 0))
@@ -57,14 +57,14 @@ private:
       for (const std::string& side : sides)
         for (const char* part : {"", "_scale"})
           if (*part == '\0' || op.hasCodes()) {
-            operands += fmt::format(", past_{}{}{}", side, part, suffix());
-            results += fmt::format(", present_{}{}{}", side, part, suffix());
+            operands += formatted(", past_{}{}{}", side, part, suffix());
+            results += formatted(", present_{}{}{}", side, part, suffix());
           }
-      operands += fmt::format(", past_length, mask{}", sinksFormal(form));
+      operands += formatted(", past_length, mask{}", sinksFormal(form));
     }
-    return fmt::format("{} <scale, causal, window, softcap, mask_boolean{}>\n    ({})\n    => ({})",
-                       op.name().type().str(), op.isLatent() ? ", v_offset, v_width" : "", operands,
-                       results);
+    return formatted("{} <scale, causal, window, softcap, mask_boolean{}>\n    ({})\n    => ({})",
+                     op.name().type().str(), op.isLatent() ? ", v_offset, v_width" : "", operands,
+                     results);
   }
 
   std::string inPlace() const {
@@ -127,9 +127,9 @@ private:
     }
     if (op.hasCodes())
       for (const std::string& side : sides)
-        text += fmt::format("    {0}_numbers = Cast <to = 1> ({0}_codes)\n"
-                            "    {0}s = Mul ({0}_numbers, {0}_scales)\n",
-                            side);
+        text += formatted("    {0}_numbers = Cast <to = 1> ({0}_codes)\n"
+                          "    {0}s = Mul ({0}_numbers, {0}_scales)\n",
+                          side);
     if (op.isLatent())
       text += latentValuesText;
     else if (op.hasCodes())
@@ -141,7 +141,7 @@ private:
     std::string text;
     if (form.int8Caches)
       for (const char* rows : {"key_new", "value_new", "past_key", "past_value"})
-        text += fmt::format("    {0} = Cast <to = 1> ({0}_codes)\n", rows);
+        text += formatted("    {0} = Cast <to = 1> ({0}_codes)\n", rows);
     return text;
   }
 
@@ -149,7 +149,7 @@ private:
     std::string text;
     if (form.int8Caches)
       for (const char* rows : {"present_key", "present_value"})
-        text += fmt::format("    {0}_codes = Cast <to = 3> ({0})\n", rows);
+        text += formatted("    {0}_codes = Cast <to = 3> ({0})\n", rows);
     return text;
   }
 

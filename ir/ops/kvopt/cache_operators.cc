@@ -114,8 +114,8 @@ private:
     const auto operands = static_cast<unsigned>(context.node().operands().size());
     const unsigned blocks = operands > op.firstBlock() ? operands - op.firstBlock() : 0;
     if (blocks % op.blockLists() != 0)
-      return context.error(fmt::format("{} blocks cannot be divided equally into keys and values{}",
-                                       blocks, op.hasCodes() ? ", and their scales" : ""));
+      return context.error(formatted("{} blocks cannot be divided equally into keys and values{}",
+                                     blocks, op.hasCodes() ? ", and their scales" : ""));
     const unsigned each = blocks / op.blockLists();
     for (unsigned i = 0; i < each; ++i)
       if (llvm::Error error = checkBlock(i, each))
@@ -135,9 +135,9 @@ private:
       const TensorType& first = context.type(op.block(side, each));
       const TensorType& block = context.type(operand);
       if (first.hasRank() && block.hasRank() && first.rank() != block.rank())
-        return context.error(fmt::format("blocks of one cache are {} and {}: they must be laid "
-                                         "out alike",
-                                         first.str(), block.str()));
+        return context.error(formatted("blocks of one cache are {} and {}: they must be laid "
+                                       "out alike",
+                                       first.str(), block.str()));
       llvm::Expected<Dim> count = checkCache(context, cacheSide(side, operand));
       if (!count)
         return count.takeError();

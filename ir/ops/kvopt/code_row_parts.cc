@@ -8,9 +8,7 @@ namespace kvopt::ir {
 
 namespace {
 
-std::string ofSide(const char* text, const std::string& side) {
-  return fmt::format(fmt::runtime(text), side);
-}
+std::string ofSide(const char* text, const std::string& side) { return formattedAs(text, side); }
 
 /// Scales of new rows of one side, and their divisors. Requires largest_product, the value to which
 /// a row's largest element is scaled.
@@ -34,7 +32,7 @@ constexpr const char* scales = R"(
 } // namespace
 
 std::string pastCodesText(const std::string& side) {
-  return fmt::format("    past_{0}_code = Cast <to = 1> (past_{0})\n", side);
+  return formatted("    past_{0}_code = Cast <to = 1> (past_{0})\n", side);
 }
 
 std::string codeColumnsText(const std::string& side, const RowCode& code) {
@@ -42,12 +40,12 @@ std::string codeColumnsText(const std::string& side, const RowCode& code) {
 }
 
 std::string codesByLengthText(const std::string& side) {
-  return fmt::format(R"(
+  return formatted(R"(
     {0}_read = Slice ({0}, i0, longest_list, i2)
     {0}_codes = Cast <to = 1> ({0}_read)
     {0}_scales = Slice ({0}_scale, i0, longest_list, i2)
 )",
-                     side);
+                   side);
 }
 
 std::string writtenCodesText(const std::string& side, const RowCode& code, int64_t opset) {
@@ -60,8 +58,8 @@ std::string readCodesText(const std::string& side, const RowCode& code) {
 }
 
 std::string presentCodesText(const std::string& side, const RowCode& code) {
-  return fmt::format("    present_{0} = Cast <to = {1}> (present_{0}_code)\n", side,
-                     static_cast<int32_t>(code.element));
+  return formatted("    present_{0} = Cast <to = {1}> (present_{0}_code)\n", side,
+                   static_cast<int32_t>(code.element));
 }
 
 } // namespace kvopt::ir

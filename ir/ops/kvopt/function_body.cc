@@ -66,9 +66,9 @@ constexpr const char* appendRows = R"(
 
 std::string sdpaFunctionText(const BodyForm& form) {
   const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);
-  std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
-                                      "    (query, key, value, mask{}) => (output)",
-                                      more);
+  std::string signature = formatted("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
+                                    "    (query, key, value, mask{}) => (output)",
+                                    more);
   return functionText(form.opset, signature,
                       form.lengths ? std::string(extentsText) + rowsByLengthText +
                                          sequenceByLength + attentionText(form, "mask_of_keys")
@@ -77,9 +77,8 @@ std::string sdpaFunctionText(const BodyForm& form) {
 }
 
 std::string appendRowsFunctionText(int64_t opset, ElementType element) {
-  return functionText(
-      opset, "AppendRows (past, fresh, past_length) => (present)",
-      fmt::format(fmt::runtime(appendRows), fmt::arg("element", static_cast<int32_t>(element))));
+  return functionText(opset, "AppendRows (past, fresh, past_length) => (present)",
+                      formattedAs(appendRows, named("element", static_cast<int32_t>(element))));
 }
 
 } // namespace kvopt::ir

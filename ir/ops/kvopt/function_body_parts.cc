@@ -81,15 +81,15 @@ constexpr const char* sinkWeight = R"(
 std::string presentRows(const std::string& side, const CacheLayout& layout) {
   const llvm::SmallVector<int64_t, 4> back = layout.cacheOrder();
   if (!layout.hasFoldedHeads())
-    return fmt::format(
+    return formatted(
         "    present_{0} = Transpose <perm = [{1}, {2}, {3}, {4}]> ({0}_present_rows)\n", side,
         back[0], back[1], back[2], back[3]);
-  return fmt::format(R"(
+  return formatted(R"(
     {0}_folded_shape = Concat <axis = 0> (rest, {0}_capacity, {0}_width)
     {0}_folded_present = Reshape ({0}_present_rows, {0}_folded_shape)
     present_{0} = Transpose <perm = [{1}, {2}, {3}]> ({0}_folded_present)
 )",
-                     side, back[0], back[1], back[2]);
+                   side, back[0], back[1], back[2]);
 }
 
 } // namespace
@@ -102,8 +102,8 @@ std::string reducingMaximum(llvm::StringRef text, int64_t opset) {
     llvm::StringRef rest = text.drop_front(at + placeholder.size());
     llvm::StringRef operand = rest.take_until([](char c) { return c == ')'; });
     result += text.take_front(at);
-    result += opset < 18 ? fmt::format("ReduceMax <axes = [-1], keepdims = 1> ({}", operand.str())
-                         : fmt::format("ReduceMax <keepdims = 1> ({}, rest", operand.str());
+    result += opset < 18 ? formatted("ReduceMax <axes = [-1], keepdims = 1> ({}", operand.str())
+                         : formatted("ReduceMax <keepdims = 1> ({}, rest", operand.str());
     text = rest.drop_front(operand.size());
   }
   return result + text.str();
@@ -116,18 +116,17 @@ std::string attentionText(const BodyForm& form, const char* mask) {
     top = sinkTop;
     weight = sinkWeight;
   }
-  return fmt::format(fmt::runtime(attention), fmt::arg("scores", scoresText),
-                     fmt::arg("top", reducingMaximum(top, form.opset)),
-                     fmt::arg("total_weight", weight), fmt::arg("mask", mask),
-                     fmt::arg("element", static_cast<int32_t>(form.element)));
+  return formattedAs(attention, named("scores", scoresText),
+                     named("top", reducingMaximum(top, form.opset)), named("total_weight", weight),
+                     named("mask", mask), named("element", static_cast<int32_t>(form.element)));
 }
 
 std::string pastRowsText(const std::string& side, const CacheLayout& layout) {
   const llvm::SmallVector<int64_t, 4> order = layout.rowOrder();
   if (!layout.hasFoldedHeads())
-    return fmt::format("    {0}_past_rows = Transpose <perm = [{1}, {2}, {3}, {4}]> (past_{0})\n",
-                       side, order[0], order[1], order[2], order[3]);
-  return fmt::format(R"(
+    return formatted("    {0}_past_rows = Transpose <perm = [{1}, {2}, {3}, {4}]> (past_{0})\n",
+                     side, order[0], order[1], order[2], order[3]);
+  return formatted(R"(
     {0}_past_shape = Shape (past_{0})
     {0}_capacity = Gather ({0}_past_shape, i{1})
     {0}_folded_rows = Transpose <perm = [{2}, {3}, {4}]> (past_{0})
@@ -135,38 +134,38 @@ std::string pastRowsText(const std::string& side, const CacheLayout& layout) {
     {0}_rows_shape = Concat <axis = 0> (batch, groups, i0, {0}_width)
     {0}_past_rows = Reshape ({0}_folded_column, {0}_rows_shape)
 )",
-                     side, layout.sequenceAxis(), order[0], order[1], order[2]);
+                   side, layout.sequenceAxis(), order[0], order[1], order[2]);
 }
 
 std::string writtenRowsText(const std::string& side, const CacheLayout& layout,
                             const std::string& source) {
-  return fmt::format(R"(
+  return formatted(R"(
     {0}_index_shape = Concat <axis = 0> (batch, groups, capacity, {0}_width)
     {0}_index = Expand (source_column, {0}_index_shape)
     {0}_new_rows = GatherElements <axis = 2> ({1}, {0}_index)
     {0}_present_rows = Where (is_new_row, {0}_new_rows, {0}_past_rows)
 )",
-                     side, source) +
+                   side, source) +
          presentRows(side, layout);
 }
 
 std::string cacheUpdateText(const std::string& side, const CacheLayout& layout) {
   return writtenRowsText(side, layout, side + "_new") +
-         fmt::format("    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)\n", side);
+         formatted("    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)\n", side);
 }
 
 std::string ringRowsText(const std::string& side) {
-  return fmt::format(R"(
+  return formatted(R"(
     {0}_kept_rows = Gather <axis = 2> ({0}_past_rows, kept_slot)
     {0}s = Concat <axis = 2> ({0}_kept_rows, {0}_new)
 )",
-                     side);
+                   side);
 }
 
 std::string blockFormals(const std::string& side, size_t blocks) {
   std::string text;
   for (size_t i = 0; i < blocks; ++i)
-    text += fmt::format(", past_{}_block_{}", side, i);
+    text += formatted(", past_{}_block_{}", side, i);
   return text;
 }
 
@@ -174,26 +173,26 @@ std::string joinedBlocksText(const std::string& side, size_t blocks, const Cache
   std::string text;
   std::string parts;
   for (size_t i = 0; i < blocks; ++i) {
-    const std::string block = fmt::format("{}_block_{}", side, i);
-    text += fmt::format("    {0}_width = Identity ({1}_width)\n", block, side);
+    const std::string block = formatted("{}_block_{}", side, i);
+    text += formatted("    {0}_width = Identity ({1}_width)\n", block, side);
     text += pastRowsText(block, layout);
     parts += block + "_past_rows, ";
   }
-  return text + fmt::format("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
+  return text + formatted("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
 }
 
 std::string newExtentsText(const std::string& side) {
-  return fmt::format(R"(
+  return formatted(R"(
     {0}_new_shape = Shape ({0}_new)
     {0}_width = Gather ({0}_new_shape, i3)
 )",
-                     side);
+                   side);
 }
 
 std::string functionText(int64_t opset, const std::string& signature, const std::string& body) {
   assert(opset >= 13);
-  return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}]>\n{} {{{}}}\n", opset,
-                     signature, body);
+  return formatted("<domain: \"ai.kvopt\", opset_import: [\"\" : {}]>\n{} {{{}}}\n", opset,
+                   signature, body);
 }
 
 const char* sinksFormal(const BodyForm& form) { return form.sinks ? ", sinks" : ""; }

@@ -221,23 +221,23 @@ std::string contradiction(const Node& call, const Function& function, const OwnB
                           const FullForm& form) {
   for (const Use& operand : call.operands())
     if (operand.value() && !readsInput(function, operand.operandIndex()))
-      return fmt::format("the function does not read operand {}", operand.operandIndex());
+      return formatted("the function does not read operand {}", operand.operandIndex());
   if (own.blockLists != 0 && call.operands().size() != function.body.inputs().size())
-    return fmt::format("the function takes {} operands, not {}", function.body.inputs().size(),
-                       call.operands().size());
+    return formatted("the function takes {} operands, not {}", function.body.inputs().size(),
+                     call.operands().size());
   if (own.element != none)
     for (ElementType element : {elementOf(call.operand(own.element)), elementOf(&call.result())})
       if (element != ElementType::Undefined && element != form.body.element)
-        return fmt::format("the function gives {}, not {}", dtypeName(form.body.element),
-                           dtypeName(element));
+        return formatted("the function gives {}, not {}", dtypeName(form.body.element),
+                         dtypeName(element));
   if (own.codes != none)
     if (const ElementType element = elementOf(call.operand(own.codes));
         element != ElementType::Undefined && element != form.body.code->element)
-      return fmt::format("the function is not written for codes of {}", dtypeName(element));
+      return formatted("the function is not written for codes of {}", dtypeName(element));
   if (own.hasInt8Form)
     if (const ElementType element = elementOf(call.operand(own.pastKey));
         element != ElementType::Undefined && (element == ElementType::Int8) != form.body.int8Caches)
-      return fmt::format("the function is not written for caches of {}", dtypeName(element));
+      return formatted("the function is not written for caches of {}", dtypeName(element));
   const unsigned pastKey = own.blockLists != 0 && form.blocks != 0 ? own.firstBlock : own.pastKey;
   const unsigned pastValue = own.blockLists > 1 && form.blocks != 0
                                  ? own.firstBlock + static_cast<unsigned>(form.blocks)
@@ -250,7 +250,7 @@ std::string contradiction(const Node& call, const Function& function, const OwnB
     const bool hasRank = past && past->type().hasRank();
     if (call.intAttr(axis, 2) != static_cast<int64_t>(layout->sequenceAxis()) ||
         (hasRank && past->type().rank() != layout->rank()))
-      return fmt::format("the function is written for caches laid out as {}", layout->text());
+      return formatted("the function is written for caches laid out as {}", layout->text());
   }
   return "";
 }

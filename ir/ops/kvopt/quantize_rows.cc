@@ -12,7 +12,7 @@ llvm::Error inferQuantizeRows(ShapeContext& context) {
   const TensorType& rows = context.type(0);
   if (const ElementType element = rows.elementType();
       element != ElementType::Undefined && !isFloatingPoint(element))
-    return context.error(fmt::format("rows of {} cannot be rounded", dtypeName(element)));
+    return context.error(formatted("rows of {} cannot be rounded", dtypeName(element)));
   if (!rows.hasRank()) {
     context.setResult(0, TensorType(ElementType::Int8));
     context.setResult(1, TensorType(ElementType::Float));

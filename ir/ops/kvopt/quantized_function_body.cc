@@ -24,10 +24,10 @@ std::string quantizeRowsFunctionText(int64_t opset) {
 }
 
 std::string quantizedSdpaFunctionText(const BodyForm& form) {
-  std::string signature = fmt::format(
-      "QuantizedSdpa <scale, causal, window, softcap, mask_boolean, v_width>\n"
-      "    (query, key, key_scale, value, value_scale, past_length, mask{}) => (output)",
-      sinksFormal(form));
+  std::string signature =
+      formatted("QuantizedSdpa <scale, causal, window, softcap, mask_boolean, v_width>\n"
+                "    (query, key, key_scale, value, value_scale, past_length, mask{}) => (output)",
+                sinksFormal(form));
   constexpr const char* widths = R"(
     key_shape = Shape (key)
     groups = Gather (key_shape, i1)

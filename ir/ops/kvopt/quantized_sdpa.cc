@@ -21,13 +21,13 @@ llvm::Error checkCodes(const ShapeContext& context, unsigned codes, unsigned sca
   const ElementType element = context.element(codes);
   const RowCode* code = rowCodeOf(element);
   if (element != ElementType::Undefined && !code)
-    return context.error(fmt::format("rows of {} are not codes", dtypeName(element)));
+    return context.error(formatted("rows of {} are not codes", dtypeName(element)));
   for (unsigned operand : {codes, scale})
     if (llvm::Error error = requireRank(context, operand, 4))
       return error;
   const ElementType scales = context.element(scale);
   if (scales != ElementType::Undefined && scales != ElementType::Float)
-    return context.error(fmt::format("scales are {}, not float32", dtypeName(scales)));
+    return context.error(formatted("scales are {}, not float32", dtypeName(scales)));
   const Dim elements = !code || !code->isPacked() ? width
                        : width.value()            ? Dim::fixed(code->elementsOf(*width.value()))
                                                   : Dim::unknown();
@@ -47,7 +47,7 @@ llvm::Error inferQuantizedSdpa(ShapeContext& context) {
   const TensorType& query = context.type(Query);
   const int64_t width = context.node().intAttr("v_width", 0);
   if (width < 1)
-    return context.error(fmt::format("values of {} columns", width));
+    return context.error(formatted("values of {} columns", width));
   if (llvm::Error error = checkCodes(context, Key, KeyScale, query.dim(3)))
     return error;
   if (llvm::Error error = checkCodes(context, Values, ValueScale, Dim::fixed(width)))

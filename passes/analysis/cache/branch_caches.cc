@@ -141,10 +141,9 @@ private:
       if (!joinSource(source, output, *grown))
         for (const Source& other : sources)
           if (auto found = presents.find(other); found != presents.end())
-            refuse(
-                *found->second.site, *source.first,
-                fmt::format("that every branch updates the cache '{}'", grown->past->name().str()),
-                "one that returns something else");
+            refuse(*found->second.site, *source.first,
+                   formatted("that every branch updates the cache '{}'", grown->past->name().str()),
+                   "one that returns something else");
   }
 
   /// Whether the source updates the same cache as `grown`.
@@ -259,9 +258,8 @@ private:
         continue;
       for (AttentionSite* site : users)
         if (!site->failure)
-          refuse(
-              *site, *past, "that every branch updates the cache",
-              fmt::format("{}, which does not: {}", (*refused)->id(), (*refused)->failure->str()));
+          refuse(*site, *past, "that every branch updates the cache",
+                 formatted("{}, which does not: {}", (*refused)->id(), (*refused)->failure->str()));
     }
   }
 

@@ -96,13 +96,13 @@ private:
     if (ofKeys.update != ofValues.update)
       return failureAt(
           ReasonCode::NotACacheConcat, *ofValues.past,
-          fmt::format("values cached as the keys are ({})", sitePolicyName(ofKeys.update)),
+          formatted("values cached as the keys are ({})", sitePolicyName(ofKeys.update)),
           sitePolicyName(ofValues.update).str());
     if (ofKeys.update == CacheUpdate::ReadOnly)
       return std::nullopt;
     if (!ofKeys.repeats.isKnownEqual(ofValues.repeats))
       return failureAt(ReasonCode::HeadCountUnproven, *ofValues.past,
-                       fmt::format("value heads repeated as the keys' are ({})", ofKeys.repeats),
+                       formatted("value heads repeated as the keys' are ({})", ofKeys.repeats),
                        ofValues.repeats.str());
     if (ofKeys.past == ofValues.past)
       return combineShared(ofKeys, ofValues);
@@ -139,8 +139,8 @@ private:
         return failureAt(rows.isUnknown() || tokens.isUnknown() ? ReasonCode::ShapeUnknown
                                                                 : ReasonCode::ShapeMismatch,
                          *cache->fresh,
-                         fmt::format("one new row for each of {} query rows", tokens.str()),
-                         fmt::format("{} rows", rows.str()));
+                         formatted("one new row for each of {} query rows", tokens.str()),
+                         formatted("{} rows", rows.str()));
     }
     return std::nullopt;
   }
@@ -263,8 +263,8 @@ void refuseOtherLengths(SiteList& sites) {
       bool open = length.isUnknown() || expected.isUnknown();
       site.failure =
           failureAt(open ? ReasonCode::AxisUnproven : ReasonCode::ShapeMismatch, *cache->past,
-                    fmt::format("the same number of earlier rows as '{}' ({})",
-                                first->past->name().str(), expected.str()),
+                    formatted("the same number of earlier rows as '{}' ({})",
+                              first->past->name().str(), expected.str()),
                     length.str());
       break;
     }

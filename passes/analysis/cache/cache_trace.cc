@@ -183,7 +183,7 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
                      found.escape->describe() + " reads it as data");
   if (found.outputs.size() > 1)
     return failureAt(ReasonCode::CacheEscapes, updated, "one output for each cache",
-                     fmt::format("{} of them", found.outputs.size()));
+                     formatted("{} of them", found.outputs.size()));
   return std::nullopt;
 }
 
@@ -196,7 +196,7 @@ std::optional<MatchFailure> CacheTracer::unkeptRows(Value& joined, const Value& 
     return std::nullopt;
   return failureAt(
       ReasonCode::KeysInParts, rows, "attention to rows that the cache keeps",
-      fmt::format("rows after those of '{}' that the model does not keep", joined.name()),
+      formatted("rows after those of '{}' that the model does not keep", joined.name()),
       "no form has attention to a kept and an unkept part");
 }
 
@@ -218,13 +218,13 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
     if (node.operands().size() != 2)
       return refused(failureAt(ReasonCode::NotACacheConcat, updated,
                                "a Concat of past and new rows",
-                               fmt::format("a Concat of {} parts", node.operands().size())));
+                               formatted("a Concat of {} parts", node.operands().size())));
     std::optional<Movement> movement = movementOf(updated);
     std::optional<unsigned> joined = movement ? movement->axis() : std::nullopt;
     if (joined != axis)
       return refused(failureAt(ReasonCode::AxisUnproven, updated,
-                               fmt::format("a concatenation along the sequence axis ({})", *axis),
-                               joined ? fmt::format("axis {}", *joined) : "an unknown axis"));
+                               formatted("a concatenation along the sequence axis ({})", *axis),
+                               joined ? formatted("axis {}", *joined) : "an unknown axis"));
   }
   SiteCache cache;
   cache.writer = &node;
@@ -260,7 +260,7 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
     return refused(stackedCache(*past.value));
   if (!past.map && pastType.hasRank())
     return refused(failureAt(ReasonCode::PastNotInput, *past.unproved,
-                             fmt::format("the rows of '{}' unchanged", past.value->name()),
+                             formatted("the rows of '{}' unchanged", past.value->name()),
                              movedBy(*past.unproved->producer())));
   if (!past.map || !pastType.hasRank() || !past.map->sequenceAxis())
     return refused(failureAt(ReasonCode::DynamicRank, *past.value,
@@ -285,9 +285,9 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
       updated.type().elementType() != pastType.elementType())
     return refused(failureAt(ReasonCode::DtypeMix, updated,
                              "past, new rows and present of one element type",
-                             fmt::format("{}, {} and {}", onnxName(pastType.elementType()),
-                                         onnxName(updated.type().elementType()),
-                                         onnxName(cache.present->type().elementType()))));
+                             formatted("{}, {} and {}", onnxName(pastType.elementType()),
+                                       onnxName(updated.type().elementType()),
+                                       onnxName(cache.present->type().elementType()))));
   if (root.map->isWindow() && cache.update == CacheUpdate::Grows)
     return refused(failureAt(ReasonCode::WindowNotRepresentable, updated,
                              "attention over all rows of the cache", "a slice of them"));

@@ -80,10 +80,10 @@ std::string hintOn(const UnknownExtents& unknown) {
   if (!unknown.source)
     return "no declaration is missing";
   if (unknown.isUndeclared())
-    return fmt::format("declare the shape of '{}', symbolic extents are enough",
-                       unknown.source->name());
-  return fmt::format("no declaration is missing: extents are unknown from {} on",
-                     unknown.source->producer()->describe());
+    return formatted("declare the shape of '{}', symbolic extents are enough",
+                     unknown.source->name());
+  return formatted("no declaration is missing: extents are unknown from {} on",
+                   unknown.source->producer()->describe());
 }
 
 } // namespace

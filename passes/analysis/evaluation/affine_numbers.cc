@@ -118,7 +118,7 @@ std::optional<NumberBounds> AffineNumbers::known(const Value& value) {
   double low = NumberBounds::largest, high = -NumberBounds::largest;
   for (const Dim& element : *elements) {
     if (!isAffine(element)) {
-      breakAt(value.producer(), fmt::format("{} is a product of lengths", element.str()));
+      breakAt(value.producer(), formatted("{} is a product of lengths", element.str()));
       return bounds;
     }
     const std::optional<int64_t> number = element.value();
@@ -144,7 +144,7 @@ NumberBounds AffineNumbers::compute(const Value& value) {
   const Node* node = value.producer();
   if (!node || value.graph().parentNode() || !node->subgraphs().empty()) {
     breakAt(node, node ? "branches and loops are not followed"
-                       : fmt::format("'{}' is not an input that is fed", value.name()));
+                       : formatted("'{}' is not an input that is fed", value.name()));
     return {};
   }
   if (auto integers = known(value))
@@ -242,8 +242,8 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
   const NumberBounds &data = operands[0], &by = operands[1];
   const bool isModulo = node.is("Mod");
   if (!by.isFixed && !by.isUniform()) {
-    gapAt(&node, fmt::format("it {} a number that depends on lengths or inputs",
-                             isModulo ? "is the remainder of a division by" : "divides by"));
+    gapAt(&node, formatted("it {} a number that depends on lengths or inputs",
+                           isModulo ? "is the remainder of a division by" : "divides by"));
     // The remainder has the divisor's sign.
     return between(isModulo && by.low >= 0 ? 0 : -NumberBounds::largest, NumberBounds::largest,
                    data.isIntegral && by.isIntegral);

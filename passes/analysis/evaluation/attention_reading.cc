@@ -46,7 +46,7 @@ ReadElement elementOf(const LinearForm& form) {
 std::string signatureOf(const LinearForm& form) {
   std::vector<std::string> terms;
   for (const ElementTerm& term : form.terms)
-    terms.push_back(fmt::format("{} of {}", term.element, term.block->name().str()));
+    terms.push_back(formatted("{} of {}", term.element, term.block->name().str()));
   llvm::sort(terms);
   return llvm::join(terms, ", ");
 }
@@ -242,7 +242,7 @@ private:
 };
 
 std::string described(const ReadElement& element) {
-  return element.isKnown() ? fmt::format("element {} of '{}'", element.element, element.input)
+  return element.isKnown() ? formatted("element {} of '{}'", element.element, element.input)
                            : std::string("something else");
 }
 
@@ -252,8 +252,8 @@ std::string columnContradiction(const std::vector<ReadElement>& one,
                                 int64_t row, size_t key) {
   for (size_t i = 0; i < std::min(one.size(), other.size()); ++i)
     if (one[i].isKnown() && other[i].isKnown() && one[i] != other[i])
-      return fmt::format("row {} reads {} {} from {}, and not from {}", row, what, key,
-                         described(one[i]), described(other[i]));
+      return formatted("row {} reads {} {} from {}, and not from {}", row, what, key,
+                       described(one[i]), described(other[i]));
   return "";
 }
 
@@ -458,16 +458,16 @@ std::string contradiction(const AttentionReading& exported, const AttentionReadi
     const double offset = after[static_cast<size_t>(first - before.begin())].bias - first->bias;
     for (size_t key = 0; key < before.size(); ++key) {
       if (before[key].isHidden != after[key].isHidden)
-        return fmt::format("row {} {} key {}", rows[r],
-                           before[key].isHidden ? "does not see" : "sees", key);
+        return formatted("row {} {} key {}", rows[r],
+                         before[key].isHidden ? "does not see" : "sees", key);
       if (before[key].isHidden)
         continue;
       const double bias = before[key].bias + offset;
       if (std::abs(after[key].bias - bias) > 1e-3 * (1 + std::abs(bias)))
-        return fmt::format("the mask adds {2} to the score of row {0} and key {1}, relative to the "
-                           "row's first key, and not {3}",
-                           rows[r], key, before[key].bias - first->bias,
-                           after[key].bias - first->bias - offset);
+        return formatted("the mask adds {2} to the score of row {0} and key {1}, relative to the "
+                         "row's first key, and not {3}",
+                         rows[r], key, before[key].bias - first->bias,
+                         after[key].bias - first->bias - offset);
       for (const std::string& text :
            {columnContradiction(before[key].key, after[key].key, "key", rows[r], key),
             columnContradiction(before[key].value, after[key].value, "value", rows[r], key)})

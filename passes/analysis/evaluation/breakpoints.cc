@@ -46,9 +46,8 @@ std::optional<ArgumentBreak> uncoveredPair(const SeenSides& one, const SeenSides
         isSeen = (one.at[point] & first) != 0 && (other.at[point] & second) != 0;
       if (!isSeen)
         return ArgumentBreak{one.breakpoint->node,
-                             fmt::format("at no tried size it is {} while '{}' is {}", side.name,
-                                         pattern::labelOf(*other.breakpoint->node),
-                                         otherSide.name)};
+                             formatted("at no tried size it is {} while '{}' is {}", side.name,
+                                       pattern::labelOf(*other.breakpoint->node), otherSide.name)};
     }
   return std::nullopt;
 }
@@ -68,7 +67,7 @@ std::optional<ArgumentBreak> uncoveredSide(llvm::ArrayRef<Breakpoint> breakpoint
     for (size_t i = 0; i < breakpoint.sides.size(); ++i)
       if (breakpoint.sides[i].isPossible && (seen.all >> i & 1U) == 0)
         return ArgumentBreak{breakpoint.node,
-                             fmt::format("at no tried size it is {}", breakpoint.sides[i].name)};
+                             formatted("at no tried size it is {}", breakpoint.sides[i].name)};
     (seen.isChoiceBySize() ? choices : others).push_back(std::move(seen));
   }
   if (choices.size() > mostChoices)

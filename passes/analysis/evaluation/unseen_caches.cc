@@ -26,7 +26,7 @@ void refuseUnseenCaches(const Graph& graph, const InterfaceFacts& facts, SiteLis
       if (past && !site.failure)
         site.failure = failureAt(
             ReasonCode::CacheTransformed, rows, "keys and values as stored in the cache",
-            fmt::format("values computed from rows of '{}' and from new rows", past->name().str()));
+            formatted("values computed from rows of '{}' and from new rows", past->name().str()));
     }
   }
 }

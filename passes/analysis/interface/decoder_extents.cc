@@ -134,12 +134,11 @@ std::variant<DecoderExtents, std::string> findDecoderExtents(const Graph& graph)
     const Dim added = present->type().dim(cache.sequenceAxis) - before;
     const Dim batch = past.type().dim(batchAxis(past.type().rank()));
     if (added.isUnknown() || batch.isUnknown())
-      return fmt::format("the extents of '{}', {}, do not follow from those of '{}', {}",
-                         cache.present, present->type().str(), cache.past, past.type().str());
+      return formatted("the extents of '{}', {}, do not follow from those of '{}', {}",
+                       cache.present, present->type().str(), cache.past, past.type().str());
     if (grows && !(found.past.isKnownEqual(before) && found.tokens.isKnownEqual(added) &&
                    found.batch.isKnownEqual(batch)))
-      return fmt::format("the extents of '{}' differ from those of the caches before it",
-                         cache.past);
+      return formatted("the extents of '{}' differ from those of the caches before it", cache.past);
     grows = true;
     found = {batch, added, before};
   }
@@ -154,8 +153,8 @@ std::variant<DecoderExtents, std::string> findDecoderExtents(const Graph& graph)
     found.tokens = tokens->type().dim(1);
   }
   if (found.batch.value().value_or(1) < 1 || found.tokens.value().value_or(1) < 1)
-    return fmt::format("a step of {} batch rows and {} tokens computes nothing", found.batch.str(),
-                       found.tokens.str());
+    return formatted("a step of {} batch rows and {} tokens computes nothing", found.batch.str(),
+                     found.tokens.str());
   return found;
 }
 

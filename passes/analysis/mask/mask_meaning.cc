@@ -136,7 +136,7 @@ private:
     case Kind::Integer:
       return IndexSpace::print(e.dim);
     case Kind::Number:
-      return fmt::format("{:g}", e.number);
+      return formatted("{:g}", e.number);
     case Kind::False:
       return "false";
     case Kind::True:
@@ -156,8 +156,8 @@ private:
     case Kind::Sum:
       return "(" + list(e, " + ") + ")";
     case Kind::Select:
-      return fmt::format("({} ? {} : {})", nested(e.operands[0]), nested(e.operands[1]),
-                         nested(e.operands[2]));
+      return formatted("({} ? {} : {})", nested(e.operands[0]), nested(e.operands[1]),
+                       nested(e.operands[2]));
     case Kind::Leaf:
       return e.value->name().str() + "[" + list(e, ", ") + "]";
     case Kind::Apply:
@@ -324,8 +324,8 @@ std::string causalCounterExample(const IndexSpace& space, ExprRef predicate) {
         Truth truth = Evaluation(lookup).at(predicate);
         bool isCausal = key <= row + *keyCount - *rowCount;
         if (truth != Truth::Unknown && (truth == Truth::True) != isCausal)
-          return fmt::format("row {} {} key {} of S = {}, T = {}", row,
-                             isCausal ? "does not see" : "sees", key, *rowCount, *keyCount);
+          return formatted("row {} {} key {} of S = {}, T = {}", row,
+                           isCausal ? "does not see" : "sees", key, *rowCount, *keyCount);
       }
   }
   return "";

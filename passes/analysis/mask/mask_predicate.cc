@@ -345,7 +345,7 @@ std::string MaskAnalysis::Impl::sameExtents(const Question& question, World worl
     if (!isCausal(same))
       continue;
     facts = std::move(same);
-    return fmt::format(" and {} = {}", choice.from, choice.to);
+    return formatted(" and {} = {}", choice.from, choice.to);
   }
   return "";
 }
@@ -370,8 +370,8 @@ MaskAnalysis::Impl::causalIfCounting(const Question& question) {
       const World world{"", {}, input, first};
       MaskFacts facts = this->facts(question, world);
       std::string condition =
-          fmt::format("{}[{}] = {}i", input->name(), type.rank() == 1 ? "i" : "b, i",
-                      first.value() == 0 ? "" : "P + ");
+          formatted("{}[{}] = {}i", input->name(), type.rank() == 1 ? "i" : "b, i",
+                    first.value() == 0 ? "" : "P + ");
       if (!isCausal(facts))
         if (std::optional<MaskFacts> split = factsByCases(question, world))
           facts = std::move(*split);
@@ -449,7 +449,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
     if (question.causal)
       texts.push_back("j <= i + P");
     if (question.window > 0)
-      texts.push_back(fmt::format("i + P - j < {}", question.window));
+      texts.push_back(formatted("i + P - j < {}", question.window));
     if (!isAlone)
       texts.push_back("a mask that is not understood");
     facts.text = texts.empty() ? "all keys" : joined(texts);
@@ -475,7 +475,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
   else if (parts.isCausal)
     texts.push_back("j <= i + P");
   if (parts.window > 0)
-    texts.push_back(fmt::format("i + P - j < {}", parts.window));
+    texts.push_back(formatted("i + P - j < {}", parts.window));
   auto addPadding = [&](ExprRef part) {
     facts.padding.push_back(
         {printExpression(part), inputsOf(ExprList(part)), shownBy(part), readsElements(part)});

@@ -209,7 +209,7 @@ ColumnForms::Made ColumnForms::moved(const Value& value, const Movement& movemen
   case MovementKind::Convert: {
     if (!isConversion(node, data))
       return of(data, tail);
-    return viewed(data, tail, fmt::format("to {}", static_cast<int>(to.elementType())));
+    return viewed(data, tail, formatted("to {}", static_cast<int>(to.elementType())));
   }
   case MovementKind::Concat:
     return movement.axis() && *movement.axis() >= lead
@@ -233,7 +233,7 @@ ColumnForms::Made ColumnForms::moved(const Value& value, const Movement& movemen
       return nullptr;
     std::string how = "insert";
     for (unsigned axis : *movement.axes)
-      how += fmt::format(" {}", static_cast<int>(axis) - static_cast<int>(to.rank()));
+      how += formatted(" {}", static_cast<int>(axis) - static_cast<int>(to.rank()));
     return viewed(data, tail, how);
   }
   case MovementKind::Permutation: {
@@ -243,7 +243,7 @@ ColumnForms::Made ColumnForms::moved(const Value& value, const Movement& movemen
     for (unsigned axis = 0; axis < to.rank(); ++axis) {
       if (axis >= lead && (*movement.axes)[axis] != axis)
         return nullptr;
-      how += fmt::format(" {}", (*movement.axes)[axis]);
+      how += formatted(" {}", (*movement.axes)[axis]);
     }
     return viewed(data, tail, how);
   }
@@ -253,7 +253,8 @@ ColumnForms::Made ColumnForms::moved(const Value& value, const Movement& movemen
       return nullptr;
     if (*before == extents)
       return of(data, tail)
-                 ? viewed(data, tail, fmt::format("expand {}", fmt::ptr(node.operand(1))))
+                 ? viewed(data, tail,
+                          formatted("expand {}", static_cast<const void*>(node.operand(1))))
                  : nullptr;
     if (!haveSameLead(value, tail, data, tail))
       return nullptr;
@@ -280,7 +281,7 @@ ColumnForms::Made ColumnForms::moved(const Value& value, const Movement& movemen
     const Value* indices = node.operand(movement.indices);
     if (!axis || !indices || tail != 1 || *axis + 1 >= from.rank())
       return nullptr;
-    return viewed(data, tail, fmt::format("gather {} {}", *axis, fmt::ptr(indices)));
+    return viewed(data, tail, formatted("gather {} {}", *axis, static_cast<const void*>(indices)));
   }
   case MovementKind::RemoveAxes:
   case MovementKind::Repeat:
@@ -368,7 +369,7 @@ ColumnForms::Made ColumnForms::viewed(const Value& data, unsigned tail, const st
     return nullptr;
   auto made = std::make_shared<Columns>();
   for (const ColumnForm& form : *operand)
-    made->push_back(function(fmt::format("{} of rank {}", how, data.type().rank()), form));
+    made->push_back(function(formatted("{} of rank {}", how, data.type().rank()), form));
   return made;
 }
 

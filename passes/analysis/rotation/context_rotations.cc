@@ -223,7 +223,7 @@ private:
     if (evaluator.mixesPositions())
       return failure(ReasonCode::PositionAbsolute, flow.entry(value),
                      "positions that only rotate keys and queries",
-                     at ? fmt::format("rows that depend on positions and reach {}", at->describe())
+                     at ? formatted("rows that depend on positions and reach {}", at->describe())
                         : "other rows");
     return failure(ReasonCode::RotationUnknown, at ? at : value.producer(),
                    "rows that are rotated by multiples of the position", evaluator.obstacle());
@@ -239,7 +239,7 @@ private:
       if (!caches.contains(output) && flow.of(*output) == PositionFlow::State::Both)
         return failure(
             ReasonCode::PositionAbsolute, flow.entry(*output),
-            fmt::format("'{}' to depend on positions through attention only", output->name()),
+            formatted("'{}' to depend on positions through attention only", output->name()),
             foundIn(flow.entry(*output)));
     return std::nullopt;
   }
@@ -266,9 +266,9 @@ private:
       return inputs.size() == 1 && input.feed == InputFeed::Any &&
              input.input == inputs.front()->name();
     });
-    return isUnknown ? fmt::format("the input '{}', which may count tokens, as its meaning is not "
-                                   "known",
-                                   inputs.front()->name())
+    return isUnknown ? formatted("the input '{}', which may count tokens, as its meaning is not "
+                                 "known",
+                                 inputs.front()->name())
                      : "positions in values that are computed from tokens";
   }
 

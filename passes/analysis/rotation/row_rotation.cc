@@ -227,7 +227,7 @@ RotationFinder::rowRotation(llvm::ArrayRef<PositionForm> row) {
       high.partner = static_cast<int64_t>(i);
     }
     if (sign == 0)
-      return fmt::format("column {} has no partner that makes it a rotation", i);
+      return formatted("column {} has no partner that makes it a rotation", i);
     if (!pairs.empty() && found.rotation.source != low.source)
       return "columns are rotated by different positions";
     found.rotation.source = low.source;

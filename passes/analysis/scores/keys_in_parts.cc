@@ -70,7 +70,7 @@ std::optional<MatchFailure> keysInParts(const Node& softmax) {
     return std::nullopt;
   return MatchFailure{
       ReasonCode::KeysInParts, labelOf(*join), "one product with all keys",
-      fmt::format("scores of {} sets of keys, joined before one softmax", joinedScores(*join)), ""};
+      formatted("scores of {} sets of keys, joined before one softmax", joinedScores(*join)), ""};
 }
 
 } // namespace kvopt::analysis

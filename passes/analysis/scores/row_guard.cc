@@ -95,9 +95,8 @@ bool guardsHiddenRows(const Value& mask, const Value& scores, const ScoreChain& 
   if (!added)
     return refuse("a guard that tests the scores, or a mask that is added to the scores",
                   "another mask");
-  return refuse(
-      "a mask that no later step cancels before the softmax",
-      fmt::format("{}, which gives hidden keys a finite score", lifting->node->describe()));
+  return refuse("a mask that no later step cancels before the softmax",
+                formatted("{}, which gives hidden keys a finite score", lifting->node->describe()));
 }
 
 } // namespace kvopt::analysis

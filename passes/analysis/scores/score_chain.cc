@@ -60,7 +60,7 @@ public:
     if (isFinite && (!isCapped || static_cast<float>(chain.softcap) > 0.0f))
       return true;
     return refuse(*chain.product, ReasonCode::ScaleNotConstant, "finite factors",
-                  fmt::format("scale {} and soft cap {}", chain.scale, chain.softcap));
+                  formatted("scale {} and soft cap {}", chain.scale, chain.softcap));
   }
 
 private:
@@ -74,11 +74,11 @@ private:
     double factor = divides ? 1.0 / step.number : step.number;
     if (!std::isfinite(factor))
       return refuse(*step.node, ReasonCode::ScaleNotConstant, "a finite factor",
-                    fmt::format("{}", factor));
+                    formatted("{}", factor));
     // With a factor <= 0, masked scores would not stay masked.
     if (!chain.mask.empty() && !(factor > 0.0))
       return refuse(*step.node, ReasonCode::ScaleNotConstant, "a positive factor after the mask",
-                    fmt::format("{}", factor));
+                    formatted("{}", factor));
     (isCapped ? outerFactor : chain.scale) *= factor;
     if (!chain.mask.empty())
       chain.mask.push_back({divides ? MaskStep::Kind::Divide : MaskStep::Kind::Scale, step.node,
@@ -118,7 +118,7 @@ private:
           (type == ElementType::Float16 && step.number <= -65504.0)))
       return refuse(*step.node, ReasonCode::ScoreFunction,
                     "a lower bound near the lowest number of the type",
-                    fmt::format("{}", step.number));
+                    formatted("{}", step.number));
     return chain.mask.empty() || mask({MaskStep::Kind::Clamp, step.node, nullptr, step.number});
   }
 

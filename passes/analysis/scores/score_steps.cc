@@ -43,7 +43,7 @@ public:
   bool walk(Value& value) {
     if (++visits > mostVisits)
       return refuse(ReasonCode::StepBudget, value, "the product of queries and keys",
-                    fmt::format("no end after {} operators", mostVisits));
+                    formatted("no end after {} operators", mostVisits));
     Node* node = value.producer();
     if (!node)
       return refuse(ReasonCode::PatternMismatch, value, "the product of queries and keys",

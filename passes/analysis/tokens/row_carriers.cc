@@ -97,7 +97,7 @@ protected:
     const std::string name = node.name().empty() && !node.results().empty()
                                  ? node.result(0).name().str()
                                  : node.name().str();
-    refuse(name, fmt::format("{}: {}", node.op().str(), why));
+    refuse(name, formatted("{}: {}", node.op().str(), why));
   }
 
   const Rows* rowsOf(const Value* value) const {

@@ -47,7 +47,7 @@ public:
     Node* node = value.producer();
     if (!node || !node->subgraphs().empty() || &node->graph() != &rows.graph() ||
         found.region.size() == mostFunctionNodes) {
-      obstacle = fmt::format("'{}' is not computed from the rows alone", value.name());
+      obstacle = formatted("'{}' is not computed from the rows alone", value.name());
       return nullptr;
     }
     found.region.insert(node);
@@ -182,7 +182,7 @@ std::variant<RowFunction, std::string> findRowFunction(Value& rows, unsigned axi
   const TensorType& type = body.inputs().front()->type();
   auto followed = findTokenFunctions(body, {}, rowsSymbol);
   const auto text = [](const TokenMixing& mixing) {
-    return mixing.node ? fmt::format("{}: {}", mixing.node->describe(), mixing.why) : mixing.why;
+    return mixing.node ? formatted("{}: {}", mixing.node->describe(), mixing.why) : mixing.why;
   };
   if (const auto* mixing = std::get_if<TokenMixing>(&followed))
     return text(*mixing);
@@ -191,7 +191,7 @@ std::variant<RowFunction, std::string> findRowFunction(Value& rows, unsigned axi
       return text(*mixing);
   const auto counts = [](const Dim& extent) { return extent == Dim::symbol(rowsSymbol); };
   if (!output->type().hasRank() || llvm::count_if(output->type().shape(), counts) != 1)
-    return fmt::format("it computes {} from {}", output->type().str(), type.str());
+    return formatted("it computes {} from {}", output->type().str(), type.str());
   function.places = std::move(std::get<TokenFunctions>(followed).positions);
   if (!std::get<TokenFunctions>(followed).tables.empty())
     return "it cuts entries from a table of positions";

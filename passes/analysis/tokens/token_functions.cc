@@ -232,12 +232,12 @@ protected:
       state.axis.reset();
       const std::optional<unsigned> axis = axisByExtents(value);
       if (!axis)
-        return refuse(node, fmt::format("its result {} has no single axis of {}",
-                                        value.type().str(), symbol.str()));
+        return refuse(node, formatted("its result {} has no single axis of {}", value.type().str(),
+                                      symbol.str()));
       if (state.outer.value() == 1 && !extentsOf(value)[*axis].isKnownEqual(tokens) &&
           !extentsOf(value)[*axis].dividedBy(tokens))
-        return refuse(node, fmt::format("its result {} has an axis of more than the tokens",
-                                        value.type().str()));
+        return refuse(node, formatted("its result {} has an axis of more than the tokens",
+                                      value.type().str()));
     }
     states[&value] = std::move(state);
   }
@@ -508,8 +508,8 @@ private:
           (attentions.all.contains(&node) && use.operandIndex() == 3))
         continue;
       if (node.is("Gather") && !sequence->second.isCounted)
-        refuse(&node, fmt::format("it selects by '{}', which has an element per key",
-                                  use.value()->name()));
+        refuse(&node,
+               formatted("it selects by '{}', which has an element per key", use.value()->name()));
       found.lastRows.push_back(
           {const_cast<Node*>(&node), use.operandIndex(), sequence->second.axis});
     }

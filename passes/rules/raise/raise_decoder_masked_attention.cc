@@ -142,7 +142,7 @@ private:
     if (ranks[0] != 3 || !(isPacked || read.isCross || (ranks[1] == 3 && ranks[2] == 3)))
       return refuse(ReasonCode::LayoutUnsupported,
                     "a query [B,1,H*D] with rows, or keys and values by heads, or alone",
-                    fmt::format("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
+                    formatted("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
     const TensorType& query = match[q].type();
     if (query.dim(1).isKnownDifferent(Dim::fixed(1)))
       return refuse(ReasonCode::ShapeMismatch, "one token per batch row", query.str());
@@ -163,7 +163,7 @@ private:
                     "one is absent");
     if (sharesBuffer(node) && node.graph().opsetVersion() < 13)
       return refuse(ReasonCode::PatternMismatch, "opset 13 or later",
-                    fmt::format("opset {}", node.graph().opsetVersion()));
+                    formatted("opset {}", node.graph().opsetVersion()));
     auto widthOf = [&](const Dim& extent, int64_t parts) -> int64_t {
       auto known = extent.value();
       return known && *known > 0 && *known % (read.heads * parts) == 0

@@ -231,7 +231,7 @@ private:
     constexpr int64_t most = 1 << 20;
     if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
       return refuse(ReasonCode::HeadCountUnproven, "num_heads, a multiple of kv_num_heads",
-                    fmt::format("{} and {}", heads, groups));
+                    formatted("{} and {}", heads, groups));
     const Value* key = match.find(k);
     if ((key != nullptr) != (match.find(v) != nullptr))
       return refuse(ReasonCode::PatternMismatch, "a key and a value, or neither", "one of them");
@@ -269,7 +269,7 @@ private:
                         weights->type().str());
     if (node.graph().opsetVersion() < 13)
       return refuse(ReasonCode::PatternMismatch, "opset 13 or later",
-                    fmt::format("opset {}", node.graph().opsetVersion()));
+                    formatted("opset {}", node.graph().opsetVersion()));
     return width;
   }
 

@@ -141,7 +141,7 @@ private:
     if (!rows && !split && !packedKv && !packed)
       return refuse(ReasonCode::LayoutUnsupported,
                     "rows, or keys and values by heads, or one packed operand",
-                    fmt::format("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
+                    formatted("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
     // Engines differ in whether they add a bias to keys that are already split.
     if (!rows && match.find(bias) && !(split && isQueryBias(match)))
       return refuse(ReasonCode::BiasUnsupported, "a bias only with operands in rows",

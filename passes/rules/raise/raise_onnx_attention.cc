@@ -219,7 +219,7 @@ private:
     return refusal.because([&] {
       return MatchFailure{
           ReasonCode::PatternMismatch, node.name().str(), "only attributes that Sdpa can express",
-          fmt::format("a softmax in element type {}", static_cast<int64_t>(precision)), ""};
+          formatted("a softmax in element type {}", static_cast<int64_t>(precision)), ""};
     });
   }
 
@@ -244,11 +244,11 @@ private:
     auto groups = facts.groups.value();
     if (facts.rank == 3 && (*heads <= 0 || *groups <= 0))
       return refuse(ReasonCode::HeadCountUnproven, "q_num_heads and kv_num_heads",
-                    fmt::format("{} and {}", *heads, *groups));
+                    formatted("{} and {}", *heads, *groups));
     if (heads && groups && (*groups == 0 || *heads % *groups != 0))
       return refuse(ReasonCode::HeadCountUnproven,
                     "a number of heads that is a multiple of the keys' heads",
-                    fmt::format("{} and {}", *heads, *groups));
+                    formatted("{} and {}", *heads, *groups));
     return facts;
   }
 

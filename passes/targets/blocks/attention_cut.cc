@@ -74,9 +74,9 @@ std::string attributeText(const Node& node, const NamedAttribute& attribute) {
   case AttributeKind::Int:
     return text + std::to_string(value.intValue());
   case AttributeKind::Float:
-    return text + fmt::format("{}", value.floatValue());
+    return text + formatted("{}", value.floatValue());
   case AttributeKind::Ints:
-    return text + fmt::format("{}", fmt::join(value.ints(), ","));
+    return text + joinedText(value.ints(), ",");
   default:
     return text + node.result(0).name().str();
   }

@@ -84,8 +84,7 @@ std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
                     "positions that the lengths give");
     if (!update->layout.orderFrom(update->freshLayout))
       return refuse(ReasonCode::LayoutUnsupported, "new rows with the axes of the cache",
-                    fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
-                    "");
+                    formatted("{} for {}", update->freshLayout.text(), update->layout.text()), "");
   }
   return std::nullopt;
 }
@@ -163,7 +162,7 @@ std::vector<Dim> BlockLowering::rowsOfBlocks() {
   std::vector<Dim> rows;
   const int64_t full = *capacity / size;
   for (int64_t i = 0; i * size < *capacity; ++i) {
-    std::string symbol = i < full ? fmt::format("block_{}_rows", i) : "block_tail_rows";
+    std::string symbol = i < full ? formatted("block_{}_rows", i) : "block_tail_rows";
     while (!taken.insert(symbol).second)
       symbol += "_";
     rows.push_back(Dim::symbol(symbol));
@@ -187,7 +186,7 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Site
     Shape shape(whole.shape().begin(), whole.shape().end());
     shape[update.axis] = blockRows[i];
     TensorType type(whole.elementType(), std::move(shape));
-    const std::string name = graph.freshName(i < full ? fmt::format("{}_block_{}", cache.past, i)
+    const std::string name = graph.freshName(i < full ? formatted("{}_block_{}", cache.past, i)
                                                       : cache.past + "_block_tail");
     // Other readers of the past's extents read them from the first block.
     if (i == 0) {

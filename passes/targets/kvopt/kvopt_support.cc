@@ -63,8 +63,8 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
   const bool isPadded = !site.addsQueryRows();
   if (isPadded && !canPadQuery(site))
     return MatchFailure{ReasonCode::ShapeMismatch, key.fresh->name().str(),
-                        fmt::format("a new row for each of {} query rows", site.stepRows->query),
-                        fmt::format("{} rows", site.stepRows->appended), "--to onnx23 can take it"};
+                        formatted("a new row for each of {} query rows", site.stepRows->query),
+                        formatted("{} rows", site.stepRows->appended), "--to onnx23 can take it"};
   if ((!isPadded && site.node->operand(5) != key.pastLength) || key.pastLength != value.pastLength)
     return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
                         "one length for the cache and for attention", "two", ""};
@@ -104,10 +104,10 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
                     onnxName(cached).str());
   }
   auto refuseColumns = [&](const SiteCache& update) {
-    return MatchFailure{
-        ReasonCode::LayoutUnsupported, update.past->name().str(),
-        "all columns of the cache to be read",
-        fmt::format("{} from column {} on", update.columns.str(), update.firstColumn), ""};
+    return MatchFailure{ReasonCode::LayoutUnsupported, update.past->name().str(),
+                        "all columns of the cache to be read",
+                        formatted("{} from column {} on", update.columns.str(), update.firstColumn),
+                        ""};
   };
   if (!readsAllColumns(site, key))
     return refuseColumns(key);

@@ -76,14 +76,14 @@ std::vector<KvoptWords> targetsOfNumbers() {
 std::vector<KvoptWords> targetsOf(const RowCode& code) {
   return {
       {code.word,
-       fmt::format("InPlaceQuantizedKvSdpa with its function body: {} with a scale each, in one "
-                   "buffer",
-                   code.rows),
+       formatted("InPlaceQuantizedKvSdpa with its function body: {} with a scale each, in one "
+                 "buffer",
+                 code.rows),
        {&code}},
-      {fmt::format("{}-ring", code.word),
-       fmt::format("RingQuantizedKvSdpa with its function body: only the rows of the window, as {} "
-                   "with a scale each",
-                   code.rows),
+      {formatted("{}-ring", code.word),
+       formatted("RingQuantizedKvSdpa with its function body: only the rows of the window, as {} "
+                 "with a scale each",
+                 code.rows),
        {&code, CachePlace::Ring}},
   };
 }

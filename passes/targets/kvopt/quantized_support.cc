@@ -83,7 +83,7 @@ std::optional<MatchFailure> supportsQuantizedSite(const AttentionSite& site,
   if (form.code == &fourBitRows && appends && site.isLatent() && !hasWholeValueGroups(site))
     return refuse(
         ReasonCode::LayoutUnsupported, "values in whole groups of columns of the latent rows",
-        fmt::format("{} columns from {} on", site.value->columns.str(), site.value->firstColumn));
+        formatted("{} columns from {} on", site.value->columns.str(), site.value->firstColumn));
   return std::nullopt;
 }
 

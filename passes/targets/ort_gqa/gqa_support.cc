@@ -61,12 +61,12 @@ std::optional<MatchFailure> checkWidths(const AttentionSite& site) {
   auto groups = site.keyHeads.value();
   if (!keyWidth || !valueWidth || !groups)
     return refusal(ReasonCode::HeadCountUnproven, site, "a fixed number and width of heads",
-                   fmt::format("{} heads of keys, widths {} and {}", site.keyHeads.str(),
-                               site.keyWidth.str(), site.valueWidth.str()),
+                   formatted("{} heads of keys, widths {} and {}", site.keyHeads.str(),
+                             site.keyWidth.str(), site.valueWidth.str()),
                    "");
   if (*keyWidth != *valueWidth)
     return refusal(ReasonCode::TargetLacksFeature, site, "keys and values of one width",
-                   fmt::format("{} and {}", *keyWidth, *valueWidth), keptByKvopt);
+                   formatted("{} and {}", *keyWidth, *valueWidth), keptByKvopt);
   if (*keyWidth <= 0 || *keyWidth % 8 != 0)
     return refusal(ReasonCode::TargetLacksFeature, site, "a head width that is a multiple of 8",
                    std::to_string(*keyWidth), keptByKvopt);
@@ -94,13 +94,13 @@ std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
   if (!site.grows() || site.isLatent())
     return refusal(ReasonCode::TargetLacksFeature, site,
                    "caches of keys and of values that new rows are appended to",
-                   fmt::format("a cache that is {}", sitePolicyName(site)), keptByKvopt);
+                   formatted("a cache that is {}", sitePolicyName(site)), keptByKvopt);
   ElementType element = site.node->operand(0)->type().elementType();
   for (const SiteCache* update : {&*site.key, &*site.value}) {
     ElementType cached = update->past->type().elementType();
     if (cached != element || (element != ElementType::Float && element != ElementType::Float16))
       return refusal(ReasonCode::DtypeMix, site, "query and caches of float or of float16",
-                     fmt::format("{} and {}", onnxName(element), onnxName(cached)), keptByKvopt);
+                     formatted("{} and {}", onnxName(element), onnxName(cached)), keptByKvopt);
     if (!CacheLayout::ofAttention().orderFrom(update->layout))
       return refusal(ReasonCode::LayoutUnsupported, site, "caches with axes B, H, S and D",
                      update->layout.text(), keptByKvopt);

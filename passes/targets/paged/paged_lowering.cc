@@ -90,7 +90,7 @@ std::string PagedLowering::freshSymbol(const std::string& base) const {
     });
   };
   for (unsigned i = 1; isTaken(); ++i)
-    candidate = fmt::format("{}_{}", base, i);
+    candidate = formatted("{}_{}", base, i);
   return candidate;
 }
 

@@ -49,12 +49,11 @@ std::optional<MatchFailure> checkHeads(const AttentionSite& site) {
   const auto valueWidth = site.valueWidth.value();
   if (!keyWidth || !valueWidth || !site.keyHeads.value() || !site.queryHeads.value())
     return pagedRefusal(ReasonCode::HeadCountUnproven, site, "a fixed number and width of heads",
-                        fmt::format("{} and {} heads, widths {} and {}", site.queryHeads.str(),
-                                    site.keyHeads.str(), site.keyWidth.str(),
-                                    site.valueWidth.str()));
+                        formatted("{} and {} heads, widths {} and {}", site.queryHeads.str(),
+                                  site.keyHeads.str(), site.keyWidth.str(), site.valueWidth.str()));
   if (*keyWidth != *valueWidth)
     return pagedRefusal(ReasonCode::TargetLacksFeature, site, "keys and values of one width",
-                        fmt::format("{} and {}", *keyWidth, *valueWidth));
+                        formatted("{} and {}", *keyWidth, *valueWidth));
   return std::nullopt;
 }
 
@@ -71,7 +70,7 @@ std::optional<MatchFailure> supportsPagedForm(const AttentionSite& site) {
   if (!site.grows() || site.isLatent())
     return pagedRefusal(ReasonCode::TargetLacksFeature, site,
                         "caches of keys and of values that new rows are appended to",
-                        fmt::format("a cache that is {}", sitePolicyName(site)));
+                        formatted("a cache that is {}", sitePolicyName(site)));
   if (std::optional<MatchFailure> failure = standsInBranch(site))
     return failure;
   if (std::optional<MatchFailure> failure = checkFrontier(site))
@@ -85,7 +84,7 @@ std::optional<MatchFailure> supportsPagedForm(const AttentionSite& site) {
                               element != ElementType::BFloat16))
       return pagedRefusal(ReasonCode::DtypeMix, site,
                           "query and caches of float, of float16 or of bfloat16",
-                          fmt::format("{} and {}", onnxName(element), onnxName(cached)));
+                          formatted("{} and {}", onnxName(element), onnxName(cached)));
     if (!CacheLayout::ofAttention().orderFrom(update->layout))
       return pagedRefusal(ReasonCode::LayoutUnsupported, site, "caches with axes B, H, S and D",
                           update->layout.text());

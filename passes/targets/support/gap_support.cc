@@ -78,8 +78,8 @@ std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
                         "--to blocks-plain keeps it as long as it holds tokens"};
   if (!site.addsQueryRows())
     return MatchFailure{ReasonCode::ShapeMismatch, site.key->fresh->name().str(),
-                        fmt::format("a new row for each of {} query rows", site.stepRows->query),
-                        fmt::format("{} rows", site.stepRows->appended),
+                        formatted("a new row for each of {} query rows", site.stepRows->query),
+                        formatted("{} rows", site.stepRows->appended),
                         "--to blocks-plain takes any number"};
   if (site.node->operand(5))
     return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),

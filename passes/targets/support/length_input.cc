@@ -24,7 +24,7 @@ std::string LengthInput::freshSymbol(const std::string& base) const {
     });
   };
   for (unsigned i = 1; taken(); ++i)
-    candidate = fmt::format("{}_{}", base, i);
+    candidate = formatted("{}_{}", base, i);
   return candidate;
 }
 

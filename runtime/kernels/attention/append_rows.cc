@@ -14,12 +14,12 @@ llvm::Error check(const KernelContext& context, const TensorView& past, const Te
   if (past.rank() != 4 || fresh.rank() != 4)
     return context.error("past and fresh rows must have rank 4");
   if (past.element != fresh.element)
-    return context.error(fmt::format("past and fresh rows have element types {} and {}",
-                                     onnxName(past.element), onnxName(fresh.element)));
+    return context.error(formatted("past and fresh rows have element types {} and {}",
+                                   onnxName(past.element), onnxName(fresh.element)));
   for (unsigned axis : {0u, 1u, 3u})
     if (past.shape[axis] != fresh.shape[axis])
-      return context.error(fmt::format("extents {} and {} of past and fresh rows differ on axis {}",
-                                       past.shape[axis], fresh.shape[axis], axis));
+      return context.error(formatted("extents {} and {} of past and fresh rows differ on axis {}",
+                                     past.shape[axis], fresh.shape[axis], axis));
   return llvm::Error::success();
 }
 
@@ -36,7 +36,7 @@ llvm::Error appendRows(KernelContext& context) {
   for (int64_t length : *lengths)
     if (length < 0 || length > past.shape[2])
       return context.error(
-          fmt::format("a past length of {} does not fit {} rows", length, past.shape[2]));
+          formatted("a past length of {} does not fit {} rows", length, past.shape[2]));
   int64_t rows = 0;
   if (__builtin_add_overflow(past.shape[2], fresh.shape[2], &rows))
     return context.error("the number of rows does not fit");

@@ -105,20 +105,20 @@ llvm::Error checkMaskShape(KernelContext& context, const AttentionOperands& oper
   const TensorView& mask = *operands.mask;
   const int64_t keys = operands.value.shape[2];
   if (mask.rank() == 0 || mask.rank() > 4)
-    return context.error(fmt::format("a mask of rank {}", mask.rank()));
+    return context.error(formatted("a mask of rank {}", mask.rank()));
   const int64_t columns = mask.shape.back();
   if (columns > keys)
-    return context.error(fmt::format("a mask of {} columns for {} keys", columns, keys));
+    return context.error(formatted("a mask of {} columns for {} keys", columns, keys));
   if (columns == 1 && keys != 1)
-    return context.error(fmt::format("a mask of one column for {} keys: the specification says "
-                                     "both that it repeats and that the others are hidden",
-                                     keys));
+    return context.error(formatted("a mask of one column for {} keys: the specification says "
+                                   "both that it repeats and that the others are hidden",
+                                   keys));
   const Extents& query = operands.query.shape;
   for (unsigned axis = 0; axis + 1 < mask.rank(); ++axis) {
     const int64_t wanted = query[axis + 4 - mask.rank()];
     if (mask.shape[axis] != 1 && mask.shape[axis] != wanted)
       return context.error(
-          fmt::format("the mask's extent {} is neither 1 nor {}", mask.shape[axis], wanted));
+          formatted("the mask's extent {} is neither 1 nor {}", mask.shape[axis], wanted));
   }
   return llvm::Error::success();
 }
@@ -130,23 +130,22 @@ llvm::Error checkAttributes(KernelContext& context) {
   for (const char* window : {"left_window_size", "right_window_size"})
     if (node.attribute(window)) {
       if (context.opset() < 25)
-        return context.error(fmt::format("{} is an attribute of opset 25 and later", window));
+        return context.error(formatted("{} is an attribute of opset 25 and later", window));
       if (const int64_t size = node.intAttr(window, -1); size < -1)
-        return context.error(
-            fmt::format("{} = {} is neither -1 nor a number of keys", window, size));
+        return context.error(formatted("{} = {} is neither -1 nor a number of keys", window, size));
     }
   if (const int64_t causal = node.intAttr("is_causal", 0); causal != 0 && causal != 1)
-    return context.error(fmt::format("is_causal = {} is neither 0 nor 1", causal));
+    return context.error(formatted("is_causal = {} is neither 0 nor 1", causal));
   if (const float softcap = node.floatAttr("softcap", 0.0f); !(softcap >= 0.0f))
-    return context.error(fmt::format("softcap = {} is not supported", softcap));
+    return context.error(formatted("softcap = {} is not supported", softcap));
   if (const int64_t mode = node.intAttr("qk_matmul_output_mode", 0); mode < 0 || mode > 3)
-    return context.error(fmt::format("qk_matmul_output_mode = {} is unknown", mode));
+    return context.error(formatted("qk_matmul_output_mode = {} is unknown", mode));
   const int64_t asked = node.intAttr("softmax_precision", 1);
   for (ElementType element :
        {ElementType::Float, ElementType::Float16, ElementType::BFloat16, ElementType::Double})
     if (asked == static_cast<int64_t>(element))
       return llvm::Error::success();
-  return context.error(fmt::format("softmax_precision = {} is not supported", asked));
+  return context.error(formatted("softmax_precision = {} is not supported", asked));
 }
 
 /// With four axes, the shapes determine the numbers of heads: attributes may only repeat them, and
@@ -159,7 +158,7 @@ llvm::Error checkHeadCounts(KernelContext& context) {
       const int64_t stated = context.node().intAttr(name, 0);
       if (context.opset() >= 25 || stated != heads)
         return context.error(
-            fmt::format("{} = {} for an operand of rank 4 and {} heads", name, stated, heads));
+            formatted("{} = {} for an operand of rank 4 and {} heads", name, stated, heads));
     }
   return llvm::Error::success();
 }
@@ -191,7 +190,7 @@ llvm::Expected<Extents> keyLengths(KernelContext& context, const AttentionOperan
     return context.error("nonpad_kv_seqlen must be one length per batch row");
   for (int64_t length : *lengths)
     if (length < 0 || length > keys)
-      return context.error(fmt::format("a length of {} of {} keys", length, keys));
+      return context.error(formatted("a length of {} of {} keys", length, keys));
   return lengths;
 }
 

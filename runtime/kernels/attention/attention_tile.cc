@@ -23,15 +23,15 @@ llvm::Expected<simd::TileState> stateBefore(const KernelContext& context, const 
   const ElementType element = context.in(firstState).element;
   if (element != ElementType::Float && element != ElementType::Float16)
     return context.error(
-        fmt::format("a state of {} is neither of float32 nor of float16", onnxName(element)));
+        formatted("a state of {} is neither of float32 nor of float16", onnxName(element)));
   const int64_t columns[] = {width, element == ElementType::Float16 ? 2 : 1, 1};
   std::byte* parts[3];
   for (unsigned i = 0; i < 3; ++i) {
     const TensorView& part = context.in(firstState + i);
     if (part.element != element || part.shape != Extents{query[0], query[1], query[2], columns[i]})
-      return context.error(fmt::format("operand {} does not have the state's element type, or the "
-                                       "extents of the query's rows and {} columns",
-                                       firstState + i, columns[i]));
+      return context.error(formatted("operand {} does not have the state's element type, or the "
+                                     "extents of the query's rows and {} columns",
+                                     firstState + i, columns[i]));
     parts[i] = part.data;
   }
   return simd::TileState{*storageOf(element), parts[0], parts[1], parts[2]};

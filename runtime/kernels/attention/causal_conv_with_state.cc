@@ -27,10 +27,10 @@ llvm::Error checkShapes(const KernelContext& context) {
     return context.error("input and weight must have rank 3");
   for (unsigned operand : {1u, 2u, 3u})
     if (context.has(operand) && context.in(operand).element != input.element)
-      return context.error(fmt::format("operand {} is of another element type", operand));
+      return context.error(formatted("operand {} is of another element type", operand));
   if (weight.shape[0] != input.shape[1] || weight.shape[1] != 1 || weight.shape[2] < 1)
-    return context.error(fmt::format("a weight of [{}, {}, {}] for {} channels", weight.shape[0],
-                                     weight.shape[1], weight.shape[2], input.shape[1]));
+    return context.error(formatted("a weight of [{}, {}, {}] for {} channels", weight.shape[0],
+                                   weight.shape[1], weight.shape[2], input.shape[1]));
   if (const TensorView* bias = context.input(2); bias && bias->shape != Extents{input.shape[1]})
     return context.error("the bias is not one number per channel");
   const Extents state{input.shape[0], input.shape[1], weight.shape[2] - 1};
@@ -51,11 +51,11 @@ llvm::Error causalConvWithState(KernelContext& context) {
       {"ndim", 1}, {"dilation", 1}, {"channels_last", 0}, {"state_window", 0}};
   for (const auto& [name, value] : usual)
     if (const int64_t given = context.node().intAttr(name, value); given != value)
-      return context.error(fmt::format("{} = {} is not supported", name, given));
+      return context.error(formatted("{} = {} is not supported", name, given));
   const llvm::StringRef activation = context.node().stringAttr("activation", "none");
   const bool silu = activation == "silu" || activation == "swish";
   if (!silu && activation != "none")
-    return context.error(fmt::format("activation '{}' is unknown", activation.str()));
+    return context.error(formatted("activation '{}' is unknown", activation.str()));
   if (llvm::Error error = checkShapes(context))
     return error;
   const TensorView& input = context.in(0);

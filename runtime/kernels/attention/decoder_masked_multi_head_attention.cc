@@ -68,10 +68,10 @@ llvm::Expected<TokenRows> tokenRows(const KernelContext& context, int64_t heads)
     return context.error("a key without a value, or the other way round");
   const bool isPacked = !context.has(Key);
   if (query.shape[2] % heads != 0 || (isPacked && query.shape[2] / heads % 3 != 0))
-    return context.error(fmt::format("the last extent {} of the query does not split into {} heads"
-                                     "{}",
-                                     query.shape[2], heads,
-                                     isPacked ? " of query, key and value" : ""));
+    return context.error(formatted("the last extent {} of the query does not split into {} heads"
+                                   "{}",
+                                   query.shape[2], heads,
+                                   isPacked ? " of query, key and value" : ""));
   if (isPacked) {
     const int64_t width = query.shape[2] / 3;
     auto part = [&](int64_t index) {
@@ -127,10 +127,10 @@ llvm::Expected<int64_t> pastRows(KernelContext& context, const CacheSide& side) 
   if (!length)
     return length.takeError();
   if (sharesBuffer ? *length < 0 || *length >= past.shape[2] : *length != past.shape[2])
-    return context.error(fmt::format("past_sequence_length {} and a new row do not fit a past of "
-                                     "{} rows{}",
-                                     *length, past.shape[2],
-                                     sharesBuffer ? "" : " that is not a shared buffer"));
+    return context.error(formatted("past_sequence_length {} and a new row do not fit a past of "
+                                   "{} rows{}",
+                                   *length, past.shape[2],
+                                   sharesBuffer ? "" : " that is not a shared buffer"));
   return *length;
 }
 
@@ -157,7 +157,7 @@ llvm::Expected<std::optional<Beams>> beamsOf(KernelContext& context, int64_t bat
   }
   if (!context.has(CacheIndirection)) {
     if (width > 1)
-      return context.error(fmt::format("a beam_width of {} needs cache_indirection", width));
+      return context.error(formatted("a beam_width of {} needs cache_indirection", width));
     return std::nullopt;
   }
   if (!isOn(context, "past_present_share_buffer"))
@@ -165,9 +165,9 @@ llvm::Expected<std::optional<Beams>> beamsOf(KernelContext& context, int64_t bat
   const Extents& shape = context.in(CacheIndirection).shape;
   if (shape.size() != 3 || shape[1] <= 0 || (context.has(BeamWidth) && shape[1] != width) ||
       batches % shape[1] != 0 || shape[0] != batches / shape[1] || shape[2] < rows)
-    return context.error(fmt::format("cache_indirection must be [B/beams,beams,P or more] with "
-                                     "B = {}, beam_width beams and P = {}",
-                                     batches, rows));
+    return context.error(formatted("cache_indirection must be [B/beams,beams,P or more] with "
+                                   "B = {}, beam_width beams and P = {}",
+                                   batches, rows));
   auto indirection = integerListOf(context, CacheIndirection);
   if (!indirection)
     return indirection.takeError();
@@ -176,8 +176,7 @@ llvm::Expected<std::optional<Beams>> beamsOf(KernelContext& context, int64_t bat
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t beam = beams.indirection[static_cast<size_t>(batch * beams.columns + row)];
       if (beam < 0 || beam >= beams.count)
-        return context.error(
-            fmt::format("cache_indirection names beam {} of {}", beam, beams.count));
+        return context.error(formatted("cache_indirection names beam {} of {}", beam, beams.count));
     }
   return beams;
 }
@@ -254,8 +253,8 @@ llvm::Expected<std::optional<TensorView>> maskOf(KernelContext& context, const T
   IntegerList visible;
   if (request.visible) {
     if (request.visible->shape != Extents{request.batches, keys})
-      return context.error(fmt::format("mask_index {} is not [B,T] = [{},{}]",
-                                       extentsText(request.visible->shape), request.batches, keys));
+      return context.error(formatted("mask_index {} is not [B,T] = [{},{}]",
+                                     extentsText(request.visible->shape), request.batches, keys));
     auto given = integerListOf(context, MaskIndex);
     if (!given)
       return given.takeError();

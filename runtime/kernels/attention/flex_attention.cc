@@ -39,8 +39,8 @@ llvm::Expected<FlexSizes> flexSizesOf(const KernelContext& context) {
   const FlexSizes sizes{q.shape[0], q.shape[1], k.shape[1], q.shape[2],
                         k.shape[2], q.shape[3], v.shape[3]};
   if (sizes.groups == 0 ? sizes.heads != 0 : sizes.heads % sizes.groups != 0)
-    return context.error(fmt::format("{} query heads are not a multiple of {} key/value heads",
-                                     sizes.heads, sizes.groups));
+    return context.error(formatted("{} query heads are not a multiple of {} key/value heads",
+                                   sizes.heads, sizes.groups));
   if (sizes.width == 0)
     return context.error("a head width of 0 is not supported");
   return sizes;
@@ -54,7 +54,7 @@ llvm::Expected<ElementType> precisionOf(const KernelContext& context) {
        {ElementType::Float, ElementType::Float16, ElementType::BFloat16, ElementType::Double})
     if (asked == static_cast<int64_t>(element))
       return element;
-  return context.error(fmt::format("softmax_precision = {} is not supported", asked));
+  return context.error(formatted("softmax_precision = {} is not supported", asked));
 }
 
 /// Attention in the arithmetic of type A, for tensors of any floating-point type.
@@ -182,7 +182,7 @@ private:
     if (outputs->size() != 1 || outputs->front().view.element != precision ||
         outputs->front().view.shape != sizes.scores())
       return context.error(
-          fmt::format("{} does not return one tensor of its input's type and shape", name));
+          formatted("{} does not return one tensor of its input's type and shape", name));
     tensor = std::move(outputs->front());
     if (tensor.view.isContiguous())
       return llvm::Error::success();

@@ -36,7 +36,7 @@ llvm::Expected<Widths> widthsOf(const KernelContext& context, int64_t columns, i
   }
   for (int64_t width : {widths.query, widths.key, widths.value})
     if (width <= 0 || width > columns || width % heads != 0)
-      return context.error(fmt::format("a width of {} does not split into {} heads", width, heads));
+      return context.error(formatted("a width of {} does not split into {} heads", width, heads));
   if (widths.query + widths.key + widths.value != columns)
     return context.error("the widths of query, key and value are not those of the weights");
   return widths;

@@ -114,18 +114,18 @@ llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64
     return context.error("seqlens_k must be one number per batch row");
   if (*longest < rows)
     return context.error(
-        fmt::format("total_sequence_length {} is less than {} new rows", *longest, rows));
+        formatted("total_sequence_length {} is less than {} new rows", *longest, rows));
   Lengths lengths;
   lengths.longest = *longest;
   lengths.isPrompt = *longest == rows;
   for (int64_t lessOne : *given) {
     if (lessOne < 0 || lessOne >= *longest)
       return context.error(
-          fmt::format("seqlens_k {} does not fit total_sequence_length {}", lessOne, *longest));
+          formatted("seqlens_k {} does not fit total_sequence_length {}", lessOne, *longest));
     const int64_t total = lengths.isPrompt ? rows : lessOne + 1;
     if (total < rows)
       return context.error(
-          fmt::format("seqlens_k {} with {} new rows leaves no past", lessOne, rows));
+          formatted("seqlens_k {} with {} new rows leaves no past", lessOne, rows));
     lengths.total.push_back(total);
     lengths.valid.push_back(lessOne + 1);
     lengths.past.push_back(total - rows);
@@ -210,9 +210,9 @@ llvm::Error checkSliding(const KernelContext& context, const SlidingLengths& sli
     return llvm::Error::success();
   const int64_t window = context.node().intAttr("local_window_size", -1);
   if (window <= 0 || window > sliding.capacity)
-    return context.error(fmt::format("sliding_window_cache with {} rows and a local_window_size of "
-                                     "{}",
-                                     sliding.capacity, window));
+    return context.error(formatted("sliding_window_cache with {} rows and a local_window_size of "
+                                   "{}",
+                                   sliding.capacity, window));
   if (sliding.isFull && (hasCodes || context.has(Bias)))
     return context.error(
         "sliding_window_cache that is full, with quantized rows or attention_bias, "
@@ -252,13 +252,13 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
   if (past &&
       (past->rank() != 4 || past->shape[0] != fresh.shape[0] || past->shape[1] != fresh.shape[1] ||
        past->shape[3] != of.width || past->element != of.element))
-    return context.error(fmt::format("a past must be {} [B,G,P,{}] with the batch size and groups "
-                                     "of the new rows",
-                                     onnxName(of.element), of.width));
+    return context.error(formatted("a past must be {} [B,G,P,{}] with the batch size and groups "
+                                   "of the new rows",
+                                   onnxName(of.element), of.width));
   const int64_t held = past ? past->shape[2] : 0;
   for (int64_t length : lengths.past)
     if (length > held)
-      return context.error(fmt::format("a past length of {} and a past of {} rows", length, held));
+      return context.error(formatted("a past length of {} and a past of {} rows", length, held));
   const int64_t capacity = std::max(held, lengths.longest);
   if (past && rows == 0 && held == capacity && !context.wants(result))
     return *past;
@@ -386,11 +386,11 @@ llvm::Expected<bool> isQuantized(const KernelContext& context, const Quantizatio
   if (type.equals_insensitive("PER_TENSOR") || type.equals_insensitive("PER_CHANNEL"))
     return true;
   if (!type.equals_insensitive("NONE"))
-    return context.error(fmt::format("{} {} is not supported: it should be NONE, PER_TENSOR or "
-                                     "PER_CHANNEL",
-                                     names.type, type.str()));
+    return context.error(formatted("{} {} is not supported: it should be NONE, PER_TENSOR or "
+                                   "PER_CHANNEL",
+                                   names.type, type.str()));
   if (context.has(names.scaleOperand))
-    return context.error(fmt::format("{} without {} is not supported", names.scale, names.type));
+    return context.error(formatted("{} without {} is not supported", names.scale, names.type));
   return false;
 }
 
@@ -400,16 +400,16 @@ llvm::Expected<simd::FixedScales> scalesOf(const KernelContext& context,
                                            int64_t width) {
   const TensorView* given = context.input(names.scaleOperand);
   if (!given)
-    return context.error(fmt::format("{} needs {}", names.type, names.scale));
+    return context.error(formatted("{} needs {}", names.type, names.scale));
   simd::FixedScales scales;
   scales.perColumn =
       context.node().stringAttr(names.type, "NONE").equals_insensitive("PER_CHANNEL");
   scales.width = width;
   const int64_t expected = scales.perColumn ? groups * width : 1;
   if (given->element != ElementType::Float || given->elementCount() != expected)
-    return context.error(fmt::format("{} has {} numbers of type {}; it should be {} of type {}",
-                                     names.scale, given->elementCount(), onnxName(given->element),
-                                     expected, onnxName(ElementType::Float)));
+    return context.error(formatted("{} has {} numbers of type {}; it should be {} of type {}",
+                                   names.scale, given->elementCount(), onnxName(given->element),
+                                   expected, onnxName(ElementType::Float)));
   scales.numbers = given->as<float>();
   return scales;
 }
@@ -430,11 +430,11 @@ llvm::Expected<std::optional<FixedScaleCaches>> quantizationOf(const KernelConte
     return context.error("of k_quant_type and v_quant_type, one is NONE and the other is not");
   if (!*keys && bits != 0)
     return context.error(
-        fmt::format("kv_cache_bit_width {} without a quantized cache is not supported", bits));
+        formatted("kv_cache_bit_width {} without a quantized cache is not supported", bits));
   if (!*keys)
     return std::nullopt;
   if (bits != 8 && bits != 4)
-    return context.error(fmt::format(
+    return context.error(formatted(
         "kv_cache_bit_width {} of a quantized cache is not supported: it should be 8 or 4", bits));
   auto keyScales = scalesOf(context, ofKeys, groups, width);
   if (!keyScales)
@@ -453,9 +453,9 @@ llvm::Error checkSupported(const KernelContext& context) {
   const int64_t causal = node.intAttr("causal", 1);
   const int64_t window = node.intAttr("local_window_size", -1);
   if (causal != 0 && causal != 1)
-    return context.error(fmt::format("causal {} is neither 0 nor 1", causal));
+    return context.error(formatted("causal {} is neither 0 nor 1", causal));
   if (causal == 0 && window != -1)
-    return context.error(fmt::format("local_window_size {} without causal", window));
+    return context.error(formatted("local_window_size {} without causal", window));
   if (window == 0)
     return context.error("a local_window_size of 0 hides every key");
   if (context.has(PastKey) != context.has(PastValue))
@@ -465,7 +465,7 @@ llvm::Error checkSupported(const KernelContext& context) {
   constexpr int64_t most = int64_t{1} << 30;
   if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
     return context.error(
-        fmt::format("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
+        formatted("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
   return llvm::Error::success();
 }
 

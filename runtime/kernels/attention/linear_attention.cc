@@ -34,13 +34,13 @@ llvm::Expected<Rule> ruleOf(const KernelContext& context) {
   const Rule rule{name == "gated" || name == "gated_delta",
                   name == "delta" || name == "gated_delta"};
   if (name != "linear" && !rule.gated && !rule.delta)
-    return context.error(fmt::format("update_rule '{}' is unknown", name.str()));
+    return context.error(formatted("update_rule '{}' is unknown", name.str()));
   if (rule.gated != context.has(4))
-    return context.error(fmt::format("update_rule '{}' {} decay", name.str(),
-                                     rule.gated ? "needs" : "does not take"));
+    return context.error(
+        formatted("update_rule '{}' {} decay", name.str(), rule.gated ? "needs" : "does not take"));
   if (rule.delta != context.has(5))
-    return context.error(fmt::format("update_rule '{}' {} beta", name.str(),
-                                     rule.delta ? "needs" : "does not take"));
+    return context.error(
+        formatted("update_rule '{}' {} beta", name.str(), rule.delta ? "needs" : "does not take"));
   return rule;
 }
 
@@ -59,15 +59,15 @@ llvm::Expected<LinearSizes> linearSizesOf(const KernelContext& context) {
   sizes.groups = node.intAttr("kv_num_heads", 0);
   if (sizes.heads < 1 || sizes.groups < 1 || sizes.heads % sizes.groups != 0)
     return context.error(
-        fmt::format("q_num_heads = {} is not a positive multiple of kv_num_heads = {}", sizes.heads,
-                    sizes.groups));
+        formatted("q_num_heads = {} is not a positive multiple of kv_num_heads = {}", sizes.heads,
+                  sizes.groups));
   const Extents& query = context.in(0).shape;
   for (unsigned operand : {0u, 1u, 2u, 4u, 5u})
     if (const TensorView* view = context.input(operand)) {
       if (view->element != context.in(0).element)
-        return context.error(fmt::format("operand {} is of another element type", operand));
+        return context.error(formatted("operand {} is of another element type", operand));
       if (view->rank() != 3 || view->shape[0] != query[0] || view->shape[1] != query[1])
-        return context.error(fmt::format(
+        return context.error(formatted(
             "operand {} is not of rank 3 with the query's batch size and length", operand));
     }
   sizes.batches = query[0];
@@ -78,21 +78,21 @@ llvm::Expected<LinearSizes> linearSizesOf(const KernelContext& context) {
   sizes.valueWidth = value / sizes.groups;
   if (query[2] % sizes.heads != 0 || key % sizes.groups != 0 || value % sizes.groups != 0 ||
       key / sizes.groups != sizes.keyWidth)
-    return context.error(fmt::format("last extents {}, {} and {} of query, key and value do not "
-                                     "divide into {} and {} heads of one width",
-                                     query[2], key, value, sizes.heads, sizes.groups));
+    return context.error(formatted("last extents {}, {} and {} of query, key and value do not "
+                                   "divide into {} and {} heads of one width",
+                                   query[2], key, value, sizes.heads, sizes.groups));
   if (sizes.keyWidth == 0)
     return context.error("a head width of 0 is not supported");
   if (const TensorView* decay = context.input(4)) {
     sizes.decayWidth = decay->shape[2] == sizes.groups ? 1 : sizes.keyWidth;
     if (decay->shape[2] % sizes.groups != 0 || decay->shape[2] / sizes.groups != sizes.decayWidth)
-      return context.error(fmt::format("{} decays for {} heads of width {}", decay->shape[2],
-                                       sizes.groups, sizes.keyWidth));
+      return context.error(formatted("{} decays for {} heads of width {}", decay->shape[2],
+                                     sizes.groups, sizes.keyWidth));
   }
   if (const TensorView* beta = context.input(5)) {
     sizes.betas = beta->shape[2];
     if (sizes.betas != sizes.groups && sizes.betas != 1)
-      return context.error(fmt::format("{} betas for {} heads", sizes.betas, sizes.groups));
+      return context.error(formatted("{} betas for {} heads", sizes.betas, sizes.groups));
   }
   const Extents state{sizes.batches, sizes.groups, sizes.keyWidth, sizes.valueWidth};
   if (const TensorView* past = context.input(3); past && past->shape != state)
@@ -168,7 +168,7 @@ private:
 
 llvm::Error linearAttention(KernelContext& context) {
   if (const int64_t window = context.node().intAttr("state_window", 0); window != 0)
-    return context.error(fmt::format("state_window = {} is not supported", window));
+    return context.error(formatted("state_window = {} is not supported", window));
   auto rule = ruleOf(context);
   if (!rule)
     return rule.takeError();

@@ -44,10 +44,10 @@ llvm::Error checkSupported(const KernelContext& context) {
   const Node& node = context.node();
   if (const llvm::StringRef layout = node.stringAttr("kv_cache_layout", "SEPARATE");
       layout != "SEPARATE")
-    return context.error(fmt::format("kv_cache_layout {} is not supported", layout.str()));
+    return context.error(formatted("kv_cache_layout {} is not supported", layout.str()));
   if (const int64_t width = node.intAttr("v_head_size", 0); width != 0)
-    return context.error(fmt::format(
-        "v_head_size {}, which is for kv_cache_layout LATENT, is not supported", width));
+    return context.error(
+        formatted("v_head_size {}, which is for kv_cache_layout LATENT, is not supported", width));
   if (context.has(KeyScale) || context.has(ValueScale) ||
       node.stringAttr("k_quant_type", "NONE") != "NONE" ||
       node.stringAttr("v_quant_type", "NONE") != "NONE")
@@ -58,14 +58,14 @@ llvm::Error checkSupported(const KernelContext& context) {
   for (const char* name : {"k_cache_dtype", "v_cache_dtype"})
     if (const llvm::StringRef type = node.stringAttr(name, "");
         !type.empty() && type != onnxName(context.in(KeyCache).element))
-      return context.error(fmt::format("{} {} with a cache of {} is not supported", name,
-                                       type.str(), onnxName(context.in(KeyCache).element)));
+      return context.error(formatted("{} {} with a cache of {} is not supported", name, type.str(),
+                                     onnxName(context.in(KeyCache).element)));
   if (!context.wants(1) || !context.wants(2))
     return context.error("key_cache_out and value_cache_out are not read: the caches would stay as "
                          "they were");
   const int64_t causal = node.intAttr("is_causal", 1);
   if (causal != 0 && causal != 1)
-    return context.error(fmt::format("is_causal {} is neither 0 nor 1", causal));
+    return context.error(formatted("is_causal {} is neither 0 nor 1", causal));
   if (node.intAttr("local_window_size", -1) == 0)
     return context.error("a local_window_size of 0 hides every key");
   const int64_t heads = node.intAttr("num_heads", 0);
@@ -73,7 +73,7 @@ llvm::Error checkSupported(const KernelContext& context) {
   constexpr int64_t most = int64_t{1} << 30;
   if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
     return context.error(
-        fmt::format("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
+        formatted("num_heads {} is not a positive multiple of kv_num_heads {}", heads, groups));
   return llvm::Error::success();
 }
 
@@ -99,7 +99,7 @@ llvm::Expected<PackedRows> packedRows(const KernelContext& context) {
   const bool isPacked = !context.has(Key);
   const int64_t all = isPacked ? heads + 2 * groups : heads;
   if (query.rank() != 2 || query.shape[1] % all != 0)
-    return context.error(fmt::format("the query must be [N,{}*D]", all));
+    return context.error(formatted("the query must be [N,{}*D]", all));
   const TensorView rows = tokensAsHeads(query, all);
   if (rows.shape[3] == 0)
     return context.error("a head width of 0 is not supported");
@@ -110,17 +110,17 @@ llvm::Expected<PackedRows> packedRows(const KernelContext& context) {
   } else {
     const Extents expected{query.shape[0], groups * rows.shape[3]};
     if (context.in(Key).shape != expected || context.in(ir::paged::Value).shape != expected)
-      return context.error(fmt::format("key and value must be [N,kv_num_heads*D] = [{},{}]",
-                                       expected[0], expected[1]));
+      return context.error(formatted("key and value must be [N,kv_num_heads*D] = [{},{}]",
+                                     expected[0], expected[1]));
     packed = {rows, tokensAsHeads(context.in(Key), groups),
               tokensAsHeads(context.in(ir::paged::Value), groups)};
   }
   const TensorView& cache = context.in(KeyCache);
   if (cache.rank() != 4 || cache.shape != context.in(ValueCache).shape ||
       cache.shape[2] != groups || cache.shape[3] != rows.shape[3])
-    return context.error(fmt::format("key_cache and value_cache must be "
-                                     "[blocks,block_size,kv_num_heads,D] with {} heads of width {}",
-                                     groups, rows.shape[3]));
+    return context.error(formatted("key_cache and value_cache must be "
+                                   "[blocks,block_size,kv_num_heads,D] with {} heads of width {}",
+                                   groups, rows.shape[3]));
   for (ElementType element :
        {packed.key.element, packed.value.element, cache.element, context.in(ValueCache).element})
     if (element != query.element)
@@ -157,21 +157,21 @@ llvm::Error checkTable(const KernelContext& context, const Sequences& sequences)
     const int64_t past = sequences.past[b];
     const int64_t added = sequences.newTokens(b);
     if (past < 0 || added < 0)
-      return context.error(fmt::format("sequence {} has past_seqlens {} and {} new tokens by "
-                                       "cumulative_sequence_length",
-                                       b, past, added));
+      return context.error(formatted("sequence {} has past_seqlens {} and {} new tokens by "
+                                     "cumulative_sequence_length",
+                                     b, past, added));
     if (added == 0)
       continue;
     if (past > most || added > most - past)
-      return context.error(fmt::format("sequence {} has {} tokens and {} new ones, and block_table "
-                                       "room for {}",
-                                       b, past, added, most));
+      return context.error(formatted("sequence {} has {} tokens and {} new ones, and block_table "
+                                     "room for {}",
+                                     b, past, added, most));
     for (int64_t position = 0; position < past + added; position += sequences.blockSize)
       if (const int64_t block = sequences.blockOf(b, position);
           block < 0 || block >= sequences.blocks)
-        return context.error(fmt::format("block_table names block {} for position {} of sequence "
-                                         "{}, and there are {} blocks",
-                                         block, position, b, sequences.blocks));
+        return context.error(formatted("block_table names block {} for position {} of sequence "
+                                       "{}, and there are {} blocks",
+                                       block, position, b, sequences.blocks));
   }
   return llvm::Error::success();
 }
@@ -198,9 +198,9 @@ llvm::Expected<Sequences> sequencesOf(KernelContext& context, int64_t tokens) {
   sequences.blocks = cache.shape[0];
   sequences.blockSize = cache.shape[1];
   if (sequences.starts.front() != 0 || sequences.starts.back() != tokens)
-    return context.error(fmt::format("cumulative_sequence_length goes from {} to {}, and there are "
-                                     "{} tokens",
-                                     sequences.starts.front(), sequences.starts.back(), tokens));
+    return context.error(formatted("cumulative_sequence_length goes from {} to {}, and there are "
+                                   "{} tokens",
+                                   sequences.starts.front(), sequences.starts.back(), tokens));
   int64_t room = 0;
   if (__builtin_mul_overflow(sequences.columns, sequences.blockSize, &room))
     return context.error("block_table has too many columns");
@@ -220,12 +220,12 @@ llvm::Expected<IntegerList> slotsOf(KernelContext& context, const Sequences& seq
     if (!given)
       return given.takeError();
     if (context.in(SlotMapping).shape != Extents{tokens})
-      return context.error(fmt::format("slot_mapping must be [N] = [{}]", tokens));
+      return context.error(formatted("slot_mapping must be [N] = [{}]", tokens));
     const int64_t most = sequences.blocks * sequences.blockSize;
     for (int64_t slot : *given)
       if (slot < -1 || slot >= most)
         return context.error(
-            fmt::format("slot_mapping names slot {}, and there are {} slots", slot, most));
+            formatted("slot_mapping names slot {}, and there are {} slots", slot, most));
     llvm::copy(*given, slots->begin());
   } else {
     for (size_t b = 0; b < sequences.count(); ++b)
@@ -240,9 +240,9 @@ llvm::Expected<IntegerList> slotsOf(KernelContext& context, const Sequences& seq
   llvm::sort(*sorted);
   for (size_t i = 1; i < sorted->size(); ++i)
     if ((*sorted)[i] >= 0 && (*sorted)[i] == (*sorted)[i - 1])
-      return context.error(fmt::format("two new tokens go to slot {} of the caches: by block_table "
-                                       "or slot_mapping, sequences write to one block",
-                                       (*sorted)[i]));
+      return context.error(formatted("two new tokens go to slot {} of the caches: by block_table "
+                                     "or slot_mapping, sequences write to one block",
+                                     (*sorted)[i]));
   return slots;
 }
 
@@ -254,8 +254,7 @@ llvm::Error rotate(KernelContext& context, PackedRows& rows, const Sequences& se
   const int64_t width = rows.query.shape[3];
   const int64_t offset = node.intAttr("rotary_offset", 0);
   if (offset < 0 || offset > width)
-    return context.error(
-        fmt::format("rotary_offset {} is outside of heads {} wide", offset, width));
+    return context.error(formatted("rotary_offset {} is outside of heads {} wide", offset, width));
   auto table = rotaryTable(context, CosineCache, SineCache, width - offset,
                            isOn(node, "rotary_interleaved"));
   if (!table)

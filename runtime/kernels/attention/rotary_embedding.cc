@@ -64,12 +64,12 @@ llvm::Error rotaryEmbedding(KernelContext& context) {
   const int64_t asked = node.intAttr("rotary_embedding_dim", 0);
   const int64_t rotary = asked == 0 ? width : asked;
   if (rotary < 0 || rotary % 2 != 0 || rotary > width)
-    return context.error(fmt::format("{} rotated elements of heads {} wide", rotary, width));
+    return context.error(formatted("{} rotated elements of heads {} wide", rotary, width));
   auto table = rotaryTable(context, 1, 2, width, node.intAttr("interleaved", 0) != 0);
   if (!table)
     return table.takeError();
   if (table->half != rotary / 2)
-    return context.error(fmt::format("the caches' rows must have {} elements", rotary / 2));
+    return context.error(formatted("the caches' rows must have {} elements", rotary / 2));
   auto rows = cacheRows(context, *heads);
   if (!rows)
     return rows.takeError();
@@ -119,7 +119,7 @@ llvm::Error contribRotaryEmbedding(KernelContext& context) {
     return context.output(0, x.element, x.shape).takeError();
   const int64_t rotary = node.intAttr("rotary_embedding_dim", 0);
   if (rotary != 0 && rotary / 2 != cosine.shape[1])
-    return context.error(fmt::format("the caches' rows must have {} elements", rotary / 2));
+    return context.error(formatted("the caches' rows must have {} elements", rotary / 2));
   // ONNX Runtime treats flags other than 1 as unset.
   auto table = rotaryTable(context, 2, 3, split->shape[3], node.intAttr("interleaved", 0) == 1);
   if (!table)

@@ -29,11 +29,11 @@ llvm::Expected<Extents> writeIndices(KernelContext& context, int64_t batches, in
     indices = std::move(*given);
   }
   if (rows > capacity)
-    return context.error(fmt::format("{} rows do not fit a cache of {}", rows, capacity));
+    return context.error(formatted("{} rows do not fit a cache of {}", rows, capacity));
   for (int64_t index : indices)
     if (index < 0 || (!circular && index > capacity - rows))
       return context.error(
-          fmt::format("{} rows from row {} on do not fit a cache of {}", rows, index, capacity));
+          formatted("{} rows from row {} on do not fit a cache of {}", rows, index, capacity));
   return indices;
 }
 
@@ -42,7 +42,7 @@ llvm::Error tensorScatter(KernelContext& context) {
   const TensorView& update = context.in(1);
   const llvm::StringRef mode = context.node().stringAttr("mode", "linear");
   if (mode != "linear" && mode != "circular")
-    return context.error(fmt::format("mode '{}' is not known", mode.str()));
+    return context.error(formatted("mode '{}' is not known", mode.str()));
   auto axis = axisOf(context, context.node().intAttr("axis", -2), past.rank());
   if (!axis)
     return axis.takeError();
@@ -53,7 +53,7 @@ llvm::Error tensorScatter(KernelContext& context) {
     expected[*axis] = update.shape[*axis];
   const std::optional<unsigned> width = byteWidth(past.element);
   if (!width)
-    return context.error(fmt::format("caches of {} are not supported", onnxName(past.element)));
+    return context.error(formatted("caches of {} are not supported", onnxName(past.element)));
   if (update.shape != expected || update.element != past.element)
     return context.error("update must be like the cache but for the extent on the axis");
   const int64_t capacity = past.shape[*axis];

@@ -53,16 +53,16 @@ llvm::Expected<Progress> start(KernelContext& context, const Graph& body, unsign
   Progress progress;
   for (unsigned i = first; i < last; ++i) {
     if (!context.has(i))
-      return context.error(fmt::format("the initial value {} is absent", i - first));
+      return context.error(formatted("the initial value {} is absent", i - first));
     progress.carried.push_back(context.share(i));
   }
   const size_t results = context.node().results().size();
   if (body.inputs().size() != progress.carried.size() + extraInputs)
-    return context.error(fmt::format("the body has {} inputs instead of {}", body.inputs().size(),
-                                     progress.carried.size() + extraInputs));
+    return context.error(formatted("the body has {} inputs instead of {}", body.inputs().size(),
+                                   progress.carried.size() + extraInputs));
   if (results < progress.carried.size() || body.outputs().size() != results + extraOutputs)
-    return context.error(fmt::format("the body has {} outputs, the node {} results",
-                                     body.outputs().size(), results));
+    return context.error(
+        formatted("the body has {} outputs, the node {} results", body.outputs().size(), results));
   progress.stacked.resize(results - progress.carried.size());
   return progress;
 }
@@ -79,7 +79,7 @@ llvm::Error advance(KernelContext& context, Progress& progress, std::vector<Tens
     Tensor& made = outputs[result];
     if (!rows.empty() && (rows.front().view.shape != made.view.shape ||
                           rows.front().view.element != made.view.element))
-      return context.error(fmt::format("result {} differs in shape between iterations", result));
+      return context.error(formatted("result {} differs in shape between iterations", result));
     rows.push_back(std::move(made));
   }
   return llvm::Error::success();
@@ -111,11 +111,11 @@ llvm::Error stack(KernelContext& context, unsigned result, llvm::ArrayRef<Tensor
       shape.push_back(extent.value().value_or(0));
   }
   if (element == ElementType::Undefined)
-    return context.error(fmt::format("the element type of result {} is unknown", result));
+    return context.error(formatted("the element type of result {} is unknown", result));
   const std::optional<unsigned> axis =
       normalizedAxis(layout.axis, static_cast<unsigned>(shape.size()) + 1);
   if (!axis)
-    return context.error(fmt::format("result {} has no axis {}", result, layout.axis));
+    return context.error(formatted("result {} has no axis {}", result, layout.axis));
   const auto count = static_cast<int64_t>(rows.size());
   shape.insert(shape.begin() + *axis, count);
   auto whole = context.output(result, element, shape);
@@ -207,7 +207,7 @@ llvm::Error runLoop(KernelContext& context) {
     return progress.takeError();
   for (int64_t i = 0; i < *trips && *condition; ++i) {
     if (i == mostIterations)
-      return context.error(fmt::format("more than {} iterations", mostIterations));
+      return context.error(formatted("more than {} iterations", mostIterations));
     condition = iterate(context, *progress, i);
     if (!condition)
       return condition.takeError();
@@ -231,7 +231,7 @@ llvm::Expected<int64_t> listed(const KernelContext& context, const char* name, s
   if (!list)
     return 0;
   if (index >= list->size())
-    return context.error(fmt::format("{} is too short", name));
+    return context.error(formatted("{} is too short", name));
   return (*list)[index];
 }
 
@@ -251,7 +251,7 @@ llvm::Expected<std::vector<ScanInput>> scanInputs(KernelContext& context, unsign
   std::vector<ScanInput> inputs;
   for (unsigned i = first; i < context.inputCount(); ++i) {
     if (!context.has(i))
-      return context.error(fmt::format("operand {} is absent", i));
+      return context.error(formatted("operand {} is absent", i));
     auto axis = listed(context, "scan_input_axes", i - first);
     if (!axis)
       return axis.takeError();
@@ -260,11 +260,11 @@ llvm::Expected<std::vector<ScanInput>> scanInputs(KernelContext& context, unsign
       return direction.takeError();
     const auto normalized = normalizedAxis(*axis, context.in(i).rank());
     if (!normalized)
-      return context.error(fmt::format("operand {} has no axis {}", i, *axis));
+      return context.error(formatted("operand {} has no axis {}", i, *axis));
     inputs.push_back({context.share(i), *normalized, *direction == 1});
     if (inputs.back().length() != inputs.front().length())
-      return context.error(fmt::format("operand {} has {} rows, operand {} has {}", i,
-                                       inputs.back().length(), first, inputs.front().length()));
+      return context.error(formatted("operand {} has {} rows, operand {} has {}", i,
+                                     inputs.back().length(), first, inputs.front().length()));
   }
   return inputs;
 }
@@ -294,7 +294,7 @@ llvm::Error runScan(KernelContext& context) {
   const int64_t scans = context.node().intAttr("num_scan_inputs", 0);
   if (scans < 1 || scans > context.inputCount())
     return context.error(
-        fmt::format("{} of {} operands cannot be scanned", scans, context.inputCount()));
+        formatted("{} of {} operands cannot be scanned", scans, context.inputCount()));
   const unsigned states = context.inputCount() - static_cast<unsigned>(scans);
   auto inputs = scanInputs(context, states);
   if (!inputs)

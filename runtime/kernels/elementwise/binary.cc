@@ -18,18 +18,16 @@ namespace {
 
 /// c = f(a, b) where a, b and c have the same element type.
 template <class List, class F> llvm::Error combine(KernelContext& context, List types, F f) {
+  llvm::Expected<Extents> shape = commonShape(context);
+  if (!shape)
+    return shape.takeError();
   const TensorView& a = context.in(0);
   const TensorView& b = context.in(1);
-  if (a.element != b.element)
-    return context.error("operands have different element types");
+  llvm::Expected<TensorView> c = context.output(0, a.element, *shape);
+  if (!c)
+    return c.takeError();
   return dispatch(types, context, a.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    llvm::Expected<Extents> shape = broadcastShape(context, a.shape, b.shape);
-    if (!shape)
-      return shape.takeError();
-    llvm::Expected<TensorView> c = context.output(0, a.element, *shape);
-    if (!c)
-      return c.takeError();
     if constexpr (isNarrowFloat<T>)
       broadcastNarrow<T>(context, *shape, a, b, c->as<T>(), f);
     else
@@ -161,14 +159,14 @@ llvm::Error pow(KernelContext& context) {
   llvm::Expected<TensorView> y = exponents(context, context.in(1));
   if (!y)
     return y.takeError();
+  llvm::Expected<TensorView> z = context.output(0, x.element, *shape);
+  if (!z)
+    return z.takeError();
   return dispatch(NumericTypes(), context, x.element, [&](auto baseTag) {
     using X = typename decltype(baseTag)::Type;
     return dispatch(ExponentTypes(), context, y->element, [&](auto exponentTag) -> llvm::Error {
       using Exponent = typename decltype(exponentTag)::Type;
       using Base = ArithmeticType<X>;
-      llvm::Expected<TensorView> z = context.output(0, x.element, *shape);
-      if (!z)
-        return z.takeError();
       bool undefined = false;
       broadcastLoop<X, X, Exponent>(
           context, *shape, x, *y, z->as<X>(), [&](X stored, Exponent exponent) {
@@ -222,11 +220,11 @@ template <class F> llvm::Error fold(KernelContext& context, F better) {
       return wider.takeError();
     shape = *wider;
   }
+  llvm::Expected<TensorView> y = context.output(0, first.element, shape);
+  if (!y)
+    return y.takeError();
   return dispatch(NumericTypes(), context, first.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    llvm::Expected<TensorView> y = context.output(0, first.element, shape);
-    if (!y)
-      return y.takeError();
     copyStrided(shape, broadcastStrides(first, shape), first.as<T>(), y->as<T>());
     for (unsigned operand = 1; operand < context.inputCount(); ++operand)
       broadcastLoop<T, T, T>(context, shape, *y, context.in(operand), y->as<T>(), [&](T a, T b) {

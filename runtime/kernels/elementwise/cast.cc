@@ -60,11 +60,11 @@ template <class To, class From> To convert(From stored) {
 /// NaN becomes 0.
 llvm::Error castToSmall(KernelContext& context, const TensorView& x, ElementType target,
                         SmallRange range) {
+  llvm::Expected<TensorView> y = context.output(0, target, x.shape);
+  if (!y)
+    return y.takeError();
   return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto tag) -> llvm::Error {
     using From = typename decltype(tag)::Type;
-    llvm::Expected<TensorView> y = context.output(0, target, x.shape);
-    if (!y)
-      return y.takeError();
     for (int64_t i = 0, count = x.elementCount(); i < count; ++i) {
       const ArithmeticType<From> value = load(x.as<From>()[i]);
       int64_t integer = 0;
@@ -87,13 +87,13 @@ llvm::Error castToCodes(KernelContext& context, const TensorView& x, ElementType
   const llvm::StringRef mode = context.node().stringAttr("round_mode", "up");
   const std::optional<ScaleRounding> scale = scaleRoundingFromName(mode);
   if (!scale)
-    return context.error(fmt::format("round_mode '{}' is unknown", mode.str()));
+    return context.error(formatted("round_mode '{}' is unknown", mode.str()));
   rounding.scale = *scale;
+  llvm::Expected<TensorView> y = context.output(0, target, x.shape);
+  if (!y)
+    return y.takeError();
   return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto tag) -> llvm::Error {
     using From = typename decltype(tag)::Type;
-    llvm::Expected<TensorView> y = context.output(0, target, x.shape);
-    if (!y)
-      return y.takeError();
     for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
       y->template as<uint8_t>()[i] =
           codeOfNumber(target, roundedToOdd(load(x.as<From>()[i])), rounding);
@@ -106,13 +106,13 @@ llvm::Error castView(KernelContext& context, const TensorView& x, ElementType ta
     return castToSmall(context, x, target, *range);
   if (isFloatCode(target))
     return castToCodes(context, x, target);
+  llvm::Expected<TensorView> y = context.output(0, target, x.shape);
+  if (!y)
+    return y.takeError();
   return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto fromTag) {
     using From = typename decltype(fromTag)::Type;
     return dispatch(NumericAndBoolTypes(), context, target, [&](auto toTag) -> llvm::Error {
       using To = typename decltype(toTag)::Type;
-      llvm::Expected<TensorView> y = context.output(0, target, x.shape);
-      if (!y)
-        return y.takeError();
       const From* in = x.as<From>();
       To* out = y->template as<To>();
       forElements(context, x.elementCount(), [&](int64_t begin, int64_t end) {
@@ -152,7 +152,7 @@ llvm::Error castTo(KernelContext& context, ElementType target) {
 llvm::Error cast(KernelContext& context) {
   const int64_t target = context.node().intAttr("to", 0);
   if (target < 0 || target > INT32_MAX)
-    return context.error(fmt::format("element type number {} is not known", target));
+    return context.error(formatted("element type number {} is not known", target));
   return castTo(context, static_cast<ElementType>(target));
 }
 

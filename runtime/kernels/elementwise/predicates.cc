@@ -14,37 +14,45 @@ using namespace runtime;
 namespace {
 
 /// c = f(a, b), a boolean.
-template <class List, class F> llvm::Error relate(KernelContext& context, List types, F f) {
-  const TensorView& a = context.in(0);
-  const TensorView& b = context.in(1);
-  if (a.element != b.element)
-    return context.error("operands have different element types");
+template <class List, class F>
+llvm::Error relate(KernelContext& context, List types, const TensorView& a, const TensorView& b,
+                   F f) {
+  llvm::Expected<Extents> shape = commonShape(context);
+  if (!shape)
+    return shape.takeError();
+  llvm::Expected<TensorView> c = context.output(0, ElementType::Bool, *shape);
+  if (!c)
+    return c.takeError();
   return dispatch(types, context, a.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    llvm::Expected<Extents> shape = broadcastShape(context, a.shape, b.shape);
-    if (!shape)
-      return shape.takeError();
-    llvm::Expected<TensorView> c = context.output(0, ElementType::Bool, *shape);
-    if (!c)
-      return c.takeError();
     broadcastLoop<Bool, T, T>(context, *shape, a, b, c->as<Bool>(),
                               [&](T x, T y) { return store<Bool>(f(load(x), load(y))); });
     return llvm::Error::success();
   });
 }
+template <class List, class F> llvm::Error relate(KernelContext& context, List types, F f) {
+  return relate(context, types, context.in(0), context.in(1), f);
+}
+
+llvm::Error isLess(KernelContext& context, const TensorView& a, const TensorView& b) {
+  return relate(context, NumericTypes(), a, b, std::less<>());
+}
+llvm::Error isAtMost(KernelContext& context, const TensorView& a, const TensorView& b) {
+  return relate(context, NumericTypes(), a, b, std::less_equal<>());
+}
 
 llvm::Error equal(KernelContext& context) {
   return relate(context, NumericAndBoolTypes(), std::equal_to<>());
 }
-llvm::Error less(KernelContext& context) { return relate(context, NumericTypes(), std::less<>()); }
+llvm::Error less(KernelContext& context) { return isLess(context, context.in(0), context.in(1)); }
 llvm::Error lessOrEqual(KernelContext& context) {
-  return relate(context, NumericTypes(), std::less_equal<>());
+  return isAtMost(context, context.in(0), context.in(1));
 }
 llvm::Error greater(KernelContext& context) {
-  return relate(context, NumericTypes(), std::greater<>());
+  return isLess(context, context.in(1), context.in(0));
 }
 llvm::Error greaterOrEqual(KernelContext& context) {
-  return relate(context, NumericTypes(), std::greater_equal<>());
+  return isAtMost(context, context.in(1), context.in(0));
 }
 llvm::Error logicalAnd(KernelContext& context) {
   return relate(context, TypeList<Bool>(), std::logical_and<>());
@@ -59,11 +67,11 @@ llvm::Error logicalXor(KernelContext& context) {
 /// y[i] = f(x[i]), a boolean.
 template <class List, class F> llvm::Error test(KernelContext& context, List types, F f) {
   const TensorView& x = context.in(0);
+  llvm::Expected<TensorView> y = context.output(0, ElementType::Bool, x.shape);
+  if (!y)
+    return y.takeError();
   return dispatch(types, context, x.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    llvm::Expected<TensorView> y = context.output(0, ElementType::Bool, x.shape);
-    if (!y)
-      return y.takeError();
     for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
       y->as<Bool>()[i] = store<Bool>(f(load(x.as<T>()[i])));
     return llvm::Error::success();

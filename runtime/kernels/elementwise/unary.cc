@@ -16,11 +16,11 @@ namespace {
 /// y[i] = f(x[i]), for the types of the list.
 template <class List, class F> llvm::Error map(KernelContext& context, List types, F f) {
   const TensorView& x = context.in(0);
+  llvm::Expected<TensorView> y = context.output(0, x.element, x.shape);
+  if (!y)
+    return y.takeError();
   return dispatch(types, context, x.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    llvm::Expected<TensorView> y = context.output(0, x.element, x.shape);
-    if (!y)
-      return y.takeError();
     const T* in = x.as<T>();
     T* out = y->as<T>();
     forElements(context, x.elementCount(), [&](int64_t begin, int64_t end) {
@@ -138,7 +138,7 @@ llvm::Error gelu(KernelContext& context) {
       const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
       return T(0.5) * x * (1 + std::tanh(inner));
     });
-  return context.error(fmt::format("approximate = '{}' is not known", approximate.str()));
+  return context.error(formatted("approximate = '{}' is not known", approximate.str()));
 }
 
 } // namespace

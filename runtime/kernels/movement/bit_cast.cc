@@ -18,7 +18,7 @@ llvm::Error bitCast(KernelContext& context) {
   const std::optional<unsigned> width = byteWidth(x.element);
   if (!width || byteWidth(target) != width)
     return context.error(
-        fmt::format("the bits of {} are not those of element type {}", onnxName(x.element), to));
+        formatted("the bits of {} are not those of element type {}", onnxName(x.element), to));
   llvm::Expected<TensorView> y = context.output(0, target, x.shape);
   if (!y)
     return y.takeError();

@@ -23,9 +23,9 @@ llvm::Error gatherNd(KernelContext& context) {
   int64_t depth = indices.shape.back();
   if (batchDims < 0 || batchDims >= std::min<int64_t>(data.rank(), indices.rank()) || depth < 1 ||
       depth > static_cast<int64_t>(data.rank()) - batchDims)
-    return context.error(fmt::format("batch_dims {} and an index depth of {} do not fit a rank of "
-                                     "{}",
-                                     batchDims, depth, data.rank()));
+    return context.error(formatted("batch_dims {} and an index depth of {} do not fit a rank of "
+                                   "{}",
+                                   batchDims, depth, data.rank()));
   llvm::ArrayRef<int64_t> dataShape = data.shape;
   llvm::ArrayRef<int64_t> indexShape = indices.shape;
   auto batchRank = static_cast<size_t>(batchDims);

@@ -105,7 +105,7 @@ llvm::Error narrowRange(KernelContext& context) {
     return stashedRange<float>(context);
   if (stash == static_cast<int64_t>(ElementType::Double))
     return stashedRange<double>(context);
-  return context.error(fmt::format("stash_type = {} is neither float nor double", stash));
+  return context.error(formatted("stash_type = {} is neither float nor double", stash));
 }
 
 llvm::Error range(KernelContext& context) {

@@ -29,7 +29,7 @@ llvm::Expected<Mode> modeOf(const KernelContext& context) {
     return Mode::Reflect;
   if (name == "wrap")
     return Mode::Wrap;
-  return context.error(fmt::format("mode '{}' is not known", name.str()));
+  return context.error(formatted("mode '{}' is not known", name.str()));
 }
 
 struct Pads {
@@ -59,11 +59,11 @@ llvm::Expected<Pads> padsOf(KernelContext& context, unsigned rank) {
   if (!axes)
     return axes.takeError();
   if (given.size() != 2 * axes->size())
-    return context.error(fmt::format("{} pads for {} axes", given.size(), axes->size()));
+    return context.error(formatted("{} pads for {} axes", given.size(), axes->size()));
   constexpr int64_t most = int64_t{1} << 48;
   for (int64_t amount : given)
     if (amount < -most || amount > most)
-      return context.error(fmt::format("a pad of {}", amount));
+      return context.error(formatted("a pad of {}", amount));
   Pads pads{Extents(rank, 0), Extents(rank, 0)};
   for (size_t i = 0; i < axes->size(); ++i) {
     pads.before[(*axes)[i]] = given[i];
@@ -107,10 +107,10 @@ llvm::Error pad(KernelContext& context) {
   for (unsigned axis = 0; axis < x.rank(); ++axis) {
     if (__builtin_add_overflow(shape[axis], pads->before[axis], &shape[axis]) ||
         __builtin_add_overflow(shape[axis], pads->after[axis], &shape[axis]) || shape[axis] < 0)
-      return context.error(fmt::format("axis {} cannot be padded by {} and {}", axis,
-                                       pads->before[axis], pads->after[axis]));
+      return context.error(formatted("axis {} cannot be padded by {} and {}", axis,
+                                     pads->before[axis], pads->after[axis]));
     if (*mode != Mode::Constant && x.shape[axis] == 0 && shape[axis] != 0)
-      return context.error(fmt::format("axis {} has no element to repeat", axis));
+      return context.error(formatted("axis {} has no element to repeat", axis));
   }
   const TensorView* fill = context.opset() < 11 ? nullptr : context.input(2);
   if (fill && (fill->elementCount() != 1 || fill->element != x.element))

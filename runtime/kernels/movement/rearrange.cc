@@ -96,11 +96,11 @@ llvm::Error concat(KernelContext& context) {
   for (unsigned operand = 1; operand < context.inputCount(); ++operand) {
     const TensorView& x = context.in(operand);
     if (x.element != first.element || x.rank() != first.rank())
-      return context.error(fmt::format("operand {} differs in type or rank", operand));
+      return context.error(formatted("operand {} differs in type or rank", operand));
     for (unsigned i = 0; i < x.rank(); ++i)
       if (i != *axis && x.shape[i] != first.shape[i])
-        return context.error(fmt::format("operand {} has extent {} on axis {}, not {}", operand,
-                                         x.shape[i], i, first.shape[i]));
+        return context.error(formatted("operand {} has extent {} on axis {}, not {}", operand,
+                                       x.shape[i], i, first.shape[i]));
     if (__builtin_add_overflow(shape[*axis], x.shape[*axis], &shape[*axis]))
       return context.error("the result is too large");
   }
@@ -149,7 +149,7 @@ llvm::Error split(KernelContext& context) {
       return context.error("num_outputs is not the number of results");
     if (context.opset() < 18 && extent % parts != 0)
       return context.error(
-          fmt::format("extent {} does not split into {} equal parts", extent, parts));
+          formatted("extent {} does not split into {} equal parts", extent, parts));
     const int64_t each = extent / parts + (extent % parts != 0);
     for (int64_t part = 0, left = extent; part < parts; ++part, left -= sizes.back())
       sizes.push_back(std::min(each, left));
@@ -159,8 +159,8 @@ llvm::Error split(KernelContext& context) {
     if (size < 0 || __builtin_add_overflow(total, size, &total))
       return context.error("the parts have bad extents");
   if (static_cast<int64_t>(sizes.size()) != parts || total != extent)
-    return context.error(fmt::format("{} parts of {} in all do not make {} results of {}",
-                                     sizes.size(), total, parts, extent));
+    return context.error(formatted("{} parts of {} in all do not make {} results of {}",
+                                   sizes.size(), total, parts, extent));
   int64_t start = 0;
   for (unsigned part = 0; part < sizes.size(); start += sizes[part], ++part) {
     if (!context.wants(part))
@@ -250,13 +250,13 @@ llvm::Error tile(KernelContext& context) {
   if (!repeats)
     return repeats.takeError();
   if (repeats->size() != x.rank())
-    return context.error(fmt::format("{} repeats for rank {}", repeats->size(), x.rank()));
+    return context.error(formatted("{} repeats for rank {}", repeats->size(), x.rank()));
   // Each axis of the result is a pair [repeat, extent], where repeat has stride 0.
   Extents shape, split, strides;
   for (unsigned axis = 0; axis < x.rank(); ++axis) {
     int64_t extent = 0;
     if ((*repeats)[axis] < 0 || __builtin_mul_overflow((*repeats)[axis], x.shape[axis], &extent))
-      return context.error(fmt::format("bad repeat {}", (*repeats)[axis]));
+      return context.error(formatted("bad repeat {}", (*repeats)[axis]));
     shape.push_back(extent);
     split.append({(*repeats)[axis], x.shape[axis]});
     strides.append({0, x.strides[axis]});

@@ -34,7 +34,7 @@ llvm::Expected<Reduction> reductionOf(KernelContext& context) {
     return Reduction::Max;
   if (name == "min" && context.opset() >= 18)
     return Reduction::Min;
-  return context.error(fmt::format("reduction '{}' is not known", name.str()));
+  return context.error(formatted("reduction '{}' is not known", name.str()));
 }
 
 template <class T> T reduced(Reduction reduction, T stored, T update) {
@@ -107,7 +107,7 @@ llvm::Error scatterNd(KernelContext& context) {
   const int64_t depth = indices.shape.back();
   if (depth < 1 || depth > static_cast<int64_t>(data.rank()))
     return context.error(
-        fmt::format("an index depth of {} does not fit a rank of {}", depth, data.rank()));
+        formatted("an index depth of {} does not fit a rank of {}", depth, data.rank()));
   llvm::ArrayRef<int64_t> shape = data.shape;
   llvm::ArrayRef<int64_t> indexed = shape.take_front(static_cast<size_t>(depth));
   llvm::ArrayRef<int64_t> rest = shape.drop_front(static_cast<size_t>(depth));

@@ -6,8 +6,6 @@
 #include "runtime/kernels/support/integer_input.h"
 #include "support/format.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 namespace kvopt::kernels {
@@ -53,19 +51,19 @@ llvm::Error reshape(KernelContext& context) {
   if (!target)
     return target.takeError();
   const Extents wanted = *target;
-  const auto asked = [&] { return fmt::format("[{}]", fmt::join(wanted, ", ")); };
+  const auto asked = [&] { return formatted("[{}]", joinedText(wanted, ", ")); };
   std::optional<size_t> inferred;
   for (size_t axis = 0; axis < target->size(); ++axis) {
     int64_t& extent = (*target)[axis];
     if (extent == 0 && !allowZero) {
       if (axis >= x.rank())
-        return context.error(fmt::format("target {}: axis {} is not in the input", asked(), axis));
+        return context.error(formatted("target {}: axis {} is not in the input", asked(), axis));
       extent = x.shape[axis];
     } else if (extent == -1 && !inferred) {
       inferred = axis;
       extent = 1;
     } else if (extent < 0) {
-      return context.error(fmt::format("target {} has a bad extent", asked()));
+      return context.error(formatted("target {} has a bad extent", asked()));
     }
   }
   llvm::Expected<int64_t> count = countOf(context, *target);
@@ -75,12 +73,12 @@ llvm::Error reshape(KernelContext& context) {
   if (inferred) {
     if (*count == 0 || elements % *count != 0)
       return context.error(
-          fmt::format("target {}: -1 cannot be inferred for {} elements", asked(), elements));
+          formatted("target {}: -1 cannot be inferred for {} elements", asked(), elements));
     (*target)[*inferred] = elements / *count;
     count = elements;
   }
   if (*count != elements)
-    return context.error(fmt::format("target {} does not hold {} elements", asked(), elements));
+    return context.error(formatted("target {} does not hold {} elements", asked(), elements));
   return context.outputView(0, 0, *target);
 }
 
@@ -90,7 +88,7 @@ llvm::Error flatten(KernelContext& context) {
   const int64_t rank = x.rank();
   int64_t axis = context.node().intAttr("axis", 1);
   if (axis < -rank || axis > rank)
-    return context.error(fmt::format("axis {} is out of range for rank {}", axis, rank));
+    return context.error(formatted("axis {} is out of range for rank {}", axis, rank));
   axis += axis < 0 ? rank : 0;
   llvm::ArrayRef<int64_t> extents = x.shape;
   llvm::Expected<int64_t> rows = countOf(context, extents.take_front(axis));
@@ -129,7 +127,7 @@ llvm::Error squeeze(KernelContext& context) {
       return axes.takeError();
     for (unsigned axis : *axes) {
       if (x.shape[axis] != 1)
-        return context.error(fmt::format("axis {} has extent {}, not 1", axis, x.shape[axis]));
+        return context.error(formatted("axis {} has extent {}, not 1", axis, x.shape[axis]));
       drop[axis] = true;
     }
   }

@@ -41,8 +41,8 @@ llvm::Error outputExtent(const KernelContext& context, llvm::StringRef automatic
   }
   const int64_t span = axis.input + axis.padBegin + axis.padEnd - reach;
   if (span < 0)
-    return context.error(fmt::format("a kernel that reaches over {} elements of {}", reach,
-                                     axis.input + axis.padBegin + axis.padEnd));
+    return context.error(formatted("a kernel that reaches over {} elements of {}", reach,
+                                   axis.input + axis.padBegin + axis.padEnd));
   axis.output = span / axis.stride + 1;
   return llvm::Error::success();
 }
@@ -55,11 +55,11 @@ llvm::Expected<llvm::SmallVector<Axis, 3>> spatialAxes(KernelContext& context) {
   const llvm::StringRef automatic = node.stringAttr("auto_pad", "NOTSET");
   if (automatic != "NOTSET" && automatic != "VALID" && automatic != "SAME_UPPER" &&
       automatic != "SAME_LOWER")
-    return context.error(fmt::format("auto_pad '{}' is not known", automatic.str()));
+    return context.error(formatted("auto_pad '{}' is not known", automatic.str()));
   auto numbers = [&](const char* name, size_t size, int64_t otherwise) -> llvm::Expected<Extents> {
     auto given = node.intsAttr(name);
     if (given && given->size() != size)
-      return context.error(fmt::format("{} numbers of {} for {}", given->size(), name, size));
+      return context.error(formatted("{} numbers of {} for {}", given->size(), name, size));
     return given ? Extents(given->begin(), given->end()) : Extents(size, otherwise);
   };
   auto strides = numbers("strides", count, 1);
@@ -281,7 +281,7 @@ llvm::Error conv(KernelContext& context) {
     return context.error("X and W must have equal ranks of at least 3");
   if (groups < 1 || x.shape[1] % groups != 0 || w.shape[0] % groups != 0 ||
       w.shape[1] != x.shape[1] / groups)
-    return context.error(fmt::format("{} groups of {} channels do not fit W", groups, x.shape[1]));
+    return context.error(formatted("{} groups of {} channels do not fit W", groups, x.shape[1]));
   if (w.element != x.element ||
       (bias && (bias->element != x.element || bias->rank() != 1 || bias->shape[0] != w.shape[0])))
     return context.error("W and B must fit X and each other");

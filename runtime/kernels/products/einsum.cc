@@ -51,7 +51,7 @@ llvm::Expected<llvm::SmallVector<Label, 6>> labelsOf(const KernelContext& contex
       continue;
     }
     if (!startsWith(term.substr(i), "...") || term.count('.') != 3)
-      return context.error(fmt::format("'{}' is not a term of an equation", term.str()));
+      return context.error(formatted("'{}' is not a term of an equation", term.str()));
     for (int64_t axis = ellipsis; axis > 0; --axis)
       labels.push_back(ellipsisAxis + static_cast<Label>(axis - 1));
     i += 2;
@@ -67,7 +67,7 @@ llvm::Error addOperand(const KernelContext& context, Equation& equation, unsigne
   const int64_t covered = static_cast<int64_t>(x.rank()) - letters;
   if (covered < 0 || (!open && covered != 0))
     return context.error(
-        fmt::format("the term '{}' does not fit a rank of {}", term.str(), x.rank()));
+        formatted("the term '{}' does not fit a rank of {}", term.str(), x.rank()));
   ellipsis = std::max(ellipsis, covered);
   auto labels = labelsOf(context, term, covered);
   if (!labels)
@@ -80,7 +80,7 @@ llvm::Error addOperand(const KernelContext& context, Equation& equation, unsigne
     index.has[operand] = true;
     const int64_t extent = x.shape[axis];
     if (extent != 1 && index.extent != 1 && extent != index.extent)
-      return context.error(fmt::format("extents {} and {} of one index", index.extent, extent));
+      return context.error(formatted("extents {} and {} of one index", index.extent, extent));
     if (extent == 1)
       continue;
     index.extent = extent;
@@ -99,8 +99,7 @@ llvm::Expected<Equation> parse(const KernelContext& context) {
   llvm::SmallVector<llvm::StringRef, 3> terms;
   text.take_front(arrow).split(terms, ',');
   if (terms.size() != context.inputCount())
-    return context.error(
-        fmt::format("{} terms for {} operands", terms.size(), context.inputCount()));
+    return context.error(formatted("{} terms for {} operands", terms.size(), context.inputCount()));
   Equation equation;
   int64_t ellipsis = 0;
   for (unsigned operand = 0; operand < terms.size(); ++operand)

@@ -30,7 +30,7 @@ llvm::Expected<Matrices> matricesOf(const KernelContext& context, unsigned opera
                                     const char* transposed, const char* rowsFirst) {
   const Extents& shape = context.in(operand).shape;
   if (shape.size() < 2)
-    return context.error(fmt::format("operand {} is not a matrix", operand));
+    return context.error(formatted("operand {} is not a matrix", operand));
   Matrices matrices;
   matrices.rowsFirst = context.node().intAttr(rowsFirst, 0) != 0 && shape.size() > 2;
   const size_t first = matrices.rowsFirst ? 1 : 0;
@@ -77,7 +77,7 @@ llvm::Error fusedMatMul(KernelContext& context) {
   const int64_t columns = b->transposed ? b->rows : b->columns;
   if (inner != (b->transposed ? b->columns : b->rows))
     return context.error(
-        fmt::format("inner extents {} and {} differ", inner, b->transposed ? b->columns : b->rows));
+        formatted("inner extents {} and {} differ", inner, b->transposed ? b->columns : b->rows));
   auto shape = broadcastShape(context, a->batch, b->batch);
   if (!shape)
     return shape.takeError();

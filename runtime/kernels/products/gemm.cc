@@ -49,7 +49,7 @@ llvm::Error computeGemm(KernelContext& context, llvm::function_ref<void(std::spa
   product.columns = b.shape[transposeB ? 0 : 1];
   if (b.shape[transposeB ? 1 : 0] != product.inner)
     return context.error(
-        fmt::format("inner extents {} and {} differ", product.inner, b.shape[transposeB ? 1 : 0]));
+        formatted("inner extents {} and {} differ", product.inner, b.shape[transposeB ? 1 : 0]));
   Extents shape{product.rows, product.columns};
   if (c && !broadcastsTo(c->shape, shape))
     return context.error("C does not broadcast to the result's shape");
@@ -98,7 +98,7 @@ llvm::Error fusedGemm(KernelContext& context) {
                                     .Case("HardSigmoid", hardSigmoid)
                                     .Default(nullptr);
   if (!activation && !name.empty())
-    return context.error(fmt::format("the activation '{}' is not known", name));
+    return context.error(formatted("the activation '{}' is not known", name));
   const bool isHard = name == "HardSigmoid";
   const float alpha = node.floatAttr("activation_alpha", isHard ? 0.2f : 0.01f);
   const float beta = node.floatAttr("activation_beta", 0.5f);

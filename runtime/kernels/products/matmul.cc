@@ -39,7 +39,7 @@ llvm::Expected<Product> describe(KernelContext& context) {
   product.k = a.back();
   product.n = b.back();
   if (b[b.size() - 2] != product.k)
-    return context.error(fmt::format("inner extents {} and {} differ", product.k, b[b.size() - 2]));
+    return context.error(formatted("inner extents {} and {} differ", product.k, b[b.size() - 2]));
   const llvm::ArrayRef<int64_t> aBatch = llvm::ArrayRef<int64_t>(a).drop_back(2);
   const llvm::ArrayRef<int64_t> bBatch = llvm::ArrayRef<int64_t>(b).drop_back(2);
   // With a single matrix on the right, the rows of all left matrices are rows of one product.

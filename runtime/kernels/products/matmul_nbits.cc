@@ -32,9 +32,9 @@ llvm::Expected<BlockWeights> weightsOf(KernelContext& context) {
   if (weights.columns <= 0 || weights.inner <= 0 || weights.columns > most || weights.inner > most)
     return context.error("N and K must be positive and fit in 32 bits");
   if (weights.bits != 2 && weights.bits != 4 && weights.bits != 8)
-    return context.error(fmt::format("{} bits are not supported", weights.bits));
+    return context.error(formatted("{} bits are not supported", weights.bits));
   if (weights.blockSize < 16 || weights.blockSize > most || weights.blockSize % 16 != 0)
-    return context.error(fmt::format("a block size of {}", weights.blockSize));
+    return context.error(formatted("a block size of {}", weights.blockSize));
   weights.blocks = (weights.inner + weights.blockSize - 1) / weights.blockSize;
   const int64_t blockBytes = weights.blockSize * weights.bits / 8;
   const TensorView& packed = context.in(B);
@@ -43,7 +43,7 @@ llvm::Expected<BlockWeights> weightsOf(KernelContext& context) {
     return bytes.takeError();
   if (packed.element != ElementType::UInt8 || packed.elementCount() != *bytes)
     return context.error(
-        fmt::format("B must be uint8 [{},{},{}]", weights.columns, weights.blocks, blockBytes));
+        formatted("B must be uint8 [{},{},{}]", weights.columns, weights.blocks, blockBytes));
   weights.numbers = packed.as<uint8_t>();
   const TensorView& scales = context.in(Scales);
   if (scales.elementCount() != weights.columns * weights.blocks)
@@ -71,13 +71,13 @@ llvm::Error matMulNBits(KernelContext& context) {
   if (context.has(GroupIndex))
     return context.error("g_idx is not supported");
   if (const int64_t layout = context.node().intAttr("weight_prepacked", 0); layout != 0)
-    return context.error(fmt::format("weight_prepacked {} is not supported", layout));
+    return context.error(formatted("weight_prepacked {} is not supported", layout));
   auto weights = weightsOf(context);
   if (!weights)
     return weights.takeError();
   const TensorView& a = context.in(A);
   if (a.rank() == 0 || a.shape.back() != weights->inner)
-    return context.error(fmt::format("A must have rows of {} elements", weights->inner));
+    return context.error(formatted("A must have rows of {} elements", weights->inner));
   if (context.has(Bias) && context.in(Bias).elementCount() != weights->columns)
     return context.error("bias must be [N]");
   Extents shape = a.shape;

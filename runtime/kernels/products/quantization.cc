@@ -43,7 +43,7 @@ public:
     ScaleIndex index(x.shape);
     const int64_t block = context.node().intAttr("block_size", 0);
     if (block < 0)
-      return context.error(fmt::format("a block_size of {}", block));
+      return context.error(formatted("a block_size of {}", block));
     if (scale.elementCount() == 1 && scale.rank() <= 1)
       return index;
     auto axis = axisOf(context, context.node().intAttr("axis", 1), x.rank());
@@ -250,10 +250,10 @@ llvm::Expected<CodeOperand> codesOf(const KernelContext& context, unsigned opera
   const TensorView* zero = context.input(zeroOperand);
   if (codes.element != ElementType::UInt8 && codes.element != ElementType::Int8)
     return context.error(
-        fmt::format("element type {} is not supported", onnxName(codes.element).str()));
+        formatted("element type {} is not supported", onnxName(codes.element).str()));
   if (zero && (zero->element != codes.element ||
                (zero->elementCount() != 1 && (zero->rank() != 1 || zero->shape[0] != positions))))
-    return context.error(fmt::format("the zero point of operand {} does not fit it", operand));
+    return context.error(formatted("the zero point of operand {} does not fit it", operand));
   CodeOperand result;
   setCodes(context, operand, result);
   if (zero) {
@@ -270,7 +270,7 @@ llvm::Error matMulInteger(KernelContext& context) {
     return context.error("operands must be matrices");
   const int64_t m = a[a.size() - 2], k = a.back(), n = b.back();
   if (b[b.size() - 2] != k)
-    return context.error(fmt::format("inner extents {} and {} differ", k, b[b.size() - 2]));
+    return context.error(formatted("inner extents {} and {} differ", k, b[b.size() - 2]));
   const auto aBatch =
       TensorView::contiguous(ElementType::UInt8, llvm::ArrayRef<int64_t>(a).drop_back(2), nullptr);
   const auto bBatch =

@@ -38,9 +38,9 @@ llvm::Expected<int64_t> countByColumn(const KernelContext& context, unsigned ope
   const TensorView& numbers = context.in(operand);
   const int64_t count = numbers.elementCount();
   if (numbers.rank() > 1 || (count != 1 && count != columns))
-    return context.error(fmt::format("operand {} ({}) must be one number or {}", operand,
-                                     columns == 1 ? "of A" : "of B",
-                                     columns == 1 ? "[1]" : "one for each column"));
+    return context.error(formatted("operand {} ({}) must be one number or {}", operand,
+                                   columns == 1 ? "of A" : "of B",
+                                   columns == 1 ? "[1]" : "one for each column"));
   return count;
 }
 
@@ -49,7 +49,7 @@ llvm::Expected<Codes> codesOf(KernelContext& context, unsigned operand, unsigned
   const TensorView& tensor = context.in(operand);
   if (tensor.element != ElementType::UInt8 && tensor.element != ElementType::Int8)
     return context.error(
-        fmt::format("element type {} is not supported", onnxName(tensor.element).str()));
+        formatted("element type {} is not supported", onnxName(tensor.element).str()));
   Codes codes;
   codes.shape = tensor.shape;
   setCodes(context, operand, codes.operand);
@@ -60,7 +60,7 @@ llvm::Expected<Codes> codesOf(KernelContext& context, unsigned operand, unsigned
   if (!count)
     return count.takeError();
   if (zero->element != tensor.element)
-    return context.error(fmt::format("operand {} must be of the type of its codes", zeroOperand));
+    return context.error(formatted("operand {} must be of the type of its codes", zeroOperand));
   codes.operand.zeros = reinterpret_cast<const uint8_t*>(zero->data);
   codes.operand.hasManyZeros = *count != 1;
   return codes;
@@ -87,7 +87,7 @@ llvm::Expected<Epilogue> epilogueOf(KernelContext& context, float aScale, unsign
     return epilogue;
   const TensorView& added = context.in(bias);
   if (added.shape != Extents{columns})
-    return context.error(fmt::format("the bias must be [{}]", columns));
+    return context.error(formatted("the bias must be [{}]", columns));
   auto floats = floatsOf(context, added);
   if (!floats)
     return floats.takeError();
@@ -185,7 +185,7 @@ llvm::Error checkMatrices(const KernelContext& context, unsigned right = 1) {
   if (a.size() < 2 || b.size() < 2)
     return context.error("operands must be matrices");
   if (b[b.size() - 2] != a.back())
-    return context.error(fmt::format("inner extents {} and {} differ", a.back(), b[b.size() - 2]));
+    return context.error(formatted("inner extents {} and {} differ", a.back(), b[b.size() - 2]));
   return llvm::Error::success();
 }
 
@@ -289,7 +289,7 @@ llvm::Error qLinearMatMul(KernelContext& context) {
   const TensorView& zero = context.in(7);
   if (zero.element != ElementType::UInt8 && zero.element != ElementType::Int8)
     return context.error(
-        fmt::format("element type {} is not supported", onnxName(zero.element).str()));
+        formatted("element type {} is not supported", onnxName(zero.element).str()));
   Extents batch;
   auto output = outputOf(context, *a, *b, zero.element, batch);
   if (!output)

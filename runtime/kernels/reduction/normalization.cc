@@ -47,7 +47,7 @@ llvm::Expected<const T*> alongAxes(KernelContext& context, unsigned operand,
     return nullptr;
   if (!broadcastsTo(view->shape, axes))
     return context.error(
-        fmt::format("operand {} does not broadcast to the normalised axes", operand));
+        formatted("operand {} does not broadcast to the normalised axes", operand));
   auto values = numbersOf<T>(context, *view);
   if (!values || view->elementCount() == product(axes))
     return values;

@@ -92,7 +92,7 @@ llvm::Error topK(KernelContext& context) {
   if (!k)
     return k.takeError();
   if (*k < 0 || *k > x.shape[*axis])
-    return context.error(fmt::format("{} of {} elements", *k, x.shape[*axis]));
+    return context.error(formatted("{} of {} elements", *k, x.shape[*axis]));
   Extents shape = x.shape;
   shape[*axis] = *k;
   const bool wantsValues = context.wants(0);

@@ -28,7 +28,7 @@ llvm::Expected<const float*> vectorOf(KernelContext& context, unsigned operand, 
     return nullptr;
   const TensorView& vector = context.in(operand);
   if (vector.elementCount() != width)
-    return context.error(fmt::format("operand {} must have {} elements", operand, width));
+    return context.error(formatted("operand {} must have {} elements", operand, width));
   return floatsOf(context, vector);
 }
 
@@ -127,13 +127,13 @@ llvm::Error addRows(KernelContext& context, unsigned table, llvm::ArrayRef<int64
                     int64_t width, float* sums) {
   const TensorView& rows = context.in(table);
   if (rows.rank() != 2 || rows.shape[1] != width)
-    return context.error(fmt::format("table {} must have rows of {} elements", table, width));
+    return context.error(formatted("table {} must have rows of {} elements", table, width));
   auto floats = floatsOf(context, rows);
   if (!floats)
     return floats.takeError();
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= rows.shape[0])
-      return context.error(fmt::format("row {} of a table of {}", ids[i], rows.shape[0]));
+      return context.error(formatted("row {} of a table of {}", ids[i], rows.shape[0]));
     const float* row = *floats + ids[i] * width;
     float* out = sums + static_cast<int64_t>(i) * width;
     for (int64_t d = 0; d < width; ++d)

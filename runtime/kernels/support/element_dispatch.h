@@ -109,8 +109,7 @@ llvm::Error dispatch(TypeList<Ts...>, runtime::KernelContext& context, ir::Eleme
   (attempt(TypeTag<Ts>()), ...);
   if (found)
     return result;
-  return context.error(
-      fmt::format("element type {} is not supported", ir::onnxName(element).str()));
+  return context.error(formatted("element type {} is not supported", ir::onnxName(element).str()));
 }
 
 /// Calls `body` with an unsigned type of the same width, for operators that only move elements.
@@ -129,7 +128,7 @@ llvm::Error dispatchWidth(runtime::KernelContext& context, ir::ElementType eleme
     return body(TypeTag<Wide>());
   default:
     return context.error(
-        fmt::format("element type {} is not supported", ir::onnxName(element).str()));
+        formatted("element type {} is not supported", ir::onnxName(element).str()));
   }
 }
 

@@ -16,8 +16,8 @@ llvm::Expected<IntegerList> elementOffsets(KernelContext& context, const TensorV
     return context.error("indices must have the rank of the input");
   for (unsigned i = 0; i < data.rank(); ++i)
     if (i != *axis && positions.shape[i] > data.shape[i])
-      return context.error(fmt::format("indices have extent {} on axis {}, more than {}",
-                                       positions.shape[i], i, data.shape[i]));
+      return context.error(formatted("indices have extent {} on axis {}, more than {}",
+                                     positions.shape[i], i, data.shape[i]));
   auto indices = integerListOf(context, 1);
   if (!indices)
     return indices.takeError();

@@ -25,7 +25,7 @@ llvm::Expected<const float*> floatsOf(KernelContext& context, const TensorView& 
     return tensor.as<float>();
   if (tensor.element != ElementType::Float16 && tensor.element != ElementType::BFloat16)
     return context.error(
-        fmt::format("element type {} is not supported", onnxName(tensor.element).str()));
+        formatted("element type {} is not supported", onnxName(tensor.element).str()));
   auto floats = floatScratch(context, tensor.elementCount());
   if (!floats)
     return floats.takeError();

@@ -18,7 +18,7 @@ llvm::Error copyIntegers(KernelContext& context, unsigned operand, int64_t* valu
     const int64_t count = view.elementCount();
     for (int64_t i = 0; i < count; ++i) {
       if (std::is_same_v<T, uint64_t> && data[i] > static_cast<T>(INT64_MAX))
-        return context.error(fmt::format("operand {}: {} is too large", operand, data[i]));
+        return context.error(formatted("operand {}: {} is too large", operand, data[i]));
       values[i] = static_cast<int64_t>(data[i]);
     }
     return llvm::Error::success();
@@ -55,7 +55,7 @@ llvm::Expected<IntegerList> integerListOf(KernelContext& context, unsigned opera
 
 llvm::Expected<int64_t> integerOf(KernelContext& context, unsigned operand) {
   if (context.in(operand).elementCount() != 1)
-    return context.error(fmt::format("operand {} must hold one integer", operand));
+    return context.error(formatted("operand {} must hold one integer", operand));
   llvm::Expected<Extents> values = integersOf(context, operand);
   if (!values)
     return values.takeError();
@@ -65,7 +65,7 @@ llvm::Expected<int64_t> integerOf(KernelContext& context, unsigned operand) {
 llvm::Expected<unsigned> axisOf(KernelContext& context, int64_t axis, unsigned rank) {
   if (std::optional<unsigned> normalized = normalizedAxis(axis, rank))
     return *normalized;
-  return context.error(fmt::format("axis {} is out of range for rank {}", axis, rank));
+  return context.error(formatted("axis {} is out of range for rank {}", axis, rank));
 }
 
 llvm::Expected<llvm::SmallVector<unsigned, 6>> axesOf(KernelContext& context,
@@ -77,7 +77,7 @@ llvm::Expected<llvm::SmallVector<unsigned, 6>> axesOf(KernelContext& context,
     if (!normalized)
       return normalized.takeError();
     if (seen[*normalized])
-      return context.error(fmt::format("axis {} is named twice", axis));
+      return context.error(formatted("axis {} is named twice", axis));
     seen[*normalized] = true;
     result.push_back(*normalized);
   }
@@ -86,7 +86,7 @@ llvm::Expected<llvm::SmallVector<unsigned, 6>> axesOf(KernelContext& context,
 
 llvm::Expected<int64_t> indexOf(KernelContext& context, int64_t index, int64_t extent) {
   if (index < -extent || index >= extent)
-    return context.error(fmt::format("index {} is out of range for extent {}", index, extent));
+    return context.error(formatted("index {} is out of range for extent {}", index, extent));
   return index < 0 ? index + extent : index;
 }
 

@@ -57,26 +57,19 @@ template <class T, class F> void mapNarrow(const T* in, T* out, int64_t count, F
 template <class T, class F>
 void broadcastNarrow(runtime::KernelContext& context, llvm::ArrayRef<int64_t> shape,
                      const runtime::TensorView& a, const runtime::TensorView& b, T* out, F f) {
-  const T* aData = a.as<T>();
-  const T* bData = b.as<T>();
-  const StridedLoop<2> loop(shape, {broadcastStrides(a, shape), broadcastStrides(b, shape)});
-  forElements(context, loop.count(), [&](int64_t first, int64_t last) {
-    float x[narrowBlock], y[narrowBlock];
-    T* to = out + first;
-    loop.run(
-        first, last,
-        [&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
-          for (int64_t begin = 0; begin < count; begin += narrowBlock) {
-            const int64_t block = std::min(narrowBlock, count - begin);
-            widen(aData + at[0] + begin * by[0], by[0], x, block);
-            widen(bData + at[1] + begin * by[1], by[1], y, block);
-            for (int64_t i = 0; i < block; ++i)
-              x[i] = f(x[i], y[i]);
-            narrow(x, to + begin, block);
-          }
-          to += count;
-        });
-  });
+  forBroadcastRows(context, shape, a, b,
+                   [&](int64_t start, const std::array<int64_t, 2>& at, int64_t count,
+                       const std::array<int64_t, 2>& by) {
+                     float x[narrowBlock], y[narrowBlock];
+                     for (int64_t begin = 0; begin < count; begin += narrowBlock) {
+                       const int64_t block = std::min(narrowBlock, count - begin);
+                       widen(a.as<T>() + at[0] + begin * by[0], by[0], x, block);
+                       widen(b.as<T>() + at[1] + begin * by[1], by[1], y, block);
+                       for (int64_t i = 0; i < block; ++i)
+                         x[i] = f(x[i], y[i]);
+                       narrow(x, out + start + begin, block);
+                     }
+                   });
 }
 
 } // namespace kvopt::kernels

@@ -60,16 +60,16 @@ TEST(EngineFacts, SayThatTheCpuLacksNorms) {
   registerAll(ops);
   for (const char* norms : {"", ", , , , , , , , weights, weights"}) {
     auto model = llvm::cantFail(readText(
-        fmt::format("<ir_version: 8, opset_import: [\"\" : 17, \"com.microsoft\" : 1]>\n"
-                    "attention (float[B, S, 64] q, float[B, S, 32] k, float[B, S, 32] v,\n"
-                    "           float[B, 2, P, 16] past_key, float[B, 2, P, 16] past_value,\n"
-                    "           int32[B] seqlens_k, int32 total, float[16] weights)\n"
-                    "  => (float[B, S, 64] o, float[B, 2, T, 16] key, float[B, 2, T, 16] value)\n"
-                    "{{\n"
-                    "  o, key, value = com.microsoft.GroupQueryAttention <num_heads = 4,\n"
-                    "      kv_num_heads = 2> (q, k, v, past_key, past_value, seqlens_k, total{})\n"
-                    "}}",
-                    norms),
+        formatted("<ir_version: 8, opset_import: [\"\" : 17, \"com.microsoft\" : 1]>\n"
+                  "attention (float[B, S, 64] q, float[B, S, 32] k, float[B, S, 32] v,\n"
+                  "           float[B, 2, P, 16] past_key, float[B, 2, P, 16] past_value,\n"
+                  "           int32[B] seqlens_k, int32 total, float[16] weights)\n"
+                  "  => (float[B, S, 64] o, float[B, 2, T, 16] key, float[B, 2, T, 16] value)\n"
+                  "{{\n"
+                  "  o, key, value = com.microsoft.GroupQueryAttention <num_heads = 4,\n"
+                  "      kv_num_heads = 2> (q, k, v, past_key, past_value, seqlens_k, total{})\n"
+                  "}}",
+                  norms),
         ops));
     if (*norms == '\0')
       EXPECT_THAT(engineNotes(model->graph()), IsEmpty());

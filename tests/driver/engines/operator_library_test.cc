@@ -15,7 +15,7 @@ namespace {
 
 TEST(OperatorLibrary, IsInTheFolderOfTheBinaryOrInLib) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::temp_directory_path() / fmt::format("operator_library_{}", ::getpid());
+  const fs::path root = fs::temp_directory_path() / formatted("operator_library_{}", ::getpid());
   for (const char* folder : {"bin", "lib"})
     fs::create_directories(root / folder);
   const std::string program = root / "bin" / "kvopt";

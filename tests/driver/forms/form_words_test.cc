@@ -121,13 +121,13 @@ TEST(FormWords, APresetIsWhatItStandsFor) {
     EXPECT_EQ(chosenBy(optionsOf(form)), name) << optionsOf(form);
     // What the preset says may be said again, also by the older word.
     std::string again =
-        fmt::format("--to {} --cache {} --rows {}", name, wordOf(form.cache), wordOf(form.rows));
+        formatted("--to {} --cache {} --rows {}", name, wordOf(form.cache), wordOf(form.rows));
     if (form.isLatent)
       again += " --latent";
     if (preset->opset)
-      again += fmt::format(" --opset {}", *preset->opset);
+      again += formatted(" --opset {}", *preset->opset);
     EXPECT_EQ(chosenBy(again), name) << again;
-    EXPECT_EQ(chosenBy(fmt::format("--to {} --cache-dtype {}", name, wordOf(form.rows))), name);
+    EXPECT_EQ(chosenBy(formatted("--to {} --cache-dtype {}", name, wordOf(form.rows))), name);
     auto choice = targetFor(form, toolkit.targets);
     ASSERT_TRUE(static_cast<bool>(choice));
     EXPECT_EQ(choice->target, target.get());
@@ -206,7 +206,7 @@ TEST(FormWords, ThatAreUnknownAreErrors) {
   EXPECT_THAT(chosenBy("--split tile"), HasSubstr("tiles"));
   EXPECT_THAT(chosenBy("--to onnx --opset 22"), HasSubstr("23 or 24"));
   for (const char* size : {"0", "-1", "x", "", "99999999999"})
-    EXPECT_THAT(chosenBy(fmt::format("--to blocks:{}", size)), HasSubstr("is not a valid size"))
+    EXPECT_THAT(chosenBy(formatted("--to blocks:{}", size)), HasSubstr("is not a valid size"))
         << size;
   EXPECT_THAT(chosenBy("--rows int8:4"), HasSubstr("no number"));
 }

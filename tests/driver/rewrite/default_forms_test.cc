@@ -37,7 +37,7 @@ protected:
     return saved(*model);
   }
   std::string saved(Model& model) {
-    const std::string path = folder.path(fmt::format("m{}.onnx", count++));
+    const std::string path = folder.path(formatted("m{}.onnx", count++));
     llvm::cantFail(exportModel(model, path));
     return path;
   }
@@ -71,7 +71,7 @@ protected:
     SCOPED_TRACE(path);
     const FirstForm first = written(path);
     const std::string command = recommended(path).command;
-    const std::string rewriting = fmt::format("kvopt rewrite {} -o OUT.onnx", path);
+    const std::string rewriting = formatted("kvopt rewrite {} -o OUT.onnx", path);
     if (std::holds_alternative<RefusedModel>(first.result)) {
       // At most a form that the user must ask for, in part.
       EXPECT_TRUE(command.rfind(rewriting, 0) != 0 ||
@@ -96,7 +96,7 @@ protected:
 TEST_F(DefaultForms, HaveKernelsAndAreRecommended) {
   for (const char* model :
        {"kjv", "llama_gqa-ts14-eager", "gpt2-dynamo18-eager", "qwen2-dynamo23-sdpa"})
-    if (const std::string path = fmt::format("{}/models/{}/model.onnx", KVOPT_SOURCE_DIR, model);
+    if (const std::string path = formatted("{}/models/{}/model.onnx", KVOPT_SOURCE_DIR, model);
         std::filesystem::exists(path))
       expectSound(path);
   std::vector<DecoderSpec> specs(1);
@@ -163,7 +163,7 @@ TEST_F(DefaultForms, LeaveLayersThatHaveNothingToGain) {
 /// elsewhere, it stays as it is; over one that grows, the model is refused.
 TEST_F(DefaultForms, LeaveUnrecognizedAttentionThatOnlyReads) {
   const auto text = [](bool isCross) {
-    return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+    return formatted(R"(<ir_version: 8, opset_import: ["" : 17]>
 decoder (float[B, S, 16] x, float[B, 2, E, 8] key, float[B, 2, E, 8] value,
          float[B, 2, P, 8] pk, float[B, 2, P, 8] pv, float[B, 2, P, 8] pk2, float[B, 2, P, 8] pv2)
   => (float[B, S, 16] y, float[B, 2, S, N] weights, float[B, 2, T, 8] nk, float[B, 2, T, 8] nv,
@@ -207,7 +207,7 @@ decoder (float[B, S, 16] x, float[B, 2, E, 8] key, float[B, 2, E, 8] value,
   ot = Transpose <perm = [0, 2, 1, 3]> (co)
   y = Reshape (ot, rows)
 }})",
-                       isCross ? "key" : "nk2", isCross ? "value" : "nv2");
+                     isCross ? "key" : "nk2", isCross ? "value" : "nv2");
   };
   const FirstForm cross = written(ofText(text(true)));
   ASSERT_TRUE(std::holds_alternative<RewrittenModel>(cross.result))

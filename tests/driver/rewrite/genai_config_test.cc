@@ -141,7 +141,7 @@ protected:
   }
 
   std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("genai_folder_{}", ::getpid());
+      std::filesystem::temp_directory_path() / formatted("genai_folder_{}", ::getpid());
 };
 
 TEST_F(GenaiFolder, TakesFactsFromAnExport) {

@@ -109,7 +109,7 @@ TEST(ChangedModelsTest, OptionalOperandsOfEveryDefinition) {
         llvm::SmallVector<Value*, 16> operands;
         for (size_t i = 0; i < formals; ++i) {
           Value& input =
-              graph.addInput(fmt::format("x{}", i),
+              graph.addInput(formatted("x{}", i),
                              TensorType(ElementType::Float, Shape{Dim::fixed(1), Dim::fixed(2),
                                                                   Dim::fixed(4), Dim::fixed(16)}));
           operands.push_back(i == leftOut ? nullptr : &input);

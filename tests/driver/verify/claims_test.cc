@@ -20,7 +20,7 @@ namespace {
 
 /// A decoder whose second attention reads the caches of the first one.
 std::string sharedText() {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[B, 2, "P + S", 4] keys, float[B, 2, "P + S", 4] values)
@@ -38,12 +38,12 @@ decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     decoderProjections);
+                   decoderProjections);
 }
 
 /// A decoder that keeps keys and values in one cache.
 std::string splitText() {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[2, B, 2, P, 4] past,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present)
@@ -62,12 +62,12 @@ decoder (int64[B, S] input_ids, float[2, B, 2, P, 4] past,
   v5 = Unsqueeze (values, zero)
   present = Concat <axis = 0> (k5, v5)
 {1}}})",
-                     decoderProjections, decoderResults);
+                   decoderProjections, decoderResults);
 }
 
 /// A decoder that picks the batch rows of its caches by `beams`.
 std::string beamText() {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, int64[B] beams, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present_k, float[] present_v)
@@ -82,12 +82,12 @@ decoder (int64[B, S] input_ids, int64[B] beams, float[B, 2, P, 4] past_k, float[
   keys = Identity (present_k)
   values = Identity (present_v)
 {1}}})",
-                     decoderProjections, decoderResults);
+                   decoderProjections, decoderResults);
 }
 
 /// A decoder of two layers: one whose mask hides padding, and one whose mask weighs it.
 std::string paddedText() {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v,
          float[B, 2, P, 4] past_k2, float[B, 2, P, 4] past_v2,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
@@ -115,7 +115,7 @@ decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P,
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     decoderProjections);
+                   decoderProjections);
 }
 
 enum class Source { Llama, Window, Latent, Shared, Split, Beams, Padded };
@@ -320,8 +320,8 @@ TEST_P(EditedClaims, IsProvedUnlessItIsEdited) {
 
 INSTANTIATE_TEST_SUITE_P(Manifests, EditedClaims, testing::ValuesIn(claimEdits),
                          [](const auto& edit) {
-                           std::string name = fmt::format("{}_{}_{}", edit.index, edit.param.claim,
-                                                          edit.param.target);
+                           std::string name = formatted("{}_{}_{}", edit.index, edit.param.claim,
+                                                        edit.param.target);
                            for (char& letter : name)
                              letter =
                                  std::isalnum(static_cast<unsigned char>(letter)) ? letter : '_';

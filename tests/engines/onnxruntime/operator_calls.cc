@@ -73,7 +73,7 @@ std::map<std::string, CaseTensor> inputsOf(const OperatorCase& call) {
   std::map<std::string, CaseTensor> inputs;
   for (size_t i = 0; i < call.operands.size(); ++i)
     if (call.operands[i])
-      inputs.emplace(fmt::format("x{}", i), *call.operands[i]);
+      inputs.emplace(formatted("x{}", i), *call.operands[i]);
   return inputs;
 }
 
@@ -122,16 +122,16 @@ void requireEqual(const Results& found, const Results& expected, double toleranc
   require(found.size() == expected.size(), what + ": another number of results");
   for (size_t i = 0; i < found.size(); ++i) {
     require(found[i].element == expected[i].element && found[i].shape == expected[i].shape,
-            what + fmt::format(": result {} has another type", i));
+            what + formatted(": result {} has another type", i));
     if (tolerance == 0) {
-      require(found[i].bytes == expected[i].bytes, what + fmt::format(": result {} differs", i));
+      require(found[i].bytes == expected[i].bytes, what + formatted(": result {} differs", i));
       continue;
     }
     for (int64_t at = 0; at < found[i].count(); ++at) {
       const double mine = found[i].get(at), theirs = expected[i].get(at);
       require(mine == theirs ||
                   std::fabs(mine - theirs) <= tolerance * std::max(1.0, std::fabs(theirs)),
-              what + fmt::format(": result {} at {} is {}, not {}", i, at, mine, theirs));
+              what + formatted(": result {} at {} is {}, not {}", i, at, mine, theirs));
     }
   }
 }
@@ -306,7 +306,7 @@ int main(int argc, char** argv) {
     attempt("AppendRows in place", [&] { testAppendInPlace(engine, entry); });
   for (const int64_t batch : {1, 2})
     for (const int threads : {1, 2})
-      attempt(fmt::format("MultiHeadAttention, batch {}", batch),
+      attempt(formatted("MultiHeadAttention, batch {}", batch),
               [&] { testMultiHead(engine, batch, threads); });
   for (int i = 1; i < argc; ++i)
     attempt(argv[i], [&] { testDecoder(engine, argv[i]); });

@@ -56,8 +56,8 @@ struct Attention {
     return tensor;
   }
   std::string text() const {
-    return fmt::format("query {} rows {} steps {} mask {} sinks {}", dtypeName(query),
-                       dtypeName(rows), steps, static_cast<int>(mask), sinks);
+    return formatted("query {} rows {} steps {} mask {} sinks {}", dtypeName(query),
+                     dtypeName(rows), steps, static_cast<int>(mask), sinks);
   }
   OperatorCase start(const char* op, bool isCausal = true) const {
     OperatorCase made{op + std::string(": ") + text(), std::string("ai.kvopt::") + op, {}, {}};
@@ -96,7 +96,7 @@ std::vector<Attention> attentions(bool withInt8) {
 OperatorCase blockCase(const Attention& a, const CacheOperator& op,
                        const std::vector<int64_t>& each, bool isTransposed = false) {
   OperatorCase made = a.start(op.name().type().str().c_str());
-  made.what += fmt::format(" in {} blocks", each.size());
+  made.what += formatted(" in {} blocks", each.size());
   const int64_t tokens = std::accumulate(each.begin(), each.end(), a.steps);
   const auto columns = [&](unsigned side) { return side == 0 ? width : valueWidth; };
   const auto rows = [&](int64_t count, unsigned side, unsigned seed) {
@@ -144,7 +144,7 @@ OperatorCase blockCase(const Attention& a, const CacheOperator& op,
 
 OperatorCase sdpaCase(const Attention& a, int64_t keys, const std::vector<int64_t>& past) {
   OperatorCase made = a.start("Sdpa");
-  made.what += fmt::format(" {} keys {} lengths", keys, past.size());
+  made.what += formatted(" {} keys {} lengths", keys, past.size());
   // Int8 rows are numbers up to 127.
   if (a.rows == i8) {
     made.attributes[0].second = 0.01f;
@@ -199,7 +199,7 @@ OperatorCase quantizedCase(const Attention& a, const RowCode& code, std::vector<
 
 OperatorCase appendCase(ElementType element, int64_t capacity, int64_t steps,
                         std::vector<int64_t> past) {
-  OperatorCase made{fmt::format("AppendRows: {} {} rows", dtypeName(element), capacity),
+  OperatorCase made{formatted("AppendRows: {} {} rows", dtypeName(element), capacity),
                     "ai.kvopt::AppendRows",
                     {},
                     {randomOf(element, {batches, groups, capacity, width}, 1),
@@ -213,7 +213,7 @@ OperatorCase appendCase(ElementType element, int64_t capacity, int64_t steps,
 }
 
 OperatorCase quantizeCase(ElementType element, std::vector<int64_t> shape) {
-  OperatorCase made{fmt::format("QuantizeRows: {}", dtypeName(element)),
+  OperatorCase made{formatted("QuantizeRows: {}", dtypeName(element)),
                     "ai.kvopt::QuantizeRows",
                     {},
                     {randomOf(element, std::move(shape), 1)},
@@ -226,7 +226,7 @@ OperatorCase quantizeCase(ElementType element, std::vector<int64_t> shape) {
 /// The second tile of an attention, or the first.
 OperatorCase tileCase(const Attention& a, ElementType state, int64_t keys, bool isFirst) {
   OperatorCase made{
-      fmt::format("AttentionTile: {} state {} keys {}", a.text(), dtypeName(state), keys),
+      formatted("AttentionTile: {} state {} keys {}", a.text(), dtypeName(state), keys),
       "ai.kvopt::AttentionTile",
       {},
       {},
@@ -278,7 +278,7 @@ std::unique_ptr<Model> OperatorCase::model(bool withBody) const {
   Graph& graph = made->graph();
   llvm::SmallVector<Value*, 16> values;
   for (const std::optional<CaseTensor>& operand : operands)
-    values.push_back(operand ? &graph.addInput(fmt::format("x{}", values.size()),
+    values.push_back(operand ? &graph.addInput(formatted("x{}", values.size()),
                                                TensorType::fixed(operand->element, operand->shape))
                              : nullptr);
   while (!values.back())
@@ -290,7 +290,7 @@ std::unique_ptr<Model> OperatorCase::model(bool withBody) const {
                                     : Attribute::ofFloat(std::get<float>(value)));
   }
   for (unsigned i = 0; i < results; ++i) {
-    graph.rename(node.result(i), fmt::format("y{}", i));
+    graph.rename(node.result(i), formatted("y{}", i));
     graph.addOutput(node.result(i));
   }
   return made;

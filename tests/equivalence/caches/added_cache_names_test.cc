@@ -23,7 +23,7 @@ struct Interface {
 std::string modelText(const Interface& more, int64_t opset = 17) {
   std::string layers;
   for (int i = 0; i < 2; ++i)
-    layers += fmt::format(R"(
+    layers += formatted(R"(
   k_{0} = MatMul (h_{0}, wk)
   v_{0} = MatMul (h_{0}, wv)
   qr_{0} = Reshape (h_{0}, q_shape)
@@ -37,8 +37,8 @@ std::string modelText(const Interface& more, int64_t opset = 17) {
   om_{0} = Reshape (ot_{0}, o_shape)
   s_{0} = Add (h_{0}, om_{0})
   h_{1} = Tanh (s_{0}))",
-                          i, i + 1);
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : {}, "ai.kvopt" : 1]>
+                        i, i + 1);
+  return formatted(R"(<ir_version: 10, opset_import: ["" : {}, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[50, 16] table, float[16, 8] wk, float[16, 8] wv{}) =>
         (float[B, S, 16] logits{})
 <int64[4] q_shape = {{0, 0, 4, 4}}, int64[4] kv_shape = {{0, 0, 2, 4}}, int64[3] o_shape = {{0, 0, 16}}>
@@ -48,14 +48,14 @@ decoder (int64[B, S] input_ids, float[50, 16] table, float[16, 8] wk, float[16, 
 {}
   logits = Identity (h_2)
 }})",
-                     opset, more.inputs, more.outputs, layers, more.nodes);
+                   opset, more.inputs, more.outputs, layers, more.nodes);
 }
 
 /// `float[B, 2, S, 4] NAME`, for each.
 std::string rowsNamed(std::initializer_list<const char*> names) {
   std::string text;
   for (const char* name : names)
-    text += fmt::format(", float[B, 2, S, 4] \"{}\"", name);
+    text += formatted(", float[B, 2, S, 4] \"{}\"", name);
   return text;
 }
 

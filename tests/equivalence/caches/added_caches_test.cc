@@ -17,7 +17,7 @@ namespace {
 std::string modelText(llvm::StringRef mask, llvm::StringRef more) {
   std::string layers;
   for (int i = 0; i < 2; ++i)
-    layers += fmt::format(R"(
+    layers += formatted(R"(
   q_{0} = MatMul (h_{0}, wq)
   k_{0} = MatMul (h_{0}, wk)
   v_{0} = MatMul (h_{0}, wv)
@@ -32,8 +32,8 @@ std::string modelText(llvm::StringRef mask, llvm::StringRef more) {
   om_{0} = Reshape (ot_{0}, o_shape)
   s_{0} = Add (h_{0}, om_{0})
   h_{2} = Tanh (s_{0}))",
-                          i, mask.str(), i + 1);
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+                        i, mask.str(), i + 1);
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, int64[B, S] attention_mask, float[50, 16] table, float[64, 16] places,
          float[16, 16] wq, float[16, 8] wk, float[16, 8] wv, float[16, 10] wo) => (float[B, S, 10] logits)
 {{
@@ -58,7 +58,7 @@ decoder (int64[B, S] input_ids, int64[B, S] attention_mask, float[50, 16] table,
 {}
   logits = MatMul (last, wo)
 }})",
-                     layers, more.str());
+                   layers, more.str());
 }
 
 class AddedCaches : public testing::Test {

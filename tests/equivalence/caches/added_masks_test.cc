@@ -16,7 +16,7 @@ namespace {
 /// position_ids; `place` computes `place` [B, S, 16] or [S, 16]; `more` changes `sum` to `last`.
 std::string maskedText(llvm::StringRef mask, llvm::StringRef place = "  place = Gather (places, j)",
                        llvm::StringRef more = "  last = Identity (sum)") {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17]>
 decoder (int64[B, S] input_ids, int64[B, S] attention_mask, int64[B, S] position_ids, float[50, 16] table,
          float[64, 16] places, float[3, 16, 16] experts, float[16, 3] router,
          float[16, 16] wq, float[16, 16] wk, float[16, 16] wv, float[16, 10] wo) => (float[B, S, 10] logits)
@@ -57,7 +57,7 @@ decoder (int64[B, S] input_ids, int64[B, S] attention_mask, int64[B, S] position
 {}
   logits = MatMul (last, wo)
 }})",
-                     place.str(), mask.str(), more.str());
+                   place.str(), mask.str(), more.str());
 }
 
 constexpr const char* causal = R"(
@@ -147,14 +147,14 @@ TEST_F(AddedMasks, AddNumbersToScores) {
 
 TEST_F(AddedMasks, AddFunctionsOfDistances) {
   for (const char* function : {"Softplus", "Relu", "Sqrt"}) {
-    const std::string mask = fmt::format(R"({}
+    const std::string mask = formatted(R"({}
   distance = Sub (i, j)
   back = Max (distance, zero)
   as_float = Cast <to = 1> (back)
   bent = {} (as_float)
   lowered = Neg (bent)
   mask = Add (hiding, lowered))",
-                                         padded, function);
+                                       padded, function);
     expectEqual(maskedText(mask));
   }
 }
@@ -166,11 +166,11 @@ TEST_F(AddedMasks, HideKeysByPlace) {
       "  distance = Sub (i, j)\n  parity = Mod (distance, two)\n  near = Equal (parity, zero)",
   };
   for (const char* condition : conditions)
-    expectEqual(maskedText(fmt::format(R"({}
+    expectEqual(maskedText(formatted(R"({}
 {}
   both = And (seen, near)
   mask = Where (both, kept, lowest))",
-                                       padded, condition)));
+                                     padded, condition)));
 }
 
 TEST_F(AddedMasks, HideKeysByPositionsThatAreFed) {

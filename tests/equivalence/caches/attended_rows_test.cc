@@ -90,8 +90,8 @@ const AttendedSpelling attendedSpellings[] = {
 std::string attendedText(const char* past, const std::string& caches) {
   std::string table;
   for (int i = 0; i < 64 * 4; ++i)
-    table += fmt::format("{}{}", i == 0 ? "" : ", ", 1.0 - (i * 7 % 32) / 64.0);
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+    table += formatted("{}{}", i == 0 ? "" : ", ", 1.0 - (i * 7 % 32) / 64.0);
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{past} past_k, float{past} past_v, float[B, 1, 1, 4] given,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] all_k, float[] all_v)
@@ -104,9 +104,9 @@ decoder (int64[B, S] input_ids, float{past} past_k, float{past} past_v, float[B,
   v = Transpose <perm = [0, 2, 1, 3]> (x_v)
 {caches}
 {results}}})",
-                     fmt::arg("past", past), fmt::arg("projections", decoderProjections),
-                     fmt::arg("caches", caches), fmt::arg("table", table),
-                     fmt::arg("results", decoderResults));
+                   named("past", past), named("projections", decoderProjections),
+                   named("caches", caches), named("table", table),
+                   named("results", decoderResults));
 }
 
 unsigned attendedCaches(const Manifest& manifest) {
@@ -134,7 +134,7 @@ TEST_F(AttendedRows, AreCachedInEveryTarget) {
     for (const char* target : {"kvopt", "onnx24", "blocks:4", "int8", "primitive"}) {
       if (isRowsFirst && (target == std::string("onnx24") || target == std::string("int8")))
         continue; // neither has caches in this order
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.name, target));
       const DrivenModel moved = rewritten(path, toolkit, "capacity=32", target);
       EXPECT_EQ(attendedCaches(moved.manifest), spelling.moved);
       for (int64_t batch : {1, 2}) {
@@ -147,7 +147,7 @@ TEST_F(AttendedRows, AreCachedInEveryTarget) {
         EXPECT_TRUE(report.equal()) << verificationSummary(report);
         EXPECT_EQ(report.comparison.steps.size(), 9U);
         EXPECT_TRUE(llvm::any_of(report.notCovered, [&](const std::string& gap) {
-          return gap.find(fmt::format("rows of {} cache", spelling.moved)) != std::string::npos;
+          return gap.find(formatted("rows of {} cache", spelling.moved)) != std::string::npos;
         })) << verificationSummary(report);
       }
     }

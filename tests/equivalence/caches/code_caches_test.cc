@@ -195,8 +195,8 @@ TEST_F(RewrittenCodeCaches, StayCodesInPlace) {
   for (const DecoderSpelling spelling : {DecoderSpelling::TorchScript, DecoderSpelling::Dynamo})
     for (const bool columns : {false, true})
       for (const DecoderCache cache : {DecoderCache::Growing, DecoderCache::Static}) {
-        SCOPED_TRACE(fmt::format("spelling {} columns {} static {}", static_cast<int>(spelling),
-                                 columns, cache == DecoderCache::Static));
+        SCOPED_TRACE(formatted("spelling {} columns {} static {}", static_cast<int>(spelling),
+                               columns, cache == DecoderCache::Static));
         const std::string path = written(spelling, columns, cache);
         const RewriteResult result = rewrittenFor(path, "kvopt");
         const auto* made = std::get_if<RewrittenModel>(&result);
@@ -316,26 +316,27 @@ TEST_F(RewrittenCodeCaches, OfAModelThatComputesSomethingElseAreFoundOut) {
                }).equal());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Generated, CodeCaches,
-    testing::Values(CodesModel{DecoderSpelling::GroupQueryAttention, 8, false},
-                    CodesModel{DecoderSpelling::GroupQueryAttention, 8, true},
-                    CodesModel{DecoderSpelling::GroupQueryAttention, 4, false},
-                    CodesModel{DecoderSpelling::GroupQueryAttention, 4, true, DecoderKind::Window},
-                    CodesModel{DecoderSpelling::TorchScript, 8, true},
-                    CodesModel{DecoderSpelling::Dynamo, 8, false},
-                    CodesModel{DecoderSpelling::Dynamo, 8, true, DecoderKind::Llama,
-                               DecoderCache::Static}),
-    [](const auto& parameter) {
-      const CodesModel& model = parameter.param;
-      return fmt::format("{}{}bits{}{}{}",
-                         model.spelling == DecoderSpelling::GroupQueryAttention ? "Fused"
-                         : model.spelling == DecoderSpelling::Dynamo            ? "Dynamo"
-                                                                                : "Script",
-                         model.bits, model.columns ? "Columns" : "",
-                         model.kind == DecoderKind::Window ? "Window" : "",
-                         model.cache == DecoderCache::Static ? "Static" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Generated, CodeCaches,
+                         testing::Values(CodesModel{DecoderSpelling::GroupQueryAttention, 8, false},
+                                         CodesModel{DecoderSpelling::GroupQueryAttention, 8, true},
+                                         CodesModel{DecoderSpelling::GroupQueryAttention, 4, false},
+                                         CodesModel{DecoderSpelling::GroupQueryAttention, 4, true,
+                                                    DecoderKind::Window},
+                                         CodesModel{DecoderSpelling::TorchScript, 8, true},
+                                         CodesModel{DecoderSpelling::Dynamo, 8, false},
+                                         CodesModel{DecoderSpelling::Dynamo, 8, true,
+                                                    DecoderKind::Llama, DecoderCache::Static}),
+                         [](const auto& parameter) {
+                           const CodesModel& model = parameter.param;
+                           return formatted("{}{}bits{}{}{}",
+                                            model.spelling == DecoderSpelling::GroupQueryAttention
+                                                ? "Fused"
+                                            : model.spelling == DecoderSpelling::Dynamo ? "Dynamo"
+                                                                                        : "Script",
+                                            model.bits, model.columns ? "Columns" : "",
+                                            model.kind == DecoderKind::Window ? "Window" : "",
+                                            model.cache == DecoderCache::Static ? "Static" : "");
+                         });
 
 } // namespace
 } // namespace kvopt

@@ -74,13 +74,13 @@ const CrossSpelling crossSpellings[] = {
 
 /// A constant matrix.
 std::string weightText(const char* name, int rows, int columns) {
-  return fmt::format(R"(
+  return formatted(R"(
   {0}_count = Constant <value_float = {1}.0> ()
   {0}_shape = Constant <value_ints = [{2}, {3}]> ()
   {0}_range = Range (zero_float, {0}_count, one_float)
   {0}_bent = Sin ({0}_range)
   {0} = Reshape ({0}_bent, {0}_shape))",
-                     name, rows * columns, rows, columns);
+                   name, rows * columns, rows, columns);
 }
 
 std::string weightsText() {
@@ -101,7 +101,7 @@ std::string weightsText() {
 }
 
 std::string crossText(const CrossSpelling& spelling) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, T, 12] encoder_hidden_states, int64[B, T] encoder_attention_mask,
          int64[B] beams, float[1] factor) => (float[B, S, 10] logits)
 {{{weights}
@@ -144,7 +144,7 @@ decoder (int64[B, S] input_ids, float[B, T, 12] encoder_hidden_states, int64[B, 
   sum = Add (s, com)
   logits = MatMul (sum, wo)
 }})",
-                     spelling.rows, spelling.mask, fmt::arg("weights", weightsText()));
+                   spelling.rows, spelling.mask, named("weights", weightsText()));
 }
 
 class CrossCaches : public testing::Test {
@@ -170,7 +170,7 @@ protected:
 TEST_F(CrossCaches, AreComputedOnce) {
   for (const CrossSpelling& spelling : crossSpellings)
     for (const char* target : {"primitive", "kvopt", "onnx24"}) {
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.name, target));
       const std::string path = writtenModel(crossText(spelling), toolkit, folder);
       const RewriteResult result = added(path, target, VerificationExtent::Full);
       const auto* model = std::get_if<RewrittenModel>(&result);

@@ -31,7 +31,7 @@ const MaskedDecoder maskedDecoders[] = {
 };
 
 std::string maskedDecoderText(const MaskedDecoder& c) {
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 17, "com.microsoft" : 1]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : 17, "com.microsoft" : 1]>
 decoder (int64[B, 1] input_ids, int64[B, T] attention_mask, int32[1] past_sequence_length, {0} past_k, {0} past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 16] wk, float[1, 16, 16] wv,
          float[1, 16, 10] wo, float[48] bias)
@@ -45,8 +45,7 @@ decoder (int64[B, 1] input_ids, int64[B, T] attention_mask, int32[1] past_sequen
   o, c_k, c_v = com.microsoft.DecoderMaskedMultiHeadAttention <num_heads = 4, {2}> (q, k, v, {3})
   logits = MatMul (o, wo)
 }})",
-                     c.past, c.present, c.attributes, c.operands,
-                     fmt::arg("hidden", decoderHidden));
+                   c.past, c.present, c.attributes, c.operands, named("hidden", decoderHidden));
 }
 
 class DecoderMaskedCaches : public testing::TestWithParam<MaskedDecoder> {

@@ -14,9 +14,9 @@ namespace {
 /// `operands` are those of the operator before the pasts; `joins` makes the presents.
 std::string besideText(const char* operands, const char* attributes, const char* joins,
                        bool joinsFirst) {
-  const std::string attention = fmt::format(
+  const std::string attention = formatted(
       "  o = Attention <is_causal = 1{}> ({}, , past_key, past_value)\n", attributes, operands);
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 23]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : 23]>
 decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_key, float[B, 2, P, 4] past_value, float[50, 8] table) =>
         (float[] logits, float[B, 2, T, 4] present_key, float[B, 2, T, 4] present_value)
 <int64[4] heads = {{0, 0, 2, 4}}, int64[4] open = {{0, 0, -1, 4}}>
@@ -32,7 +32,7 @@ decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_key, float[B, 2, P, 4] pa
 {}{}{}
   logits = Tanh (o)
 }})",
-                     joinsFirst ? joins : "", attention, joinsFirst ? "" : joins);
+                   joinsFirst ? joins : "", attention, joinsFirst ? "" : joins);
 }
 
 TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
@@ -47,7 +47,7 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
       const std::string path =
           writtenModel(besideText(operands, attributes, joins, joinsFirst), toolkit, folder);
       for (const char* target : {"kvopt", "onnx24"}) {
-        SCOPED_TRACE(fmt::format("{}, {} --to {}", operands, joinsFirst, target));
+        SCOPED_TRACE(formatted("{}, {} --to {}", operands, joinsFirst, target));
         RewriteRequest request;
         request.verification = VerificationExtent::Quick;
         request.form = valueOrThrow(presetForm(target));
@@ -66,7 +66,7 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
 
 /// An operator of com.microsoft; `lengths` makes seqlens and total of the mask [B,P + S].
 std::string contribText(const char* lengths, const char* attention) {
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
 decoder (int64[B, S] input_ids, int64[B, N] attention_mask, float[B, 2, P, 4] past_key, float[B, 2, P, 4] past_value,
          float[50, 8] table) =>
         (float[] logits, float[B, 2, T, 4] present_key, float[B, 2, T, 4] present_value)
@@ -88,7 +88,7 @@ decoder (int64[B, S] input_ids, int64[B, N] attention_mask, float[B, 2, P, 4] pa
   present_value = Concat <axis = -2> (past_value, vt)
   logits = Tanh (o)
 }})",
-                     lengths, attention);
+                   lengths, attention);
 }
 
 const char* groupedAttention = "GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (h, h, v, "

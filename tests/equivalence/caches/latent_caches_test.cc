@@ -73,12 +73,12 @@ const LatentSpelling latentSpellings[] = {
 std::string weightList(int64_t rows, int64_t columns, int64_t seed) {
   std::string list;
   for (int64_t i = 0; i < rows * columns; ++i)
-    list += fmt::format("{}{}", i == 0 ? "" : ", ", ((i * 37 + seed) % 61 - 30) / 64.0);
-  return fmt::format("{{{}}}", list);
+    list += formatted("{}{}", i == 0 ? "" : ", ", ((i * 37 + seed) % 61 - 30) / 64.0);
+  return formatted("{{{}}}", list);
 }
 
 std::string compressibleText(const std::string& caches, const std::string& results = "") {
-  return fmt::format(
+  return formatted(
       R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 4, P, 5] past_k, float[B, 4, P, 4] past_v,
          float[1, 1, 16] table, float[1, 16, 10] wo, float[6, 28] given)
@@ -106,15 +106,15 @@ decoder (int64[B, S] input_ids, float[B, 4, P, 5] past_k, float[B, 4, P, 4] past
   keys = Identity (all_k)
   values = Identity (all_v)
 {results}}})",
-      fmt::arg("wc", weightList(16, 6, 1)), fmt::arg("wd", weightList(16, 6, 5)),
-      fmt::arg("we", weightList(16, 2, 9)), fmt::arg("wq", weightList(16, 20, 3)),
-      fmt::arg("w28", weightList(6, 28, 7)), fmt::arg("w12", weightList(6, 12, 11)),
-      fmt::arg("w16", weightList(6, 16, 13)), fmt::arg("turned", weightList(16, 6, 17)),
-      fmt::arg("w20", weightList(6, 20, 19)), fmt::arg("w4", weightList(6, 4, 23)),
-      fmt::arg("w8", weightList(6, 8, 29)), fmt::arg("bias", weightList(1, 28, 31)),
-      fmt::arg("hidden", decoderHidden), fmt::arg("caches", caches),
-      fmt::arg("outputs", results.empty() ? "" : ", float[] more"),
-      fmt::arg("results", decoderResults + results));
+      named("wc", weightList(16, 6, 1)), named("wd", weightList(16, 6, 5)),
+      named("we", weightList(16, 2, 9)), named("wq", weightList(16, 20, 3)),
+      named("w28", weightList(6, 28, 7)), named("w12", weightList(6, 12, 11)),
+      named("w16", weightList(6, 16, 13)), named("turned", weightList(16, 6, 17)),
+      named("w20", weightList(6, 20, 19)), named("w4", weightList(6, 4, 23)),
+      named("w8", weightList(6, 8, 29)), named("bias", weightList(1, 28, 31)),
+      named("hidden", decoderHidden), named("caches", caches),
+      named("outputs", results.empty() ? "" : ", float[] more"),
+      named("results", decoderResults + results));
 }
 
 class LatentCaches : public testing::Test {
@@ -142,7 +142,7 @@ TEST_F(LatentCaches, HoldRowsOfFewerColumnsInEveryTarget) {
     const std::string path = writtenModel(compressibleText(spelling.text), toolkit, folder);
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : {"latent", "kvopt", "onnx24", "blocks:4", "primitive"}) {
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.name, target));
       const RewrittenModel latent = compressed(path, target, 32);
       ASSERT_EQ(latent.manifest.caches.size(), 1U);
       const ManifestCache& cache = latent.manifest.caches.front();
@@ -259,7 +259,7 @@ const std::pair<const char*, const char*> columnSpellings[] = {
 };
 
 std::string columnsText(const std::string& caches) {
-  return fmt::format(
+  return formatted(
       R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 1, P, 8] past_k, float[B, 1, P, 6] past_v, float[1, 1, 16] table)
   => (float[B, S, 24] logits, float[B, 1, T, 8] all_k, float[B, 1, T, 6] all_v)
@@ -282,9 +282,8 @@ decoder (int64[B, S] input_ids, float[B, 1, P, 8] past_k, float[B, 1, P, 6] past
   ot = Transpose <perm = [0, 2, 1, 3]> (o)
   logits = Reshape (ot, all_heads)
 }})",
-      fmt::arg("wc", weightList(16, 6, 1)), fmt::arg("we", weightList(16, 2, 9)),
-      fmt::arg("wq", weightList(16, 32, 3)), fmt::arg("hidden", decoderHidden),
-      fmt::arg("caches", caches));
+      named("wc", weightList(16, 6, 1)), named("we", weightList(16, 2, 9)),
+      named("wq", weightList(16, 32, 3)), named("hidden", decoderHidden), named("caches", caches));
 }
 
 TEST_F(LatentCaches, HoldValuesThatAreColumnsOfKeys) {
@@ -292,7 +291,7 @@ TEST_F(LatentCaches, HoldValuesThatAreColumnsOfKeys) {
     const std::string path = writtenModel(columnsText(text), toolkit, folder);
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : {"latent", "onnx24", "primitive"}) {
-      SCOPED_TRACE(fmt::format("{} --to {}", name, target));
+      SCOPED_TRACE(formatted("{} --to {}", name, target));
       const RewrittenModel latent = compressed(path, target, 32);
       ASSERT_EQ(latent.manifest.caches.size(), 1U);
       EXPECT_EQ(latent.manifest.caches.front().past, "past_k");

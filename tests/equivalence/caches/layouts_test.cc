@@ -61,15 +61,15 @@ std::string named(std::string text, const std::string& side) {
 }
 
 std::string cacheText(const LayoutCase& c, const std::string& side) {
-  return named(fmt::format("  {}\n  c = Concat <axis = {}> (past_{}, f)\n  present_{} = Identity "
-                           "(c)\n  {}\n",
-                           c.fresh, c.axis, side, side, c.read),
+  return named(formatted("  {}\n  c = Concat <axis = {}> (past_{}, f)\n  present_{} = Identity "
+                         "(c)\n  {}\n",
+                         c.fresh, c.axis, side, side, c.read),
                side);
 }
 
 std::string modelText(const LayoutCase& c) {
   const LayoutCase& values = c.transposedKeys ? cases[0] : c;
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{0} past_k, float{1} past_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present_k, float[] present_v)
@@ -91,8 +91,8 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{1} past_v, float[1, 1, 16
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     c.type, values.type, cacheText(c, "k"), cacheText(values, "v"),
-                     c.sinks ? ", , sinks" : "", fmt::arg("projections", decoderProjections));
+                   c.type, values.type, cacheText(c, "k"), cacheText(values, "v"),
+                   c.sinks ? ", , sinks" : "", named("projections", decoderProjections));
 }
 
 const std::string latentText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
@@ -165,7 +165,7 @@ TEST_F(LayoutsTest, GrowingAndInPlaceAreOne) {
     ASSERT_EQ(recovered.context->sites.size(), 1u);
     const AttentionSite& site = recovered.context->sites[0];
     ASSERT_TRUE(site.isMatched()) << site.failure->str();
-    EXPECT_EQ(fmt::format("{}@{}", site.key->layout.text(), site.key->axis), c.layout);
+    EXPECT_EQ(formatted("{}@{}", site.key->layout.text(), site.key->axis), c.layout);
     DrivenModel inPlace = rewritten(file, toolkit);
     std::set<std::string> operators = operatorsOf(*inPlace.model);
     EXPECT_TRUE(operators.count("ai.kvopt::InPlaceKvSdpa"));

@@ -37,7 +37,7 @@ TEST_F(NarrowedCaches, HoldRoundedRowsInEveryTargetThatReadsThem) {
     for (const char* target : {"kvopt", "blocks:8", "blocks-plain:8", "primitive"})
       for (const auto& [dtype, element] : {std::pair(RowKind::Float16, ElementType::Float16),
                                            {RowKind::BFloat16, ElementType::BFloat16}}) {
-        SCOPED_TRACE(fmt::format("{} --to {} --rows {}", model, target, wordOf(dtype)));
+        SCOPED_TRACE(formatted("{} --to {} --rows {}", model, target, wordOf(dtype)));
         const RewriteResult result = written(modelFolder(model) + "/model.onnx", target, dtype);
         const auto* narrowed = std::get_if<RewrittenModel>(&result);
         ASSERT_TRUE(narrowed) << std::get<RefusedModel>(result).message;

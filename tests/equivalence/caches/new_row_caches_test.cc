@@ -54,7 +54,7 @@ const NewRowSpelling newRowSpellings[] = {
 };
 
 std::string newRowText(const char* past, const std::string& caches) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{past} past_k, float{past} past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] new_k, float[] new_v)
@@ -65,8 +65,8 @@ decoder (int64[B, S] input_ids, float{past} past_k, float{past} past_v,
   v = Transpose <perm = [0, 2, 1, 3]> (x_v)
 {caches}
 {results}}})",
-                     fmt::arg("past", past), fmt::arg("projections", decoderProjections),
-                     fmt::arg("caches", caches), fmt::arg("results", decoderResults));
+                   named("past", past), named("projections", decoderProjections),
+                   named("caches", caches), named("results", decoderResults));
 }
 
 class NewRowCaches : public testing::Test {
@@ -86,7 +86,7 @@ TEST_F(NewRowCaches, AreDrivenAndBecomeWholeCaches) {
       EXPECT_EQ(cache.update(), CacheUpdate::Grows);
     }
     for (const char* target : spelling.targets) {
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.name, target));
       const DrivenModel whole = rewritten(path, toolkit, "capacity=32", target);
       for (const ManifestCache& cache : whole.manifest.caches)
         EXPECT_FALSE(cache.givesNewRows());

@@ -60,7 +60,7 @@ const std::pair<BeamSpelling, bool> beamSpellings[] = {
 };
 
 std::string beamText(const char* past, const char* beams, const std::string& caches) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, {beams} beams, float{past} past_k, float{past} past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present_k, float[] present_v)
@@ -70,9 +70,9 @@ decoder (int64[B, S] input_ids, {beams} beams, float{past} past_k, float{past} p
   v = Transpose <perm = [0, 2, 1, 3]> (x_v)
 {caches}
 {results}}})",
-                     fmt::arg("past", past), fmt::arg("beams", beams),
-                     fmt::arg("projections", decoderProjections), fmt::arg("caches", caches),
-                     fmt::arg("results", decoderResults));
+                   named("past", past), named("beams", beams),
+                   named("projections", decoderProjections), named("caches", caches),
+                   named("results", decoderResults));
 }
 
 class ReorderedCaches : public testing::Test {
@@ -99,7 +99,7 @@ TEST_F(ReorderedCaches, ComputeTheSameWithRowsPickedAtRandom) {
     const std::string path = written(spelling);
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : spelling.first.targets) {
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.first.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.first.name, target));
       const DrivenModel lifted = rewritten(path, toolkit, "capacity=32", target);
       EXPECT_EQ(lifted.manifest.reorder, "beams");
       const VerificationReport report = valueOrThrow(verifyModels(

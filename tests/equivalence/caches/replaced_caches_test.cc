@@ -127,12 +127,12 @@ const RowsSpelling rowsSpellings[] = {
 std::string numbers(int count) {
   std::string text;
   for (int i = 0; i < count; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", (i * 11 % 23 - 11) / 32.0);
+    text += formatted("{}{}", i == 0 ? "" : ", ", (i * 11 % 23 - 11) / 32.0);
   return text;
 }
 
 std::string rowsText(const char* past, const std::string& caches) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{past} past, float[1, 1, 16] table, float[1, 16, 16] wq, float[16, 8] given,
          float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] all)
@@ -148,11 +148,10 @@ decoder (int64[B, S] input_ids, float{past} past, float[1, 1, 16] table, float[1
   q = Transpose <perm = [0, 2, 1, 3]> (qr)
 {caches}
 {results}}})",
-                     fmt::arg("past", past), fmt::arg("gains", numbers(16)),
-                     fmt::arg("bias", numbers(8)), fmt::arg("wk", numbers(128)),
-                     fmt::arg("wv", numbers(128)), fmt::arg("places", numbers(512)),
-                     fmt::arg("hidden", decoderHidden), fmt::arg("caches", caches),
-                     fmt::arg("results", decoderResults));
+                   named("past", past), named("gains", numbers(16)), named("bias", numbers(8)),
+                   named("wk", numbers(128)), named("wv", numbers(128)),
+                   named("places", numbers(512)), named("hidden", decoderHidden),
+                   named("caches", caches), named("results", decoderResults));
 }
 
 class ReplacedCaches : public testing::Test {
@@ -184,7 +183,7 @@ TEST_F(ReplacedCaches, HoldKeysAndValuesInEveryTarget) {
       const bool isOneCache = spelling.replacing == 1;
       if (isOneCache && target != "kvopt" && target != "primitive")
         continue; // keys and values are one cache
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.name, target));
       const DrivenModel moved = rewritten(path, toolkit, "capacity=32", target);
       EXPECT_EQ(replacingCaches(moved.manifest), spelling.replacing);
       EXPECT_EQ(llvm::count_if(moved.manifest.caches,
@@ -200,7 +199,7 @@ TEST_F(ReplacedCaches, HoldKeysAndValuesInEveryTarget) {
             *exported.model, exported.manifest, *moved.model, moved.manifest, plan, 1, toolkit));
         EXPECT_TRUE(report.equal()) << verificationSummary(report);
         EXPECT_TRUE(llvm::any_of(report.notCovered, [&](const std::string& gap) {
-          return gap.find(fmt::format("rows of {} cache", spelling.replacing)) != std::string::npos;
+          return gap.find(formatted("rows of {} cache", spelling.replacing)) != std::string::npos;
         })) << verificationSummary(report);
       }
     }

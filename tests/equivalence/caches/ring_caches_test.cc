@@ -70,7 +70,7 @@ std::string ofCache(llvm::StringRef text, char side) {
 
 std::string ringModelText(const RingCase& c) {
   const auto [attributes, operands] = llvm::StringRef(c.attention).split('|');
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo, int64[1] given)
   => (float[B, S, 10] logits, float[] c_k, float[] c_v)
@@ -112,8 +112,8 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     c.past, ofCache(c.update, 'k'), ofCache(c.update, 'v'), attributes.str(),
-                     operands.str(), fmt::arg("projections", decoderProjections));
+                   c.past, ofCache(c.update, 'k'), ofCache(c.update, 'v'), attributes.str(),
+                   operands.str(), named("projections", decoderProjections));
 }
 
 class RingCaches : public testing::Test {
@@ -282,7 +282,7 @@ TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
   for (const auto& [target, tokens] :
        {std::pair("ring", 1), std::pair("ring", 6), std::pair("ring", 7), std::pair("ring", 8),
         std::pair("ring", 23), std::pair("onnx24-ring:3", 6), std::pair("onnx24-ring:3", 23)}) {
-    SCOPED_TRACE(fmt::format("{} tokens, {}", tokens, target));
+    SCOPED_TRACE(formatted("{} tokens, {}", tokens, target));
     const DrivenModel ring = rewritten(path, toolkit, "", target);
     auto all = openSession(kept, toolkit.kernels, {});
     auto last = openSession(ring, toolkit.kernels, {});

@@ -32,8 +32,8 @@ inline std::string waveTable(int rows, int columns, bool isSine, int period) {
   for (int row = 0; row < rows; ++row)
     for (int column = 0; column < columns; ++column) {
       const double angle = row * frequencies[column % period];
-      text += fmt::format("{}{:.9g}", text.empty() ? "" : ", ",
-                          isSine ? std::sin(angle) : std::cos(angle));
+      text += formatted("{}{:.9g}", text.empty() ? "" : ", ",
+                        isSine ? std::sin(angle) : std::cos(angle));
     }
   return text;
 }
@@ -194,10 +194,10 @@ inline std::vector<RotationSpelling> rotationSpellings() {
   std::string matrix;
   for (int row = 0; row < 8; ++row)
     for (int column = 0; column < 8; ++column)
-      matrix += fmt::format("{}{}", matrix.empty() ? "" : ", ",
-                            row == column + 4   ? -1
-                            : column == row + 4 ? 1
-                                                : 0);
+      matrix += formatted("{}{}", matrix.empty() ? "" : ", ",
+                          row == column + 4   ? -1
+                          : column == row + 4 ? 1
+                                              : 0);
   all.push_back({"HalvesByMatrix", rotationWaves, R"(
   @turned = MatMul (@, turn)
 )" + sumOfProducts,
@@ -329,9 +329,9 @@ inline std::vector<RotationSpelling> rotationSpellings() {
   for (const auto& [name, interleaved] :
        {std::pair("ContribHalves", 0), std::pair("ContribNeighbors", 1)})
     all.push_back({name, "",
-                   fmt::format("  @r = com.microsoft.RotaryEmbedding <interleaved = {}> (@, "
-                               "position_ids, cos_table, sin_table)\n",
-                               interleaved),
+                   formatted("  @r = com.microsoft.RotaryEmbedding <interleaved = {}> (@, "
+                             "position_ids, cos_table, sin_table)\n",
+                             interleaved),
                    "int64[B, S] position_ids, ", halfTables});
   all.push_back({"ContribFirstColumns", "",
                  "  @r = com.microsoft.RotaryEmbedding <rotary_embedding_dim = 4, num_heads = #> "
@@ -340,9 +340,9 @@ inline std::vector<RotationSpelling> rotationSpellings() {
   for (const auto& [name, interleaved] :
        {std::pair("OnnxHalves", 0), std::pair("OnnxNeighbors", 1)})
     all.push_back({name, "",
-                   fmt::format("  @r = RotaryEmbedding <interleaved = {}> (@, cos_table, "
-                               "sin_table, position_ids)\n",
-                               interleaved),
+                   formatted("  @r = RotaryEmbedding <interleaved = {}> (@, cos_table, "
+                             "sin_table, position_ids)\n",
+                             interleaved),
                    "int64[B, S] position_ids, ", halfTables, 23});
   all.push_back({"OnnxWithWaves", rotationAngles + R"(
   cos_r = Cos (angles)

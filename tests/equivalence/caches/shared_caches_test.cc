@@ -14,7 +14,7 @@ namespace {
 /// `attend` computes `o` and `o2` [B,4,S,4] from `q`, `q2`, and the cache's `keys` and `values`, of
 /// which `mask` hides padding.
 std::string modelText(llvm::StringRef attend) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[B, 2, "P + S", 4] keys, float[B, 2, "P + S", 4] values)
@@ -41,7 +41,7 @@ decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P,
   sum = Add (om, o2m)
   logits = MatMul (sum, wo)
 }})",
-                     fmt::arg("attend", attend.str()), fmt::arg("projections", decoderProjections));
+                   named("attend", attend.str()), named("projections", decoderProjections));
 }
 
 class SharedCaches : public testing::Test {
@@ -90,7 +90,7 @@ TEST_F(SharedCaches, AreReadInPlace) {
 TEST_F(SharedCaches, AreReadAsCodes) {
   for (const auto& [name, attend] : attendingLayers)
     for (const char* target : {"int8", "int4"}) {
-      SCOPED_TRACE(fmt::format("{} {}", name, target));
+      SCOPED_TRACE(formatted("{} {}", name, target));
       const std::string path = writtenModel(modelText(attend), toolkit, folder);
       DrivenModel growing = raised(path, toolkit);
       DrivenModel codes = rewritten(path, toolkit, "", target);
@@ -134,7 +134,7 @@ TEST_F(SharedCaches, ForgedReadersOfCodesAreFound) {
 
 /// GroupQueryAttention over the present of another one, with keys and values of no rows.
 std::string groupedText(llvm::StringRef reader) {
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
 decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] past_k, float[B, 2, P, 8] past_v,
          float[1, 1, 32] table, float[1, 32, 32] wq, float[1, 32, 16] wk, float[1, 32, 16] wv, float[1, 32, 10] wo,
          float[64, 4] cosine, float[64, 4] sine)
@@ -163,7 +163,7 @@ decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] pa
   sum = Add (o, o2)
   logits = MatMul (sum, wo)
 }})",
-                     reader.str(), fmt::arg("hidden", decoderHidden));
+                   reader.str(), named("hidden", decoderHidden));
 }
 
 TEST_F(SharedCaches, OfGroupQueryAttentionAreReadInPlace) {

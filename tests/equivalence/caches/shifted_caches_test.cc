@@ -92,8 +92,7 @@ void expectShiftsLikePrefill(const DrivenModel& driven, const Toolkit& toolkit,
                                                 {{4, 6}, {2, 3}}, {{3, 14}}, {{17, 3}}};
   for (int64_t batch : {1, 2})
     for (const std::vector<Drop>& plan : plans) {
-      SCOPED_TRACE(
-          fmt::format("batch {}, keeps {}, drops {}", batch, plan[0].kept, plan[0].dropped));
+      SCOPED_TRACE(formatted("batch {}, keeps {}, drops {}", batch, plan[0].kept, plan[0].dropped));
       auto shifted = shiftSession(driven, toolkit, batch);
       std::vector<int64_t> places = placesFrom(0, 20);
       feedTokens(*shifted, placesFrom(0, 12));
@@ -194,7 +193,7 @@ TEST_F(ShiftedCaches, AreThoseOfAPrefillInEveryLayout) {
   const std::vector<RotationSpelling> spellings = rotationSpellings();
   for (const char* name : {"HalvesBySlice", "NeighborsByStrides", "LastColumns", "NotRotated"})
     for (const auto& [layout, parts] : shiftLayouts()) {
-      SCOPED_TRACE(fmt::format("{} {}", name, layout));
+      SCOPED_TRACE(formatted("{} {}", name, layout));
       const auto spelling = llvm::find_if(
           spellings, [&](const RotationSpelling& each) { return each.name == std::string(name); });
       ASSERT_NE(spelling, spellings.end());
@@ -219,7 +218,7 @@ std::vector<ShiftNearMiss> shiftNearMisses() {
   const RotationSpelling plain{"", "", "  @r = Identity (@)\n", ids};
   std::string positions;
   for (int i = 0; i < 64 * 16; ++i)
-    positions += fmt::format("{}{}", i == 0 ? "" : ", ", (i * 7 % 32) / 64.0);
+    positions += formatted("{}{}", i == 0 ? "" : ", ", (i * 7 % 32) / 64.0);
   RotationSpelling learned = plain;
   learned.constants = "float[64, 16] learned = {" + positions + "}, ";
   const RotatedDecoderParts added{.inner = R"(
@@ -429,7 +428,7 @@ TEST_F(ShiftedDecoders, OfEverySpellingAndType) {
        {DecoderSpelling::TorchScript, DecoderSpelling::Dynamo, DecoderSpelling::Attention,
         DecoderSpelling::GroupQueryAttention})
     for (ElementType real : {ElementType::Float, ElementType::Float16, ElementType::BFloat16}) {
-      SCOPED_TRACE(fmt::format("spelling {}, {}", static_cast<int>(spelling), onnxName(real)));
+      SCOPED_TRACE(formatted("spelling {}, {}", static_cast<int>(spelling), onnxName(real)));
       const std::string path = generated(shiftedSpec(DecoderKind::Llama, spelling, real));
       EXPECT_EQ(refusal(path), "");
       // Units in the last place of numbers around 4, which rows and scores are.

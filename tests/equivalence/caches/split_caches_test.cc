@@ -86,7 +86,7 @@ const SplitSpelling splitSpellings[] = {
 };
 
 std::string splitText(const char* past, const std::string& caches) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{past} past,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present)
@@ -106,8 +106,8 @@ decoder (int64[B, S] input_ids, float{past} past,
   v = Transpose <perm = [0, 2, 1, 3]> (x_v)
 {caches}
 {results}}})",
-                     fmt::arg("past", past), fmt::arg("projections", decoderProjections),
-                     fmt::arg("caches", caches), fmt::arg("results", decoderResults));
+                   named("past", past), named("projections", decoderProjections),
+                   named("caches", caches), named("results", decoderResults));
 }
 
 /// Two layers whose caches are one input: [2,2,B,2,P,4], of which the first axis is the layers' and
@@ -222,7 +222,7 @@ TEST_F(SplitCaches, AreNamedByTheirPlaces) {
   const DrivenModel split = rewritten(path, toolkit);
   std::vector<std::string> names;
   for (const ManifestCache& cache : split.manifest.caches)
-    names.push_back(fmt::format("{} {}", cache.past, cache.part->text("past")));
+    names.push_back(formatted("{} {}", cache.past, cache.part->text("past")));
   EXPECT_EQ(names, (std::vector<std::string>{"past.0.0 past[0, 0]", "past.0.1 past[0, 1]",
                                              "past.1.0 past[1, 0]", "past.1.1 past[1, 1]"}));
   // What is written is read again.

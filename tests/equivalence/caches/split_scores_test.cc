@@ -82,7 +82,7 @@ const SplitScores threeParts = {"RowsThatComeBefore", R"(
   o = Add (earlier_o, new_o))"};
 
 std::string scoresText(const char* attention, const char* presents) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 4, P, 4] past_k, float[B, 4, P, 4] past_v, float[B, 4, 1, 4] first_k, float[B, 4, 1, 4] first_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 16] wk, float[1, 16, 16] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] all_k, float[] all_v)
@@ -124,8 +124,8 @@ decoder (int64[B, S] input_ids, float[B, 4, P, 4] past_k, float[B, 4, P, 4] past
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     fmt::arg("hidden", decoderHidden), fmt::arg("presents", presents),
-                     fmt::arg("attention", attention));
+                   named("hidden", decoderHidden), named("presents", presents),
+                   named("attention", attention));
 }
 
 const char* wholePresents = R"(
@@ -142,7 +142,7 @@ protected:
     const std::string path = writtenModel(scoresText(spelling.text, presents), toolkit, folder);
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : {"kvopt", "onnx24", "primitive"}) {
-      SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
+      SCOPED_TRACE(formatted("{} --to {}", spelling.name, target));
       const DrivenModel joined = rewritten(path, toolkit, "capacity=32", target);
       EXPECT_EQ(joined.manifest.caches.size(), 2U);
       for (int64_t batch : {1, 2}) {

@@ -91,7 +91,7 @@ std::string ofSide(llvm::StringRef text, char side) {
 }
 
 std::string modelText(const StaticCase& c) {
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : {0}, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : {0}, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{1} past_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float{1} c_k, float{1} c_v)
@@ -132,9 +132,9 @@ decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     c.opset, c.past, ofSide(c.write, 'k'), ofSide(c.write, 'v'),
-                     *c.mask ? std::string(", ") + c.mask : "",
-                     fmt::arg("projections", decoderProjections));
+                   c.opset, c.past, ofSide(c.write, 'k'), ofSide(c.write, 'v'),
+                   *c.mask ? std::string(", ") + c.mask : "",
+                   named("projections", decoderProjections));
 }
 
 class StaticCaches : public testing::Test {

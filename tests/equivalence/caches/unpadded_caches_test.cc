@@ -18,7 +18,7 @@ namespace {
 
 /// A decoder of one layer of GroupQueryAttention, whose lengths are counted as `count` says.
 std::string countingText(const std::string& attributes, const std::string& count) {
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
 decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] past_k, float[B, 2, P, 8] past_v,
          float[1, 1, 32] table, float[1, 32, 32] wq, float[1, 32, 16] wk, float[1, 32, 16] wv, float[1, 32, 10] wo,
          float[64, 4] cosine, float[64, 4] sine)
@@ -40,7 +40,7 @@ decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] pa
   o, keys, values = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1{2}> (q, k, v, past_k, past_v, lengths, total, cosine, sine)
   logits = MatMul (o, wo)
 }})",
-                     decoderHidden, count, attributes);
+                   decoderHidden, count, attributes);
 }
 
 constexpr const char* maskSum = "  count = ReduceSum <keepdims = 0> (attention_mask, one)\n";
@@ -125,7 +125,7 @@ TEST_F(UnpaddedCaches, HaveOneLengthWhateverItsSymbols) {
 TEST_F(UnpaddedCaches, HaveAttentionWithoutMasks) {
   for (const char* model : {"kjv", "gpt2-dynamo18-eager", "llama_gqa-ts14-eager"})
     for (const char* target : {"kvopt", "paged:16"}) {
-      SCOPED_TRACE(fmt::format("{} --to {}", model, target));
+      SCOPED_TRACE(formatted("{} --to {}", model, target));
       RewriteRequest request;
       request.form = valueOrThrow(presetForm(target));
       request.padding = PaddedRows::None;

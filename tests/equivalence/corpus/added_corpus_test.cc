@@ -96,7 +96,7 @@ protected:
       const std::string verdict = replayed(prepared, steps);
       const std::string name = source.filename().string() + " " + recorded.name;
       EXPECT_EQ(verdict == "different", differentCases().count(name) != 0) << name << verdict;
-      text += fmt::format("{} {} {}", text.empty() ? ":" : ",", recorded.name, verdict);
+      text += formatted("{} {} {}", text.empty() ? ":" : ",", recorded.name, verdict);
     }
     return text;
   }
@@ -128,7 +128,7 @@ TEST_F(AddedCorpus, EveryModelIsAsTheTableSays) {
   for (const char* corpus : {".", "../corpus2", "../corpus3"})
     for (const std::string& name : sampleOf(foldersWith(corpusFolder() / corpus, "model.onnx"))) {
       SCOPED_TRACE(name);
-      table += fmt::format("{} | {}\n", name, cell(corpusFolder() / corpus / name));
+      table += formatted("{} | {}\n", name, cell(corpusFolder() / corpus / name));
     }
   if (const char* output = std::getenv("KVOPT_GOLDEN_ADDED")) {
     std::ofstream(output) << table;

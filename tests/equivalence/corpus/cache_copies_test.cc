@@ -83,7 +83,7 @@ TEST(CacheCopies, EveryModelAndTargetIsAsTheTableSays) {
       "# Bytes of caches that a decode step copies, as exported and as rewritten, or "
       "the reason for a refusal: scripts/golden.sh\n# | as exported";
   for (const char* target : inPlaceTargets)
-    table += fmt::format(" | {}", target);
+    table += formatted(" | {}", target);
   table += "\n";
   Toolkit toolkit;
   size_t models = 0;

@@ -7,6 +7,7 @@
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/corpus.h"
 
+#include <fmt/format.h>
 #include <fstream>
 
 namespace kvopt {
@@ -140,7 +141,7 @@ TEST(FusedCorpus, RecordedStepsAgree) {
         if (!fs::is_directory(folder))
           continue;
         for (const ReferenceStep& step : valueOrThrow(readReference(folder.string()))) {
-          SCOPED_TRACE(fmt::format("{}, step {}", batch, steps));
+          SCOPED_TRACE(formatted("{}, step {}", batch, steps));
           if (agrees) {
             expectStep(*model, step, toolkit.kernels);
             ++steps;

@@ -8,6 +8,8 @@
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/corpus.h"
 
+#include <fmt/format.h>
+
 namespace kvopt {
 using namespace driver;
 using namespace ir;
@@ -33,7 +35,7 @@ std::vector<std::pair<std::string, TensorRef>> recorded(const std::string& folde
                                                         const char* kind) {
   std::vector<std::pair<std::string, TensorRef>> tensors;
   for (unsigned i = 0;; ++i) {
-    std::string path = fmt::format("{}/test_data_set_0/{}_{}.pb", folder, kind, i);
+    std::string path = formatted("{}/test_data_set_0/{}_{}.pb", folder, kind, i);
     if (!fs::exists(path))
       return tensors;
     tensors.push_back(valueOrThrow(importTensorFile(path)));

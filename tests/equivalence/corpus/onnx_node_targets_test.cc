@@ -9,6 +9,8 @@
 #include "tests/equivalence/manifest_step.h"
 #include "tests/support/temporary_folder.h"
 
+#include <fmt/format.h>
+
 namespace kvopt {
 using namespace driver;
 using namespace ir;
@@ -47,7 +49,7 @@ public:
     if (const auto* refused = std::get_if<RefusedModel>(&*result))
       return refused->sites.empty()
                  ? "nothing"
-                 : fmt::format("refused ({})", reasonName(refused->sites[0].failure.code).str());
+                 : formatted("refused ({})", reasonName(refused->sites[0].failure.code).str());
     try {
       write(*result);
       return isEqual() ? "equal" : "DIFFERENT";
@@ -72,7 +74,7 @@ private:
   NamedTensors recorded(const char* kind) {
     NamedTensors tensors;
     for (unsigned i = 0;; ++i) {
-      const std::string path = fmt::format("{}/test_data_set_0/{}_{}.pb", folder, kind, i);
+      const std::string path = formatted("{}/test_data_set_0/{}_{}.pb", folder, kind, i);
       if (!fs::exists(path))
         return tensors;
       auto [name, data] = valueOrThrow(importTensorFile(path));
@@ -113,7 +115,7 @@ TEST(OnnxNodeTargets, EveryCaseIsRewrittenOrRefusedAsTheTableSays) {
   std::string table = "# What kvopt rewrite --to T makes of ONNX's node cases: scripts/golden.sh\n";
   table += "#";
   for (const char* target : targets)
-    table += fmt::format(" | {}", target);
+    table += formatted(" | {}", target);
   table += "\n";
   std::map<std::string, unsigned> equal;
   for (const std::string& name : names) {

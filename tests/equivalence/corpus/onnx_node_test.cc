@@ -6,6 +6,7 @@
 #include "support/diagnostic.h"
 #include "tests/equivalence/corpus/corpus.h"
 
+#include <fmt/format.h>
 #include <map>
 
 namespace kvopt {
@@ -61,7 +62,7 @@ std::string attempt(const std::string& folder, const Toolkit& toolkit,
   const TensorComparison* worst = report->worst();
   return !worst ? "nothing was compared"
          : worst->mismatch.empty()
-             ? worst->name + fmt::format(" is off by {}", worst->comparison.maxAbs)
+             ? worst->name + formatted(" is off by {}", worst->comparison.maxAbs)
              : worst->name + " " + worst->mismatch;
 }
 

@@ -19,8 +19,8 @@ inline std::string failuresOf(const driver::ReferenceTable& table) {
     for (const driver::ReferenceResult& result : row.results)
       if (result.verdict == driver::ReferenceVerdict::Different ||
           result.verdict == driver::ReferenceVerdict::Failed)
-        text += fmt::format("{} {} {}: {} {}\n", folderOf(row), row.name,
-                            driver::formName(result.form).str(), result.maxAbs, result.reason);
+        text += formatted("{} {} {}: {} {}\n", folderOf(row), row.name,
+                          driver::formName(result.form).str(), result.maxAbs, result.reason);
   return text;
 }
 

@@ -67,7 +67,7 @@ std::optional<std::string> differenceAfterShift(const std::string& path, const T
     const auto rows = valueOrThrow(compareTensors(own, other, {tolerance, 0}));
     compared += rows.compared;
     if (!rows.isWithin())
-      differences += fmt::format("{} differs by {}; ", cache.past, rows.maxAbs);
+      differences += formatted("{} differs by {}; ", cache.past, rows.maxAbs);
   }
   if (compared == 0)
     return std::nullopt;
@@ -82,7 +82,7 @@ TEST_F(ShiftedCorpus, FirstLayersAreThoseOfAPrefill) {
   for (const fs::path& folder : {corpusFolder(), corpusFolder().parent_path() / "corpus2"})
     for (const std::string& name : sampleOf(foldersWith(folder, "model.onnx")))
       for (const char* target : {"", "kvopt"}) {
-        SCOPED_TRACE(fmt::format("{} {}", name, target));
+        SCOPED_TRACE(formatted("{} {}", name, target));
         std::optional<std::string> differences;
         try {
           differences =

@@ -99,7 +99,7 @@ TEST(FreedCorpus, EveryModelIsAsTheTableSays) {
       "# Extents of decoders that were fixed for one step after 5 tokens and became symbols again: "
       "scripts/golden.sh\n#";
   for (const Export& each : exports)
-    table += fmt::format(" | {}", each.name);
+    table += formatted(" | {}", each.name);
   table += "\n";
   Toolkit toolkit;
   const TemporaryFolder temporary;
@@ -109,7 +109,7 @@ TEST(FreedCorpus, EveryModelIsAsTheTableSays) {
       ++models;
       std::string row = name;
       for (const Export& each : exports) {
-        SCOPED_TRACE(fmt::format("{}, {}", name, each.name));
+        SCOPED_TRACE(formatted("{}, {}", name, each.name));
         row += " | " + freedCell((folder / name / "model.onnx").string(), each.step, each.folds,
                                  toolkit, temporary);
       }

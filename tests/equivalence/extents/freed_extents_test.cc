@@ -46,7 +46,7 @@ struct Spelling {
 std::string tableText(int rows) {
   std::string text = "0.5";
   for (int i = 1; i < rows * 16; ++i)
-    text += fmt::format(", {}", ((i * 37) % 101 - 50) / 64.0);
+    text += formatted(", {}", ((i * 37) % 101 - 50) / 64.0);
   return text;
 }
 
@@ -267,10 +267,10 @@ std::string tableOf(const std::string& type, const std::string& leading, const W
   std::string numbers;
   for (int token = 0; token < std::stoi(step.tokens); ++token)
     for (int key = 0; key < std::stoi(step.keys); ++key)
-      numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ",
-                             number(token + std::stoi(step.past), key));
-  return fmt::format("  stored = Constant <value = {}[{}{}, {}] {{{}}}> ()\n", type, leading,
-                     step.tokens, step.keys, numbers);
+      numbers +=
+          formatted("{}{}", numbers.empty() ? "" : ", ", number(token + std::stoi(step.past), key));
+  return formatted("  stored = Constant <value = {}[{}{}, {}] {{{}}}> ()\n", type, leading,
+                   step.tokens, step.keys, numbers);
 }
 
 /// Places [B, 1, 1, keys, 2] of a mask's elements, and what they pick.
@@ -278,9 +278,9 @@ std::string gridOf(const Written& step) {
   std::string numbers;
   for (int row = 0; row < std::stoi(step.batch); ++row)
     for (int key = 0; key < std::stoi(step.keys); ++key)
-      numbers += fmt::format("{}{}, {}", numbers.empty() ? "" : ", ", row, key);
-  return fmt::format("  places_of_mask = Constant <value = int64[{}, 1, 1, {}, 2] {{{}}}> ()\n",
-                     step.batch, step.keys, numbers) +
+      numbers += formatted("{}{}, {}", numbers.empty() ? "" : ", ", row, key);
+  return formatted("  places_of_mask = Constant <value = int64[{}, 1, 1, {}, 2] {{{}}}> ()\n",
+                   step.batch, step.keys, numbers) +
          "  shown = Cast <to = 9> (attention_mask)\n"
          "  shown_row = GatherND (shown, places_of_mask)\n";
 }

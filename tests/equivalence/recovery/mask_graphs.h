@@ -32,18 +32,18 @@ public:
   MaskGraph write() {
     mutation = chance(3) ? pick(mutations) : 0;
     graph.isMutated = mutation != 0;
-    note(fmt::format("mutation {}", mutation));
+    note(formatted("mutation {}", mutation));
     prologue();
     bool isAdditiveParts = chance(3);
     std::string mask = isAdditiveParts ? sumOfParts() : oneBoolean();
     std::string type = isBoolean ? "bool" : "float";
     graph.text =
-        fmt::format("<ir_version: 10, opset_import: [\"\" : 18]>\n"
-                    "masks (int64[batch, sequence] ids, int64[batch, {}] attention_mask, "
-                    "float[batch, 2, past, 8] past_key, int64[sequence] cache_position, "
-                    "int64[batch, sequence] position_ids) => ({} mask)\n{{\n{}  mask = Identity "
-                    "({})\n}}\n",
-                    total, type, body, mask);
+        formatted("<ir_version: 10, opset_import: [\"\" : 18]>\n"
+                  "masks (int64[batch, sequence] ids, int64[batch, {}] attention_mask, "
+                  "float[batch, 2, past, 8] past_key, int64[sequence] cache_position, "
+                  "int64[batch, sequence] position_ids) => ({} mask)\n{{\n{}  mask = Identity "
+                  "({})\n}}\n",
+                  total, type, body, mask);
     return graph;
   }
 
@@ -66,9 +66,9 @@ private:
 
   std::string node(const std::string& op, const std::string& operands,
                    const std::string& attributes = "") {
-    std::string name = fmt::format("v{}", names++);
-    body += fmt::format("  {} = {} {}({})\n", name, op,
-                        attributes.empty() ? "" : "<" + attributes + "> ", operands);
+    std::string name = formatted("v{}", names++);
+    body += formatted("  {} = {} {}({})\n", name, op,
+                      attributes.empty() ? "" : "<" + attributes + "> ", operands);
     return name;
   }
   std::string list(const std::string& op, std::initializer_list<std::string> operands,
@@ -79,13 +79,13 @@ private:
     return node(op, all, attributes);
   }
   std::string scalar(int64_t value) {
-    return node("Constant", "", fmt::format("value = int64 {{{}}}", value));
+    return node("Constant", "", formatted("value = int64 {{{}}}", value));
   }
   std::string vector(const std::string& values, size_t count) {
-    return node("Constant", "", fmt::format("value = int64[{}] {{{}}}", count, values));
+    return node("Constant", "", formatted("value = int64[{}] {{{}}}", count, values));
   }
   std::string number(const std::string& value) {
-    return node("Constant", "", fmt::format("value = float {{{}}}", value));
+    return node("Constant", "", formatted("value = float {{{}}}", value));
   }
   std::string at(const std::string& tensor, const std::string& axes, size_t count) {
     return list("Unsqueeze", {tensor, vector(axes, count)});
@@ -93,7 +93,7 @@ private:
   std::string extent(const std::string& tensor, int axis) {
     if (chance(2))
       return list("Gather", {node("Shape", tensor), scalar(axis)}, "axis = 0");
-    std::string one = node("Shape", tensor, fmt::format("start = {}, end = {}", axis, axis + 1));
+    std::string one = node("Shape", tensor, formatted("start = {}, end = {}", axis, axis + 1));
     return node("Squeeze", one);
   }
 
@@ -144,7 +144,7 @@ private:
     default: {
       std::string values;
       for (int64_t k = 0; k < 2 * tableSize; ++k)
-        values += fmt::format("{}{}", k ? ", " : "", k);
+        values += formatted("{}{}", k ? ", " : "", k);
       std::string table = vector(values, 2 * tableSize);
       return list("Gather", {table, list("Add", {rangeTo(rows), past})});
     }
@@ -193,7 +193,7 @@ private:
   std::string windowFromPositions(const std::string& row, const std::string& key) {
     int64_t window = pick(6);
     graph.window = window;
-    note(fmt::format("window {}", window));
+    note(formatted("window {}", window));
     if (mutation == 6)
       return list("GreaterOrEqual", {key, list("Sub", {row, scalar(window)})});
     switch (pick(4)) {
@@ -223,11 +223,11 @@ private:
         bool seen = c <= r + shift && (window == 0 || r - c < window);
         if (mutation == 5)
           seen = r <= c;
-        values += fmt::format("{}{}", values.empty() ? "" : ", ", seen ? 1 : 0);
+        values += formatted("{}{}", values.empty() ? "" : ", ", seen ? 1 : 0);
       }
     std::string table =
         node("Constant", "",
-             fmt::format("value = bool[1, 1, {}, {}] {{{}}}", tableSize, tableSize, values));
+             formatted("value = bool[1, 1, {}, {}] {{{}}}", tableSize, tableSize, values));
     std::string first = at(past, "0", 1);
     std::string last = at(keys, "0", 1);
     if (mutation == 1) {
@@ -255,8 +255,7 @@ private:
       bool isUpper = chance(2);
       if (isUpper)
         diagonal = list("Add", {diagonal, scalar(1)});
-      std::string kept =
-          list("Trilu", {ones, diagonal}, fmt::format("upper = {}", isUpper ? 1 : 0));
+      std::string kept = list("Trilu", {ones, diagonal}, formatted("upper = {}", isUpper ? 1 : 0));
       std::string seen = node("Cast", kept, "to = 9");
       return at(isUpper ? node("Not", seen) : seen, "0, 1", 2);
     }

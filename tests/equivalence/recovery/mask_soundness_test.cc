@@ -111,8 +111,8 @@ std::string contradiction(const MaskFacts& facts, const ConcreteMask& mask) {
     for (int64_t i = 0; i < sizes.sequence; ++i) {
       bool seesAny = false;
       for (int64_t j = 0; j < sizes.keys(); ++j) {
-        std::string place = fmt::format(" at b {} i {} j {} of S {} T {}: {}", b, i, j,
-                                        sizes.sequence, sizes.keys(), mask.at(b, i, j));
+        std::string place = formatted(" at b {} i {} j {} of S {} T {}: {}", b, i, j,
+                                      sizes.sequence, sizes.keys(), mask.at(b, i, j));
         int64_t distance = i + sizes.past - j;
         bool hidden = mask.isHidden(b, i, j);
         seesAny |= !hidden;
@@ -145,7 +145,7 @@ std::string contradiction(const MaskFacts& facts, const ConcreteMask& mask) {
           return "an unexpected bias" + place;
       }
       if (facts.everyRowSeesAKey && !seesAny)
-        return fmt::format("row {} sees no key", i);
+        return formatted("row {} sees no key", i);
     }
   return "";
 }
@@ -175,7 +175,7 @@ struct Tally {
 
 void check(unsigned seed, Tally& tally) {
   MaskGraph graph = MaskGraphWriter(seed).write();
-  SCOPED_TRACE(fmt::format("seed {}: {}\n{}", seed, graph.description, abbreviated(graph.text)));
+  SCOPED_TRACE(formatted("seed {}: {}\n{}", seed, graph.description, abbreviated(graph.text)));
   std::unique_ptr<Model> model = valueOrThrow(readText(graph.text, everyOp()));
   successOrThrow(inferShapes(model->graph()));
   auto symbol = [](const char* name) { return Dim::symbol(name); };

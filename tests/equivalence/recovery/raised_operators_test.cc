@@ -47,13 +47,12 @@ std::unique_ptr<Model> modelOf(const Case& c, const Toolkit& toolkit) {
     for (int64_t extent : input.tensor.shape())
       extents += (extents.empty() ? "" : ", ") + std::to_string(extent);
     inputs +=
-        fmt::format("{}{}{} {}", inputs.empty() ? "" : ", ", onnxName(input.tensor.element()).str(),
-                    extents.empty() ? "" : "[" + extents + "]", input.name);
+        formatted("{}{}{} {}", inputs.empty() ? "" : ", ", onnxName(input.tensor.element()).str(),
+                  extents.empty() ? "" : "[" + extents + "]", input.name);
   }
-  std::string text =
-      fmt::format("<ir_version: 8, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
-                  "one ({}) => ({}) <{}> {{ {} = {} }}",
-                  c.opset, inputs, c.results, c.constants, c.names, c.call);
+  std::string text = formatted("<ir_version: 8, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
+                               "one ({}) => ({}) <{}> {{ {} = {} }}",
+                               c.opset, inputs, c.results, c.constants, c.names, c.call);
   auto model = valueOrThrow(readText(text, toolkit.ops));
   successOrThrow(inferShapes(model->graph()));
   return model;
@@ -132,12 +131,12 @@ Case groupedCase(const Grouped& g) {
   c.inputs.push_back({"total", int32s({1}, {static_cast<double>(all)})});
   for (const Input& input : g.more)
     c.inputs.push_back(input);
-  c.call = fmt::format("com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2{}> "
-                       "(q, {}, past_k, past_v, seqlens_k, total{})",
-                       g.attributes, g.packed ? ", " : "k, v", g.operands);
-  c.results = fmt::format("float[2, {0}, 32] out, float[2, 2, {1}, 8] present_k, "
-                          "float[2, 2, {1}, 8] present_v",
-                          g.rows, all);
+  c.call = formatted("com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2{}> "
+                     "(q, {}, past_k, past_v, seqlens_k, total{})",
+                     g.attributes, g.packed ? ", " : "k, v", g.operands);
+  c.results = formatted("float[2, {0}, 32] out, float[2, 2, {1}, 8] present_k, "
+                        "float[2, 2, {1}, 8] present_v",
+                        g.rows, all);
   c.names = "out, present_k, present_v";
   return c;
 }
@@ -185,7 +184,7 @@ TEST_F(RaisedOperators, GroupedRotary) {
     for (const char* interleaved : {"", ", rotary_interleaved = 1"})
       for (const Grouped& shape : {Grouped{1, 5, {5, 2}}, Grouped{3, 4, {4, 4}}}) {
         Grouped g = shape;
-        g.attributes = fmt::format(", do_rotary = 1{}", interleaved);
+        g.attributes = formatted(", do_rotary = 1{}", interleaved);
         g.operands = ", cos, sin";
         g.more.push_back({"cos", random({16, half}, 6)});
         g.more.push_back({"sin", random({16, half}, 7)});
@@ -220,11 +219,11 @@ Case multiHeadCase(int64_t rows, int64_t keys, int64_t past, const std::string& 
   c.inputs.push_back({"v", random({2, keys, 24}, 3)});
   for (Input& input : more)
     c.inputs.push_back(std::move(input));
-  c.call = fmt::format("com.microsoft.MultiHeadAttention <num_heads = 4{}> (q, k, v{})", attributes,
-                       operands);
-  c.results = fmt::format("float[2, {0}, 24] out, float[2, 4, {1}, 8] present_k, "
-                          "float[2, 4, {1}, 6] present_v",
-                          rows, keys + past);
+  c.call = formatted("com.microsoft.MultiHeadAttention <num_heads = 4{}> (q, k, v{})", attributes,
+                     operands);
+  c.results = formatted("float[2, {0}, 24] out, float[2, 4, {1}, 8] present_k, "
+                        "float[2, 4, {1}, 6] present_v",
+                        rows, keys + past);
   c.names = "out, present_k, present_v";
   return c;
 }
@@ -294,10 +293,8 @@ TEST_F(RaisedOperators, FusedProjection) {
     c.inputs = {{"x", random({2, rows, 12}, 1)}, {"w", random({12, 96}, 2)}};
     for (Input& input : more)
       c.inputs.push_back(std::move(input));
-    c.call =
-        fmt::format("com.microsoft.Attention <num_heads = 4{}> (x, w{})", attributes, operands);
-    c.results =
-        fmt::format("float[2, {}, 32] out, float[2, 2, 4, {}, 8] present", rows, rows + past);
+    c.call = formatted("com.microsoft.Attention <num_heads = 4{}> (x, w{})", attributes, operands);
+    c.results = formatted("float[2, {}, 32] out, float[2, 2, 4, {}, 8] present", rows, rows + past);
     expectSame(c);
   };
   const Input bias{"b", random({96}, 3)};

@@ -43,10 +43,10 @@ public:
     std::string inputs, outputs;
     for (const RandomValue& value : pool)
       (value.isInput ? inputs : outputs) +=
-          fmt::format("{}{} {}", (value.isInput ? inputs : outputs).empty() ? "" : ", ",
-                      typeOf(value), value.name);
-    return fmt::format("<ir_version: 8, opset_import: [\"\" : 18]>\nrandom ({}) => ({}) {{\n{}}}",
-                       inputs, outputs, nodesText);
+          formatted("{}{} {}", (value.isInput ? inputs : outputs).empty() ? "" : ", ",
+                    typeOf(value), value.name);
+    return formatted("<ir_version: 8, opset_import: [\"\" : 18]>\nrandom ({}) => ({}) {{\n{}}}",
+                     inputs, outputs, nodesText);
   }
 
   const std::vector<RandomValue>& values() const { return pool; }
@@ -74,35 +74,35 @@ protected:
   }
   static std::string typeOf(const RandomValue& value) {
     const char* element = value.type == 'i' ? "int64" : value.type == 'b' ? "bool" : "float";
-    return value.shape.empty() ? element : fmt::format("{}[{}]", element, list(value.shape));
+    return value.shape.empty() ? element : formatted("{}[{}]", element, list(value.shape));
   }
 
   void addInput(char type, Shape shape) {
-    pool.push_back({fmt::format("in{}", pool.size()), type, std::move(shape), 5, true});
+    pool.push_back({formatted("in{}", pool.size()), type, std::move(shape), 5, true});
   }
   std::string ints(const Shape& numbers) {
-    std::string name = fmt::format("list{}", ++names);
-    nodesText += fmt::format("  {} = Constant <value_ints = [{}]> ()\n", name, list(numbers));
+    std::string name = formatted("list{}", ++names);
+    nodesText += formatted("  {} = Constant <value_ints = [{}]> ()\n", name, list(numbers));
     return name;
   }
   std::string intTensor(const Shape& numbers, const Shape& shape) {
     const std::string flat = ints(numbers), extents = ints(shape);
-    std::string name = fmt::format("table{}", ++names);
-    nodesText += fmt::format("  {} = Reshape ({}, {})\n", name, flat, extents);
+    std::string name = formatted("table{}", ++names);
+    nodesText += formatted("  {} = Reshape ({}, {})\n", name, flat, extents);
     return name;
   }
   std::string integer(int64_t number) {
-    std::string name = fmt::format("number{}", ++names);
-    nodesText += fmt::format("  {} = Constant <value_int = {}> ()\n", name, number);
+    std::string name = formatted("number{}", ++names);
+    nodesText += formatted("  {} = Constant <value_int = {}> ()\n", name, number);
     return name;
   }
 
   /// Notes a node; larger tensors and numbers are not made.
   bool add(char type, Shape shape, double bound, const std::string& call) {
-    RandomValue value{fmt::format("v{}", pool.size()), type, std::move(shape), bound};
+    RandomValue value{formatted("v{}", pool.size()), type, std::move(shape), bound};
     if (value.count() > 96 || value.rank() > 5 || bound > 1e12)
       return false;
-    nodesText += fmt::format("  {} = {}\n", value.name, call);
+    nodesText += formatted("  {} = {}\n", value.name, call);
     pool.push_back(std::move(value));
     return true;
   }
@@ -176,14 +176,14 @@ private:
     if (!pick("in", x))
       return false;
     const char* names3[] = {"Neg", "Abs", "Sign"};
-    return add(x.type, x.shape, x.bound, fmt::format("{} ({})", names3[below(3)], x.name));
+    return add(x.type, x.shape, x.bound, formatted("{} ({})", names3[below(3)], x.name));
   }
   bool rounding() {
     RandomValue x;
     if (!pick("n", x))
       return false;
     const char* names3[] = {"Floor", "Ceil", "Round"};
-    return addLike(x, x.shape, fmt::format("{} ({})", names3[below(3)], x.name));
+    return addLike(x, x.shape, formatted("{} ({})", names3[below(3)], x.name));
   }
   bool sum() {
     RandomValue a, b;
@@ -191,7 +191,7 @@ private:
     if (!pair("inf", a, b, shape))
       return false;
     return add(joined(a, b), shape, a.bound + b.bound,
-               fmt::format("{} ({}, {})", below(2) ? "Add" : "Sub", a.name, b.name));
+               formatted("{} ({}, {})", below(2) ? "Add" : "Sub", a.name, b.name));
   }
   bool product() {
     RandomValue a, b;
@@ -199,7 +199,7 @@ private:
     if (!pair("inf", a, b, shape))
       return false;
     return add(joined(a, b), shape, a.bound * b.bound + 1,
-               fmt::format("Mul ({}, {})", a.name, b.name));
+               formatted("Mul ({}, {})", a.name, b.name));
   }
   bool quotient() {
     RandomValue x;
@@ -207,15 +207,15 @@ private:
       return false;
     int64_t by = between(1, 4) * (below(2) ? 1 : -1);
     const std::string divisor = integer(by);
-    return below(2) ? addLike(x, x.shape, fmt::format("Div ({}, {})", x.name, divisor))
-                    : add('i', x.shape, 4, fmt::format("Mod ({}, {})", x.name, divisor));
+    return below(2) ? addLike(x, x.shape, formatted("Div ({}, {})", x.name, divisor))
+                    : add('i', x.shape, 4, formatted("Mod ({}, {})", x.name, divisor));
   }
   bool truncatedModulo() {
     RandomValue x;
     if (!pick("i", x))
       return false;
     const std::string divisor = integer(between(1, 4) * (below(2) ? 1 : -1));
-    return add('i', x.shape, 4, fmt::format("Mod <fmod = 1> ({}, {})", x.name, divisor));
+    return add('i', x.shape, 4, formatted("Mod <fmod = 1> ({}, {})", x.name, divisor));
   }
   bool extreme() {
     RandomValue a, b;
@@ -223,7 +223,7 @@ private:
     if (!pair("in", a, b, shape))
       return false;
     return add(a.type, shape, std::max(a.bound, b.bound),
-               fmt::format("{} ({}, {})", below(2) ? "Min" : "Max", a.name, b.name));
+               formatted("{} ({}, {})", below(2) ? "Min" : "Max", a.name, b.name));
   }
   bool compare() {
     RandomValue a, b;
@@ -231,7 +231,7 @@ private:
     if (!pair("in", a, b, shape))
       return false;
     const char* names5[] = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
-    return add('b', shape, 1, fmt::format("{} ({}, {})", names5[below(5)], a.name, b.name));
+    return add('b', shape, 1, formatted("{} ({}, {})", names5[below(5)], a.name, b.name));
   }
   bool logic() {
     RandomValue a, b;
@@ -240,36 +240,34 @@ private:
       return false;
     const char* names3[] = {"And", "Or", "Not"};
     const size_t which = below(3);
-    return which == 2
-               ? add('b', a.shape, 1, fmt::format("Not ({})", a.name))
-               : add('b', shape, 1, fmt::format("{} ({}, {})", names3[which], a.name, b.name));
+    return which == 2 ? add('b', a.shape, 1, formatted("Not ({})", a.name))
+                      : add('b', shape, 1, formatted("{} ({}, {})", names3[which], a.name, b.name));
   }
   bool toFloat() {
     RandomValue x;
     if (!pick("ib", x) || x.bound > 1e6)
       return false;
-    return add('n', x.shape, x.bound, fmt::format("Cast <to = 1> ({})", x.name));
+    return add('n', x.shape, x.bound, formatted("Cast <to = 1> ({})", x.name));
   }
   bool toInteger() {
     RandomValue x;
     if (!pick("nb", x))
       return false;
-    return add('i', x.shape, x.bound, fmt::format("Cast <to = 7> ({})", x.name));
+    return add('i', x.shape, x.bound, formatted("Cast <to = 7> ({})", x.name));
   }
   bool toBool() {
     RandomValue x;
     if (!pick("in", x))
       return false;
-    return add('b', x.shape, 1, fmt::format("Cast <to = 9> ({})", x.name));
+    return add('b', x.shape, 1, formatted("Cast <to = 9> ({})", x.name));
   }
   bool scaled() {
     RandomValue x;
     if (!pick("nf", x))
       return false;
-    const std::string factor = fmt::format("factor{}", ++names);
-    nodesText += fmt::format("  {} = Constant <value_float = {}.5> ()\n", factor, between(1, 3));
-    return addLike(x, x.shape,
-                   fmt::format("{} ({}, {})", below(2) ? "Mul" : "Div", x.name, factor));
+    const std::string factor = formatted("factor{}", ++names);
+    nodesText += formatted("  {} = Constant <value_float = {}.5> ()\n", factor, between(1, 3));
+    return addLike(x, x.shape, formatted("{} ({}, {})", below(2) ? "Mul" : "Div", x.name, factor));
   }
 
   // Numbers along axes.
@@ -294,7 +292,7 @@ private:
     const std::string axes = ints({axis});
     return add(
         x.type, shape, bound,
-        fmt::format("{} <keepdims = {}> ({}, {})", names4[which], keeps ? 1 : 0, x.name, axes));
+        formatted("{} <keepdims = {}> ({}, {})", names4[which], keeps ? 1 : 0, x.name, axes));
   }
   bool cumulated() {
     RandomValue x;
@@ -302,8 +300,8 @@ private:
       return false;
     const std::string axis = integer(between(-x.rank(), x.rank() - 1));
     return add(x.type, x.shape, x.bound * 5,
-               fmt::format("CumSum <exclusive = {}, reverse = {}> ({}, {})", below(2), below(2),
-                           x.name, axis));
+               formatted("CumSum <exclusive = {}, reverse = {}> ({}, {})", below(2), below(2),
+                         x.name, axis));
   }
   bool argument() {
     RandomValue x;
@@ -313,8 +311,8 @@ private:
     Shape shape = x.shape;
     shape[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = 1;
     return add('i', shape, 4,
-               fmt::format("{} <axis = {}, keepdims = 1, select_last_index = 0> ({})",
-                           below(2) ? "ArgMax" : "ArgMin", axis, x.name));
+               formatted("{} <axis = {}, keepdims = 1, select_last_index = 0> ({})",
+                         below(2) ? "ArgMax" : "ArgMin", axis, x.name));
   }
   bool oneHot() {
     RandomValue x;
@@ -326,7 +324,7 @@ private:
     Shape shape = x.shape;
     shape.insert(shape.begin() + (axis < 0 ? axis + x.rank() + 1 : axis), depth);
     return add('i', shape, 3,
-               fmt::format("OneHot <axis = {}> ({}, {}, {})", axis, x.name, size, values));
+               formatted("OneHot <axis = {}> ({}, {}, {})", axis, x.name, size, values));
   }
   bool rangeOf() {
     const int64_t start = between(-3, 3), count = between(1, 6);
@@ -335,32 +333,31 @@ private:
     const int64_t last = start + (count - 1) * step;
     const int64_t limit = last + (step > 0 ? between(1, step) : -between(1, -step));
     const std::string a = integer(start), b = integer(limit), c = integer(step);
-    return add('i', {count}, 24, fmt::format("Range ({}, {}, {})", a, b, c));
+    return add('i', {count}, 24, formatted("Range ({}, {}, {})", a, b, c));
   }
   bool shapeOf() {
     const RandomValue x = any();
     const int64_t start = between(-x.rank(), x.rank());
     const int64_t from = std::clamp<int64_t>(start < 0 ? start + x.rank() : start, 0, x.rank());
     if (below(3) == 0)
-      return add('i', {}, 96, fmt::format("Size ({})", x.name));
+      return add('i', {}, 96, formatted("Size ({})", x.name));
     return x.rank() > 0 && from < x.rank() &&
-           add('i', {x.rank() - from}, 6, fmt::format("Shape <start = {}> ({})", start, x.name));
+           add('i', {x.rank() - from}, 6, formatted("Shape <start = {}> ({})", start, x.name));
   }
   bool filled() {
     RandomValue x;
     if (!pick("inf", x) || x.rank() == 0)
       return false;
-    const std::string shape = fmt::format("shape{}", ++names);
-    nodesText += fmt::format("  {} = Shape ({})\n", shape, x.name);
-    return add('i', x.shape, 3,
-               fmt::format("ConstantOfShape <value = int64[1] {{3}}> ({})", shape));
+    const std::string shape = formatted("shape{}", ++names);
+    nodesText += formatted("  {} = Shape ({})\n", shape, x.name);
+    return add('i', x.shape, 3, formatted("ConstantOfShape <value = int64[1] {{3}}> ({})", shape));
   }
   bool clipped() {
     RandomValue x;
     if (!pick("i", x))
       return false;
     const std::string low = integer(-2), high = integer(2);
-    return add('i', x.shape, 2, fmt::format("Clip ({}, {}, {})", x.name, low, high));
+    return add('i', x.shape, 2, formatted("Clip ({}, {}, {})", x.name, low, high));
   }
 
   // Elements of any type, moved.
@@ -382,7 +379,7 @@ private:
     if (below(2))
       written[below(written.size())] = -1;
     const std::string target = ints(written);
-    return addLike(x, shape, fmt::format("Reshape ({}, {})", x.name, target));
+    return addLike(x, shape, formatted("Reshape ({}, {})", x.name, target));
   }
   bool transposed() {
     const RandomValue x = any();
@@ -394,7 +391,7 @@ private:
     Shape shape;
     for (int64_t axis : order)
       shape.push_back(x.shape[static_cast<size_t>(axis)]);
-    return addLike(x, shape, fmt::format("Transpose <perm = [{}]> ({})", list(order), x.name));
+    return addLike(x, shape, formatted("Transpose <perm = [{}]> ({})", list(order), x.name));
   }
   bool insertedAxis() {
     const RandomValue x = any();
@@ -402,7 +399,7 @@ private:
     Shape shape = x.shape;
     shape.insert(shape.begin() + (axis < 0 ? axis + x.rank() + 1 : axis), 1);
     const std::string axes = ints({axis});
-    return addLike(x, shape, fmt::format("Unsqueeze ({}, {})", x.name, axes));
+    return addLike(x, shape, formatted("Unsqueeze ({}, {})", x.name, axes));
   }
   bool removedAxis() {
     const RandomValue x = any();
@@ -412,7 +409,7 @@ private:
       Shape shape = x.shape;
       shape.erase(shape.begin() + axis);
       const std::string axes = ints({below(2) ? axis : axis - x.rank()});
-      return addLike(x, shape, fmt::format("Squeeze ({}, {})", x.name, axes));
+      return addLike(x, shape, formatted("Squeeze ({}, {})", x.name, axes));
     }
     return false;
   }
@@ -431,7 +428,7 @@ private:
     shape[axis] = count;
     const std::string a = ints({start}), b = ints({end}), c = ints({static_cast<int64_t>(axis)}),
                       d = ints({step});
-    return addLike(x, shape, fmt::format("Slice ({}, {}, {}, {}, {})", x.name, a, b, c, d));
+    return addLike(x, shape, formatted("Slice ({}, {}, {}, {}, {})", x.name, a, b, c, d));
   }
   bool gathered() {
     const RandomValue x = any();
@@ -448,7 +445,7 @@ private:
     after.erase(after.begin() + static_cast<int64_t>(axis));
     after.insert(after.begin() + static_cast<int64_t>(axis), shape.begin(), shape.end());
     const std::string rows = intTensor(indices, shape);
-    return addLike(x, after, fmt::format("Gather <axis = {}> ({}, {})", axis, x.name, rows));
+    return addLike(x, after, formatted("Gather <axis = {}> ({}, {})", axis, x.name, rows));
   }
   /// By rows that are computed.
   bool gatheredByNumbers() {
@@ -458,11 +455,11 @@ private:
       return false;
     const auto axis = below(x.shape.size());
     const std::string extent = integer(x.shape[axis]);
-    nodesText += fmt::format("  rows{} = Mod ({}, {})\n", ++names, rows.name, extent);
+    nodesText += formatted("  rows{} = Mod ({}, {})\n", ++names, rows.name, extent);
     Shape after = x.shape;
     after.erase(after.begin() + static_cast<int64_t>(axis));
     after.insert(after.begin() + static_cast<int64_t>(axis), rows.shape.begin(), rows.shape.end());
-    return addLike(x, after, fmt::format("Gather <axis = {}> ({}, rows{})", axis, x.name, names));
+    return addLike(x, after, formatted("Gather <axis = {}> ({}, rows{})", axis, x.name, names));
   }
   bool gatheredElements() {
     const RandomValue x = any();
@@ -477,8 +474,7 @@ private:
     for (int64_t i = 0; i < count; ++i)
       indices.push_back(between(-x.shape[axis], x.shape[axis] - 1));
     const std::string rows = intTensor(indices, shape);
-    return addLike(x, shape,
-                   fmt::format("GatherElements <axis = {}> ({}, {})", axis, x.name, rows));
+    return addLike(x, shape, formatted("GatherElements <axis = {}> ({}, {})", axis, x.name, rows));
   }
   bool gatheredPoints() {
     const RandomValue x = any();
@@ -494,7 +490,7 @@ private:
     Shape after{count};
     after.insert(after.end(), x.shape.begin() + width, x.shape.end());
     const std::string rows = intTensor(points, {count, width});
-    return addLike(x, after, fmt::format("GatherND ({}, {})", x.name, rows));
+    return addLike(x, after, formatted("GatherND ({}, {})", x.name, rows));
   }
   bool scatteredElements() {
     RandomValue x;
@@ -511,13 +507,12 @@ private:
     const std::string from = ints({0}), to = ints({updates[axis]}),
                       along = ints({static_cast<int64_t>(axis)});
     const std::string table = intTensor(order, column), extents = ints(updates);
-    nodesText +=
-        fmt::format("  rows{0} = Expand ({1}, {2})\n  part{0} = Slice ({3}, {4}, {5}, {6})\n"
-                    "  most{0} = Neg (part{0})\n",
-                    ++names, table, extents, x.name, from, to, along);
+    nodesText += formatted("  rows{0} = Expand ({1}, {2})\n  part{0} = Slice ({3}, {4}, {5}, {6})\n"
+                           "  most{0} = Neg (part{0})\n",
+                           ++names, table, extents, x.name, from, to, along);
     return addLike(
         x, x.shape,
-        fmt::format("ScatterElements <axis = {0}> ({1}, rows{2}, most{2})", axis, x.name, names));
+        formatted("ScatterElements <axis = {0}> ({1}, rows{2}, most{2})", axis, x.name, names));
   }
   bool scatteredPoints() {
     RandomValue x;
@@ -526,9 +521,9 @@ private:
     const int64_t extent = x.shape[0];
     const std::string row = intTensor({between(-extent, extent - 1)}, {1, 1});
     const std::string zero = ints({between(0, extent - 1)});
-    nodesText += fmt::format("  part{0} = Gather ({1}, {2})\n  most{0} = Neg (part{0})\n", ++names,
-                             x.name, zero);
-    return addLike(x, x.shape, fmt::format("ScatterND ({}, {}, most{})", x.name, row, names));
+    nodesText += formatted("  part{0} = Gather ({1}, {2})\n  most{0} = Neg (part{0})\n", ++names,
+                           x.name, zero);
+    return addLike(x, x.shape, formatted("ScatterND ({}, {}, most{})", x.name, row, names));
   }
   bool concatenated() {
     RandomValue a, b;
@@ -545,7 +540,7 @@ private:
       if (rest != a.shape)
         continue;
       return add(joined(a, b), shape, std::max(a.bound, b.bound),
-                 fmt::format("Concat <axis = {}> ({}, {})", axis, a.name, b.name));
+                 formatted("Concat <axis = {}> ({}, {})", axis, a.name, b.name));
     }
     return false;
   }
@@ -561,10 +556,10 @@ private:
     Shape left = x.shape, right = x.shape;
     left[axis] = first;
     right[axis] -= first;
-    RandomValue one{fmt::format("v{}", pool.size()), x.type, left, x.bound};
-    RandomValue other{fmt::format("v{}", pool.size() + 1), x.type, right, x.bound};
-    nodesText += fmt::format("  {}, {} = Split <axis = {}> ({}, {})\n", one.name, other.name, axis,
-                             x.name, sizes);
+    RandomValue one{formatted("v{}", pool.size()), x.type, left, x.bound};
+    RandomValue other{formatted("v{}", pool.size() + 1), x.type, right, x.bound};
+    nodesText += formatted("  {}, {} = Split <axis = {}> ({}, {})\n", one.name, other.name, axis,
+                           x.name, sizes);
     pool.push_back(std::move(one));
     pool.push_back(std::move(other));
     return true;
@@ -580,7 +575,7 @@ private:
     if (wanted.empty() || !broadcast(x.shape, wanted, shape))
       return false;
     const std::string target = ints(wanted);
-    return addLike(x, shape, fmt::format("Expand ({}, {})", x.name, target));
+    return addLike(x, shape, formatted("Expand ({}, {})", x.name, target));
   }
   bool tiled() {
     const RandomValue x = any();
@@ -592,7 +587,7 @@ private:
       extent *= counts.back();
     }
     const std::string times = ints(counts);
-    return addLike(x, shape, fmt::format("Tile ({}, {})", x.name, times));
+    return addLike(x, shape, formatted("Tile ({}, {})", x.name, times));
   }
   bool padded() {
     RandomValue x;
@@ -604,14 +599,14 @@ private:
     pads[axis + x.shape.size()] = between(0, 1);
     shape[axis] += pads[axis] + pads[axis + x.shape.size()];
     const std::string list2 = ints(pads);
-    return addLike(x, shape, fmt::format("Pad ({}, {})", x.name, list2));
+    return addLike(x, shape, formatted("Pad ({}, {})", x.name, list2));
   }
   bool triangle() {
     RandomValue x;
     if (!pick("inf", x) || x.rank() < 2)
       return false;
     const std::string k = integer(between(-2, 2));
-    return addLike(x, x.shape, fmt::format("Trilu <upper = {}> ({}, {})", below(2), x.name, k));
+    return addLike(x, x.shape, formatted("Trilu <upper = {}> ({}, {})", below(2), x.name, k));
   }
   bool chosen() {
     RandomValue condition, a, b;
@@ -620,7 +615,7 @@ private:
         !broadcast(condition.shape, shape, all))
       return false;
     return add(joined(a, b), all, std::max(a.bound, b.bound),
-               fmt::format("Where ({}, {}, {})", condition.name, a.name, b.name));
+               formatted("Where ({}, {}, {})", condition.name, a.name, b.name));
   }
   /// Rows by a table of ones and zeros.
   bool selectedRows() {
@@ -629,12 +624,12 @@ private:
       return false;
     const int64_t depth = x.shape[x.shape.size() - 2];
     const std::string size = integer(depth);
-    nodesText += fmt::format("  zero_one{0} = Constant <value_floats = [0.0, 1.0]> ()\n"
-                             "  table{0} = OneHot ({1}, {2}, zero_one{0})\n",
-                             ++names, rows.name, size);
+    nodesText += formatted("  zero_one{0} = Constant <value_floats = [0.0, 1.0]> ()\n"
+                           "  table{0} = OneHot ({1}, {2}, zero_one{0})\n",
+                           ++names, rows.name, size);
     Shape shape = x.shape;
     shape[shape.size() - 2] = rows.shape[0];
-    return addLike(x, shape, fmt::format("MatMul (table{}, {})", names, x.name));
+    return addLike(x, shape, formatted("MatMul (table{}, {})", names, x.name));
   }
   /// The same along another axis, as an equation.
   bool selectedColumns() {
@@ -642,19 +637,19 @@ private:
     if (!pick("f", x) || x.rank() != 3 || !pick("i", rows) || rows.rank() != 1)
       return false;
     const std::string size = integer(x.shape[0]);
-    nodesText += fmt::format("  zero_one{0} = Constant <value_floats = [0.0, 1.0]> ()\n"
-                             "  table{0} = OneHot ({1}, {2}, zero_one{0})\n",
-                             ++names, rows.name, size);
+    nodesText += formatted("  zero_one{0} = Constant <value_floats = [0.0, 1.0]> ()\n"
+                           "  table{0} = OneHot ({1}, {2}, zero_one{0})\n",
+                           ++names, rows.name, size);
     return addLike(
         x, {x.shape[1], rows.shape[0], x.shape[2]},
-        fmt::format("Einsum <equation = \"abc, da -> bdc\"> ({}, table{})", x.name, names));
+        formatted("Einsum <equation = \"abc, da -> bdc\"> ({}, table{})", x.name, names));
   }
   /// Nothing that is linear.
   bool opaque() {
     RandomValue x;
     if (!pick("f", x) || below(3) != 0)
       return false;
-    return add('f', x.shape, 1, fmt::format("Tanh ({})", x.name));
+    return add('f', x.shape, 1, formatted("Tanh ({})", x.name));
   }
 
   struct Maker {

@@ -58,7 +58,7 @@ std::string behindAttention() {
 }
 
 std::string modelText(const std::string& keys, const std::string& values, bool isRepeated = false) {
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[B, 2, "P + S", 4] c_k, float[B, 2, "P + S", 4] c_v)
@@ -105,9 +105,9 @@ decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past
   o = MatMul (weights, values)
 {results}
 }})",
-                     keys, values, fmt::arg("projections", decoderProjections),
-                     fmt::arg("heads", isRepeated ? repeatedHeads : groupedHeads),
-                     fmt::arg("results", behindAttention()));
+                   keys, values, named("projections", decoderProjections),
+                   named("heads", isRepeated ? repeatedHeads : groupedHeads),
+                   named("results", behindAttention()));
 }
 
 /// j_@ in spellings of the joining; the attention reads it as it is.

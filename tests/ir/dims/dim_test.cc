@@ -313,8 +313,8 @@ TEST(Dim, PrintsInCanonicalOrder) {
   EXPECT_EQ(Dim::fixed(-5).str(), "-5");
   EXPECT_EQ(Dim::fixed(0).str(), "0");
   EXPECT_EQ(Dim().str(), "?");
-  EXPECT_EQ(fmt::format("[{:>5}]", parsed("a+b")), "[a + b]");
-  EXPECT_EQ(fmt::format("[{:>5}]", sym("a")), "[    a]");
+  EXPECT_EQ(formatted("[{:>5}]", parsed("a+b")), "[a + b]");
+  EXPECT_EQ(formatted("[{:>5}]", sym("a")), "[    a]");
 }
 
 TEST(Dim, NamesThatAreNoIdentifiersStayApart) {

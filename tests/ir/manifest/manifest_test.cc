@@ -330,7 +330,7 @@ TEST(Manifest, RefusesRotationsThatFitNoRows) {
   const auto refused = [](const char* rotations, const char* rotation = "0") {
     return refusal(
         "\"window\": 0\n    }\n  ],",
-        fmt::format("\"window\": 0, \"rotation\": {}}}], \"rotations\": {},", rotation, rotations));
+        formatted("\"window\": 0, \"rotation\": {}}}], \"rotations\": {},", rotation, rotations));
   };
   constexpr const char* good =
       R"([{"width": 16, "first": 2, "pairs": "halves", "theta": [1, 0.5]}])";
@@ -401,8 +401,7 @@ TEST(Manifest, RefusesStorageThatIsNone) {
   EXPECT_THAT(refusal("\"fixed\"", "\"fixed\", \"blocks\": [\"block\"]"),
               HasSubstr("another policy"));
   for (const char* word : {"block", "state"})
-    EXPECT_THAT(refusal("\"fixed\"", fmt::format("\"{}\"", word)),
-                HasSubstr("do not stay in place"))
+    EXPECT_THAT(refusal("\"fixed\"", formatted("\"{}\"", word)), HasSubstr("do not stay in place"))
         << word;
   EXPECT_THAT(refusal("\"self\"", "\"cross\""), HasSubstr("do not stay in place"));
   EXPECT_THAT(refusal("\"fixed\"", "\"fixed\", \"present_rows\": \"new\""),

@@ -8,10 +8,10 @@ using namespace ir;
 namespace {
 
 std::string inferred(const char* attributes, const char* value = "float16[B, 2, T, 5] v") {
-  auto model = readOrFail(fmt::format(R"(<ir_version: 10, opset_import: ["" : 24,
+  auto model = readOrFail(formatted(R"(<ir_version: 10, opset_import: ["" : 24,
  "ai.onnx.preview" : 1]> g (float16[B, 8, S, 4] q, float16[B, 2, T, 4] k, {}) => ()
 {{ y = ai.onnx.preview.FlexAttention{}(q, k, v) }})",
-                                      value, attributes));
+                                    value, attributes));
   if (llvm::Error error = inferShapes(model->graph()))
     return takeDiagnostic(std::move(error)).message;
   return model->graph().nodes().back().result(0).type().str();

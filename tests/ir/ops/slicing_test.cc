@@ -55,13 +55,13 @@ TEST(SlicingShapes, Split) {
 
 TEST(SlicingShapes, EverySmallSliceHasTheLengthThatOnnxSays) {
   forEachSmallSlice([](const SmallSlice& slice) {
-    const std::string inputs = fmt::format("float[{}] x", slice.extent);
+    const std::string inputs = formatted("float[{}] x", slice.extent);
     const std::string constants =
-        fmt::format("int64[1] a = {{{}}}, int64[1] b = {{{}}}, int64[1] c = {{0}}, int64[1] d = "
-                    "{{{}}}",
-                    slice.start, slice.end, slice.step);
+        formatted("int64[1] a = {{{}}}, int64[1] b = {{{}}}, int64[1] c = {{0}}, int64[1] d = "
+                  "{{{}}}",
+                  slice.start, slice.end, slice.step);
     EXPECT_EQ(inferredText({13, inputs.c_str(), constants.c_str(), "y = Slice(x, a, b, c, d)", ""}),
-              fmt::format("float[{}]", slice.indices().size()))
+              formatted("float[{}]", slice.indices().size()))
         << slice.text();
   });
 }

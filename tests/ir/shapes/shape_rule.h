@@ -19,7 +19,7 @@ struct ShapeCase {
 };
 
 inline std::string inferredText(const ShapeCase& shape) {
-  auto model = readOrFail(fmt::format(
+  auto model = readOrFail(formatted(
       "<ir_version: 8, opset_import: [\"\" : {}, \"com.microsoft\" : 1, \"ai.kvopt\" : 1]> "
       "g ({}) => () <{}> {{ {} }}",
       shape.opset, shape.inputs, shape.constants, shape.nodes));

@@ -55,8 +55,8 @@ TEST(ModelGateTest, CountsOperands) {
 
 TEST(ModelGateTest, VariadicOperandsAreOneAtLeastAndPresent) {
   for (const char* op : {"Min", "Max", "Concat <axis = 0>", "Einsum <equation = \"a->a\">"}) {
-    expectRefused(withBody(fmt::format("y = {}()", op)), "has 0 operands, needs 1");
-    expectRefused(withBody(fmt::format("y = {}(x, , z)", op)), "is missing");
+    expectRefused(withBody(formatted("y = {}()", op)), "has 0 operands, needs 1");
+    expectRefused(withBody(formatted("y = {}(x, , z)", op)), "is missing");
   }
 }
 
@@ -71,9 +71,9 @@ TEST(ModelGateTest, ChecksOperatorSets) {
                 "version -1 of operator set 'com.microsoft'");
   expectRefused(withBody("y = Relu(x)", R"("" : 18, "ai.onnx" : 17)"), "imported twice");
   expectRefused(withBody("y = Relu(x)", R"("com.microsoft" : 1)"), "no version");
-  expectRefused(withBody("y = Relu(x)", fmt::format(R"("" : {})", newestOnnxOpset + 1)),
+  expectRefused(withBody("y = Relu(x)", formatted(R"("" : {})", newestOnnxOpset + 1)),
                 "the newest that kvopt knows");
-  EXPECT_EQ(gate(withBody("y = Relu(x)", fmt::format(R"("" : {})", newestOnnxOpset))), "");
+  EXPECT_EQ(gate(withBody("y = Relu(x)", formatted(R"("" : {})", newestOnnxOpset))), "");
 }
 
 TEST(ModelGateTest, ChecksSubgraphs) {
@@ -117,15 +117,15 @@ f <k> (a) => (b) { b = Softmax <axis: int = @k>(a) })"),
 
 /// Functions f0 … f<levels>, each of which calls the one before ten times.
 std::string nestedFunctions(int levels) {
-  std::string text = withBody(fmt::format("y = own.f{}(x)", levels), R"("" : 18, "own" : 1)");
+  std::string text = withBody(formatted("y = own.f{}(x)", levels), R"("" : 18, "own" : 1)");
   for (int level = 0; level <= levels; ++level) {
-    text += fmt::format("<domain: \"own\", opset_import: [\"\" : 18, \"own\" : 1]>\n"
-                        "f{} (a) => (b) {{\n",
-                        level);
+    text += formatted("<domain: \"own\", opset_import: [\"\" : 18, \"own\" : 1]>\n"
+                      "f{} (a) => (b) {{\n",
+                      level);
     for (int call = 0; call < 10; ++call)
-      text += fmt::format("  {} = {}({})\n", call == 9 ? "b" : fmt::format("v{}", call),
-                          level == 0 ? "Relu" : fmt::format("own.f{}", level - 1),
-                          call == 0 ? "a" : fmt::format("v{}", call - 1));
+      text += formatted("  {} = {}({})\n", call == 9 ? "b" : formatted("v{}", call),
+                        level == 0 ? "Relu" : formatted("own.f{}", level - 1),
+                        call == 0 ? "a" : formatted("v{}", call - 1));
     text += "}\n";
   }
   return text;
@@ -148,18 +148,18 @@ TEST(ModelGateTest, DeepCallsDoNotOverflowTheStack) {
   std::string text = withBody("y = own.f0(x)", R"("" : 18, "own" : 1)");
   constexpr int depth = 3000;
   for (int i = 0; i < depth; ++i)
-    text += fmt::format("<domain: \"own\", opset_import: [\"\" : 18, \"own\" : 1]>\n"
-                        "f{} (a) => (b) {{ b = {}(a) }}\n",
-                        i, i + 1 == depth ? "Relu" : fmt::format("own.f{}", i + 1));
+    text += formatted("<domain: \"own\", opset_import: [\"\" : 18, \"own\" : 1]>\n"
+                      "f{} (a) => (b) {{ b = {}(a) }}\n",
+                      i, i + 1 == depth ? "Relu" : formatted("own.f{}", i + 1));
   EXPECT_EQ(gate(text), "");
 }
 
 TEST(ModelGateTest, ExtentsFitIntoMemory) {
   for (const char* type : {"float[4611686018427387904]", "float[N, 140737488355328, 2]",
                            "float[2097152, 2097152, 2097152]", "float[0, 4611686018427387904]"})
-    expectRefused(fmt::format("<ir_version: 8, opset_import: [\"\" : 18]>\n"
-                              "g ({} x) => (y) {{ y = Relu(x) }}",
-                              type),
+    expectRefused(formatted("<ir_version: 8, opset_import: [\"\" : 18]>\n"
+                            "g ({} x) => (y) {{ y = Relu(x) }}",
+                            type),
                   "value 'x': a tensor of type");
   EXPECT_EQ(gate("<ir_version: 8, opset_import: [\"\" : 18]>\n"
                  "g (float[B, 32, 1048576, 128] x) => (y) { y = Relu(x) }"),

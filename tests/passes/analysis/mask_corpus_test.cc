@@ -110,7 +110,7 @@ TEST_F(MaskCorpusTest, DecodersAreCausalAndPaddingIsSeparate) {
     std::vector<int64_t> expected = windowsOf(described, attentions.size());
     for (size_t layer = 0; layer < attentions.size(); ++layer) {
       const Seen& seen = attentions[layer];
-      SCOPED_TRACE(fmt::format("attention {}: {}", layer, seen.text));
+      SCOPED_TRACE(formatted("attention {}: {}", layer, seen.text));
       if (seen.isCross) {
         ++cross;
         EXPECT_FALSE(seen.isCausal);

@@ -183,7 +183,7 @@ TEST_F(CacheGrowth, KeepsRowsInEveryLayout) {
     for (int64_t width : {128, 80, 3})
       for (int64_t batch : {1, 2}) {
         SCOPED_TRACE(
-            fmt::format("layout {}, width {}, batch {}", static_cast<int>(layout), width, batch));
+            formatted("layout {}, width {}, batch {}", static_cast<int>(layout), width, batch));
         Caches caches({layout, 4, width}, batch, 16);
         for (int growth = 0; growth < 6; ++growth) {
           caches.append(caches.set.room() - caches.set.length() - growth % 2);

@@ -4,10 +4,10 @@
 #include "ir/onnx/export.h"
 #include "ir/op.h"
 #include "runtime/equivalence/reference_steps.h"
+#include "support/format.h"
 #include "tests/support/output_at.h"
 
 #include <filesystem>
-#include <fmt/format.h>
 
 namespace kvopt {
 
@@ -27,12 +27,12 @@ inline std::string writeReferenceFile(const std::string& path, const NamedTensor
 inline std::string writeReferenceFolder(const std::string& path,
                                         llvm::ArrayRef<runtime::ReferenceStep> steps) {
   for (size_t k = 0; k < steps.size(); ++k) {
-    const std::string step = fmt::format("{}/step{}_q{}", path, k, steps[k].tokens);
+    const std::string step = formatted("{}/step{}_q{}", path, k, steps[k].tokens);
     std::filesystem::create_directories(step);
     auto write = [&](const char* kind, const NamedTensors& tensors) {
       for (size_t i = 0; i < tensors.size(); ++i)
         llvm::cantFail(ir::exportTensorFile(*tensors[i].second, tensors[i].first,
-                                            outputAt(fmt::format("{}/{}_{}.pb", step, kind, i))));
+                                            outputAt(formatted("{}/{}_{}.pb", step, kind, i))));
     };
     write("input", steps[k].inputs);
     write("output", steps[k].outputs);

@@ -37,9 +37,9 @@ protected:
   void load(const std::string& interface, const std::string& constants, const std::string& body,
             int64_t limit = 1 << 20, int64_t opset = 21) {
     auto parsed = readText(
-        fmt::format("<ir_version: 10, opset_import: [\"\" : {}, \"t\" : 1, \"com.microsoft\" : 1]>"
-                    "\ng {}\n<{}> {{\n{}\n}}",
-                    opset, interface, constants, body),
+        formatted("<ir_version: 10, opset_import: [\"\" : {}, \"t\" : 1, \"com.microsoft\" : 1]>"
+                  "\ng {}\n<{}> {{\n{}\n}}",
+                  opset, interface, constants, body),
         ops);
     if (!parsed)
       FAIL() << takeDiagnostic(parsed.takeError()).str();
@@ -110,10 +110,10 @@ TEST_F(FoldedConstantsTest, OtherReadersGetTheConstantItself) {
 }
 
 std::string listText(const std::vector<int64_t>& numbers) {
-  return fmt::format("{{{}}}", fmt::join(numbers, ", "));
+  return formatted("{{{}}}", joinedText(numbers, ", "));
 }
 std::string listText(const std::vector<float>& numbers) {
-  return fmt::format("{{{}}}", fmt::join(numbers, ", "));
+  return formatted("{{{}}}", joinedText(numbers, ", "));
 }
 
 /// y = x dequantized(codes [K,N] or [N,K]) for K = 40 and N = 3, against the sums of the formula.
@@ -159,17 +159,17 @@ protected:
       return isStoredByColumn ? column * blocks + inner / block : inner / block * n + column;
     };
     const std::string scaleShape = scales == Scales::Tensor  ? ""
-                                   : scales != Scales::Block ? fmt::format("[{}]", scaleCount)
-                                   : isStoredByColumn        ? fmt::format("[{},{}]", n, blocks)
-                                                             : fmt::format("[{},{}]", blocks, n);
-    const std::string constants = fmt::format(
+                                   : scales != Scales::Block ? formatted("[{}]", scaleCount)
+                                   : isStoredByColumn        ? formatted("[{},{}]", n, blocks)
+                                                             : formatted("[{},{}]", blocks, n);
+    const std::string constants = formatted(
         "{}{} q = {}, float{} s = {}, {}{} z = {}", type, isStoredByColumn ? "[3,40]" : "[40,3]",
         listText(codes), scaleShape, listText(scale), type, scaleShape, listText(zeros));
     const int64_t axis = scales == Scales::Column ? 1 - innerAxis : innerAxis;
     const std::string body =
-        fmt::format("w = DequantizeLinear<axis = {}{}>(q, s{}) {}", axis,
-                    scales == Scales::Block ? ", block_size = 16" : "", hasZero ? ", z" : "",
-                    isStoredByColumn ? "t = Transpose(w) y = MatMul(x, t)" : "y = MatMul(x, w)");
+        formatted("w = DequantizeLinear<axis = {}{}>(q, s{}) {}", axis,
+                  scales == Scales::Block ? ", block_size = 16" : "", hasZero ? ", z" : "",
+                  isStoredByColumn ? "t = Transpose(w) y = MatMul(x, t)" : "y = MatMul(x, w)");
     std::vector<float> x;
     for (int64_t i = 0; i < 2 * k; ++i)
       x.push_back(static_cast<float>((i * 29 + 7) % 16) * 0.125f - 1.0f);
@@ -188,7 +188,7 @@ protected:
         expected.push_back(static_cast<float>(sum));
       }
     for (int64_t limit : {1 << 20, 0}) {
-      SCOPED_TRACE(fmt::format("{} limit {}", body, limit));
+      SCOPED_TRACE(formatted("{} limit {}", body, limit));
       load("(float[N,40] x) => (float[N,3] y)", constants, body, limit);
       if (!executor)
         return;

@@ -37,11 +37,11 @@ std::string computed(const std::string& body, const std::string& constants = "",
       "x", TensorView::contiguous(ElementType::Float, {3}, reinterpret_cast<std::byte*>(x.data()))};
   if (llvm::Error error = (*executor)->run(input, {}, outputs))
     return takeDiagnostic(std::move(error)).str();
-  std::string text = fmt::format("{}:", fmt::join(outputs[0].view.shape, "x"));
+  std::string text = formatted("{}:", joinedText(outputs[0].view.shape, "x"));
   for (int64_t i = 0; i < outputs[0].view.elementCount(); ++i)
     text += outputs[0].view.element == ElementType::Int64
-                ? fmt::format(" {}", outputs[0].view.as<int64_t>()[i])
-                : fmt::format(" {}", outputs[0].view.as<float>()[i]);
+                ? formatted(" {}", outputs[0].view.as<int64_t>()[i])
+                : formatted(" {}", outputs[0].view.as<float>()[i]);
   return text;
 }
 

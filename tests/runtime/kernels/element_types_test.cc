@@ -430,7 +430,7 @@ TEST_P(ElementTypesTest, EveryTypeGivesTheSameNumbers) {
 std::string nameOf(const testing::TestParamInfo<Row>& row) {
   std::string name = row.param.op;
   name = name.substr(name.find_last_of(':') + 1);
-  return fmt::format("{}_{}", name, row.index);
+  return formatted("{}_{}", name, row.index);
 }
 
 INSTANTIATE_TEST_SUITE_P(Arithmetic, ElementTypesTest, testing::ValuesIn(arithmetic()), nameOf);
@@ -450,7 +450,7 @@ TEST(ElementTypes, CastConvertsEveryTypeToEveryOther) {
         else
           call.attr("to", static_cast<int>(to));
         const KernelResult result = call.run();
-        SCOPED_TRACE(fmt::format("{} to {}", onnxName(from).str(), onnxName(to).str()));
+        SCOPED_TRACE(formatted("{} to {}", onnxName(from).str(), onnxName(to).str()));
         expectTensor(result, {2}, {1, 0});
         if (result.ok()) {
           EXPECT_EQ(result.outputs[0].element(), to);

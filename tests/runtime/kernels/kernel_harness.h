@@ -435,7 +435,7 @@ inline KernelResult KernelCall::run() const {
   llvm::SmallVector<ir::Value*, 8> values;
   for (const Operand& operand : operands)
     values.push_back(operand.present
-                         ? &graph.addInput(fmt::format("x{}", values.size()),
+                         ? &graph.addInput(formatted("x{}", values.size()),
                                            ir::TensorType::fixed(operand.tensor.element(),
                                                                  operand.tensor.shape()))
                          : nullptr);

@@ -31,7 +31,7 @@ protected:
     const TensorView& view = made->front().tensor.view;
     EXPECT_EQ(made->front().name, name);
     EXPECT_EQ(view.element, element);
-    std::string text = fmt::format("{}:", fmt::join(view.shape, "x"));
+    std::string text = formatted("{}:", joinedText(view.shape, "x"));
     for (int64_t i = 0; i < view.elementCount(); ++i)
       text += " " + std::to_string(elementOf(view, i));
     return text;
@@ -173,7 +173,7 @@ TEST_F(DecoderInputsTest, NumbersHaveToFitTheType) {
   };
   EXPECT_EQ(with(small, "small=2147483647,-2147483648@2"), "2: 2147483647 -2147483648");
   for (const char* number : {"2147483648", "-2147483649", "1e300"})
-    EXPECT_THAT(with(small, fmt::format("small={}@", number)),
+    EXPECT_THAT(with(small, formatted("small={}@", number)),
                 testing::HasSubstr("does not fit in the input's type int32"));
   EXPECT_EQ(with(flag, "flag=1,0@2"), "2: 1 0");
 }

@@ -137,7 +137,7 @@ TEST_P(SessionState, ReorderIsRunningTheRowsApart) {
   const std::vector<std::vector<int64_t>> orders = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 2, 3, 0},
                                                     {2, 2, 0, 0}, {1, 1, 1, 1}, {0, 3, 3, 2}};
   for (const std::vector<int64_t>& order : orders) {
-    SCOPED_TRACE(fmt::format("{}", fmt::join(order, " ")));
+    SCOPED_TRACE(joinedText(order, " "));
     auto batch = model.session(4);
     model.feedUpTo(*batch, 7, {0, 1, 2, 3});
     llvm::cantFail(batch->reorder(order));

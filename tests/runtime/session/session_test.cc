@@ -45,7 +45,7 @@ protected:
     llvm::Expected<StepResult> result = session.step(input, count);
     if (!result)
       return takeDiagnostic(result.takeError()).str();
-    return fmt::format("{}", *result->find("sum")->view.as<float>());
+    return formatted("{}", *result->find("sum")->view.as<float>());
   }
 
   OpRegistry ops;

@@ -6,8 +6,6 @@
 #include "support/format.h"
 #include "tests/ir/text/text_fixture.h"
 
-#include <fmt/ranges.h>
-
 namespace kvopt {
 using namespace ir;
 using namespace runtime;
@@ -19,7 +17,7 @@ std::unique_ptr<Model> lookup(const std::string& input, const std::string& body)
   std::string zeros = "0";
   for (int i = 1; i < 40; ++i)
     zeros += ", 0";
-  auto model = readOrFail(fmt::format(
+  auto model = readOrFail(formatted(
       R"(<ir_version: 8, opset_import: ["" : 17]>
 g (int64{} input_ids) => (float[] y)
 <float[9, 2] small = {{{}}}, float[20, 2] large = {{{}}}, int64[4] offsets = {{0, 5, 9, 14}},
@@ -40,8 +38,8 @@ std::string found(const std::string& input, const std::string& body) {
   if (!model)
     return "unreadable";
   const TokenIds ids = tokenIdsOf(*model->graph().inputs().front());
-  return fmt::format("{} axis {} rows {}", fmt::join(ids.counts, " "),
-                     ids.axis ? static_cast<int>(*ids.axis) : -1, ids.rowsPerBatch);
+  return formatted("{} axis {} rows {}", joinedText(ids.counts, " "),
+                   ids.axis ? static_cast<int>(*ids.axis) : -1, ids.rowsPerBatch);
 }
 
 TEST(TokenIds, OneTable) {

@@ -26,8 +26,8 @@ protected:
   /// CPUs 0 … cpus-1; CPU i and i + cpus/2 are threads of one core.
   void writeHyperthreads(unsigned cpus) {
     for (unsigned cpu = 0; cpu < cpus; ++cpu)
-      write(fmt::format("sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu),
-            fmt::format("{},{}\n", cpu % (cpus / 2), cpu % (cpus / 2) + cpus / 2));
+      write(formatted("sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu),
+            formatted("{},{}\n", cpu % (cpus / 2), cpu % (cpus / 2) + cpus / 2));
   }
   unsigned cores(std::vector<unsigned> cpus) { return usableCores(cpus, root.path()); }
 

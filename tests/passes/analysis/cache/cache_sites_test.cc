@@ -27,17 +27,17 @@ const OpRegistry& operators() {
 std::string describe(const AttentionSite& site) {
   std::string text = siteKindName(site).str();
   if (site.failure)
-    return fmt::format("{} MISSED {} at {}: {}", text, reasonName(site.failure->code),
-                       site.failure->node, site.failure->found);
+    return formatted("{} MISSED {} at {}: {}", text, reasonName(site.failure->code),
+                     site.failure->node, site.failure->found);
   text += " " + sitePolicyName(site).str();
   for (const auto* update : {&site.key, &site.value})
     if (*update)
-      text += fmt::format(" {}@{}{}", (*update)->layout.text(), (*update)->axis,
-                          (*update)->present ? "" : " only read");
+      text += formatted(" {}@{}{}", (*update)->layout.text(), (*update)->axis,
+                        (*update)->present ? "" : " only read");
   if (site.owner)
-    text += fmt::format(" of L{}", *site.owner);
+    text += formatted(" of L{}", *site.owner);
   for (unsigned reader : site.readers)
-    text += fmt::format(" read by L{}", reader);
+    text += formatted(" read by L{}", reader);
   return text;
 }
 
@@ -161,7 +161,7 @@ TEST_F(CacheSitesTest, BroadcastThatNobodyStripped) {
     o = ai.kvopt.Sdpa <scale = 0.25> (q, kr, vr))";
   auto run = [&](int axis, const char* tiles) {
     return cached("[B, 2, P, 16]", "[B, 2, P, 16]", "[B, 2, S, 16]", "[B, 2, S, 16]",
-                  fmt::format(fmt::runtime(body), axis, tiles));
+                  formattedAs(body, axis, tiles));
   };
   EXPECT_EQ(run(2, "1, 1, 4, 1, 1"), "self growing BHSD@2 BHSD@2");
   EXPECT_EQ(found[0].key->repeats, Dim::fixed(4));
@@ -400,14 +400,14 @@ TEST_F(CacheSitesTest, ThousandsOfLayers) {
   std::string body = "  x0 = Identity (q)\n";
   constexpr int layers = 2000;
   for (int i = 0; i < layers; ++i) {
-    signature += fmt::format(", float[B, 8, P, 16] k{0}, float[B, 8, P, 16] v{0}", i);
-    results += fmt::format(", float[B, 8, T, 16] pk{0}, float[B, 8, T, 16] pv{0}", i);
-    body += fmt::format("  n{0} = Relu (x{0})\n  pk{0} = Concat <axis = 2> (k{0}, n{0})\n"
-                        "  pv{0} = Concat <axis = 2> (v{0}, n{0})\n"
-                        "  x{1} = ai.kvopt.Sdpa <scale = 0.25> (n{0}, pk{0}, pv{0})\n",
-                        i, i + 1);
+    signature += formatted(", float[B, 8, P, 16] k{0}, float[B, 8, P, 16] v{0}", i);
+    results += formatted(", float[B, 8, T, 16] pk{0}, float[B, 8, T, 16] pv{0}", i);
+    body += formatted("  n{0} = Relu (x{0})\n  pk{0} = Concat <axis = 2> (k{0}, n{0})\n"
+                      "  pv{0} = Concat <axis = 2> (v{0}, n{0})\n"
+                      "  x{1} = ai.kvopt.Sdpa <scale = 0.25> (n{0}, pk{0}, pv{0})\n",
+                      i, i + 1);
   }
-  body += fmt::format("  o = Identity (x{})\n", layers);
+  body += formatted("  o = Identity (x{})\n", layers);
   sites(signature + results + ")", body);
   ASSERT_EQ(found.size(), static_cast<size_t>(layers));
   for (const AttentionSite& site : found)

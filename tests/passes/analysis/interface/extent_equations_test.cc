@@ -53,12 +53,12 @@ std::unique_ptr<Model> wideSum(size_t count, llvm::ArrayRef<const char*> symbols
   std::string inputs;
   std::string operands;
   for (size_t i = 0; i < count; ++i) {
-    inputs += fmt::format("{}float[{}, 4] x{}", i ? ", " : "", symbols[i % symbols.size()], i);
-    operands += fmt::format("{}x{}", i ? ", " : "", i);
+    inputs += formatted("{}float[{}, 4] x{}", i ? ", " : "", symbols[i % symbols.size()], i);
+    operands += formatted("{}x{}", i ? ", " : "", i);
   }
-  auto model = readOrFail(fmt::format("<ir_version: 8, opset_import: [\"\" : 17]>\n"
-                                      "g ({}) => (float[n, 4] y) {{ y = Sum ({}) }}",
-                                      inputs, operands));
+  auto model = readOrFail(formatted("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                                    "g ({}) => (float[n, 4] y) {{ y = Sum ({}) }}",
+                                    inputs, operands));
   llvm::cantFail(inferShapes(model->graph()));
   return model;
 }

@@ -13,7 +13,7 @@ namespace {
 
 /// Rows i + P as `i` [1,1,S,1] and keys as `j` [1,1,1,T], then the body, which defines `mask`.
 std::string maskModel(const std::string& body, const std::string& type) {
-  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 18]>
+  return formatted(R"(<ir_version: 10, opset_import: ["" : 18]>
 masks (int64[B, S] ids, int64[B, total] padding, float[B, 2, P, 8] past_key, int64[S] positions,
        float[B, 1, S, T] given, uint8[T] bytes)
   => ({} mask)
@@ -45,7 +45,7 @@ masks (int64[B, S] ids, int64[B, total] padding, float[B, 2, P, 8] past_key, int
 {}
 }}
 )",
-                     type, body);
+                   type, body);
 }
 
 IndexSpace maskSpace() {
@@ -437,8 +437,8 @@ TEST(MaskFactsTest, OneRowSeesEveryKey) {
 TEST(MaskFactsTest, LongChainsAreBounded) {
   std::string body = "  m0 = Identity (causal)\n";
   for (int k = 1; k <= 3000; ++k)
-    body += fmt::format("  m{} = {} (m{}, {})\n", k, k % 2 ? "And" : "Or", k - 1,
-                        k % 3 ? "pad" : "causal");
+    body += formatted("  m{} = {} (m{}, {})\n", k, k % 2 ? "And" : "Or", k - 1,
+                      k % 3 ? "pad" : "causal");
   body += "  mask = And (m3000, causal)";
   AnalysedMask deep(body, "bool");
   EXPECT_NE(deep.facts.text, "");

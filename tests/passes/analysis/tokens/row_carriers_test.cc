@@ -27,7 +27,7 @@ std::string carrierOf(const std::string& body, const std::string& next = "",
   std::string outputs = "float[] y, float[B, 2, T, 4] present_k, float[B, 2, T, 4] present_v";
   if (!next.empty())
     outputs += ", float[] " + next;
-  auto model = readOrFail(fmt::format(
+  auto model = readOrFail(formatted(
       R"(<ir_version: 8, opset_import: ["" : 18, "ai.kvopt" : 1, "com.microsoft" : 1]>
 g (float[B, 2, {0}, 4] q, float[B, 2, {0}, 4] k, float[B, 2, {0}, 4] v, float[B, {0}, 8] h, bool[B, 1, 1, T] visible,
    float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v, float[B, 8, 2] past, float[B, 1, 8] before) => ({1})

@@ -18,7 +18,7 @@ std::string found(const std::string& body, const std::string& output = "float[] 
   std::string ones = "1";
   for (int i = 1; i < 64; ++i)
     ones += ", 1";
-  auto model = readOrFail(fmt::format(
+  auto model = readOrFail(formatted(
       R"(<ir_version: 10, opset_import: ["" : 20]>
 g (float[B, S, 8] x, int64[B, S] ids) => ({})
 <float[8, 8] w = {{{}}}, int64 zero = {{0}}, int64 one = {{1}}, int64 last = {{-1}}, int64[1] minus = {{-1}},
@@ -39,10 +39,9 @@ g (float[B, S, 8] x, int64[B, S] ids) => ({})
     return takeDiagnostic(std::move(error)).str();
   auto result = findTokenFunctions(model->graph(), {}, "S");
   if (const auto* mixing = std::get_if<TokenMixing>(&result))
-    return fmt::format("{}: {}", mixing->node ? mixing->node->op().str() : "", mixing->why);
+    return formatted("{}: {}", mixing->node ? mixing->node->op().str() : "", mixing->why);
   const auto& functions = std::get<TokenFunctions>(result);
-  return fmt::format("{} positions, {} tables", functions.positions.size(),
-                     functions.tables.size());
+  return formatted("{} positions, {} tables", functions.positions.size(), functions.tables.size());
 }
 
 TEST(TokenFunctions, RowsThatAreTreatedApart) {

@@ -63,7 +63,7 @@ TEST_P(PyramidTest, EveryPastTakesTheSmallestVariantInPrefillAndDecode) {
     for (int64_t count : {int64_t{1}, int64_t{3}, capacity - past}) {
       if (past + count > capacity)
         continue;
-      SCOPED_TRACE(fmt::format("{} tokens after {}", count, past));
+      SCOPED_TRACE(formatted("{} tokens after {}", count, past));
       successOrThrow(expected->reset());
       successOrThrow(found->reset());
       if (past != 0)

@@ -26,7 +26,7 @@ TEST_P(TilesTest, EqualsTheExportedModel) {
   for (const char* state : {"state=float32", "state=float16"}) {
     DrivenModel tiles = tilesOf(9, 130, state);
     for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-      SCOPED_TRACE(fmt::format("{}, padding {}", state, static_cast<int>(padding)));
+      SCOPED_TRACE(formatted("{}, padding {}", state, static_cast<int>(padding)));
       if (tiles.manifest.tiles->state == ElementType::Float) {
         expectEqualsExported(exported, tiles, padding);
         continue;
@@ -76,7 +76,7 @@ TEST_P(TilesTest, EveryPastInPrefillAndDecode) {
     for (int64_t count : {int64_t{1}, int64_t{3}, capacity - past}) {
       if (past + count > capacity)
         continue;
-      SCOPED_TRACE(fmt::format("{} tokens after {}", count, past));
+      SCOPED_TRACE(formatted("{} tokens after {}", count, past));
       successOrThrow(expected->reset());
       successOrThrow(found->reset());
       if (past != 0)

@@ -52,7 +52,7 @@ TEST_P(GroupCodes, EqualTheExportedModelButForTheRoundingOfRows) {
   for (int bits : {8, 4}) {
     const DrivenModel codes = withCodes(bits);
     for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-      SCOPED_TRACE(fmt::format("{} bits, padding {}", bits, static_cast<int>(padding)));
+      SCOPED_TRACE(formatted("{} bits, padding {}", bits, static_cast<int>(padding)));
       const VerificationReport report = verified(exported, codes, padding);
       EXPECT_TRUE(report.equal()) << verificationSummary(report);
       EXPECT_EQ(report.cacheBytesCopied, 0);
@@ -186,7 +186,7 @@ TEST(RaggedGroupCodes, EqualTheExportedModelButForTheRoundingOfRows) {
         *codes.model, codes.manifest,
         valueOrThrow(calibrate(*codes.model, codes.manifest, plan, bits, toolkit))));
     for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-      SCOPED_TRACE(fmt::format("{} bits, padding {}", bits, static_cast<int>(padding)));
+      SCOPED_TRACE(formatted("{} bits, padding {}", bits, static_cast<int>(padding)));
       EquivalencePlan steps;
       steps.decodeSteps = 10;
       steps.padding = padding;

@@ -96,9 +96,9 @@ struct GqaLayoutCase {
 /// A decoder without a mask, whose keys' cache is of one layout and whose values' is [B,P,2,8].
 std::string layoutText(const GqaLayoutCase& c) {
   auto list = [](llvm::ArrayRef<int64_t> axes) {
-    return fmt::format("[{}, {}, {}, {}]", axes[0], axes[1], axes[2], axes[3]);
+    return formatted("[{}, {}, {}, {}]", axes[0], axes[1], axes[2], axes[3]);
   };
-  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  return formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{} past_k, float[B, P, 2, 8] past_v, float[1, 1, 32] table,
          float[1, 32, 32] wq, float[1, 32, 16] wk, float[1, 32, 16] wv, float[1, 32, 10] wo)
   => (float[B, S, 10] logits, float[] present_k, float[] present_v)
@@ -133,7 +133,7 @@ decoder (int64[B, S] input_ids, float{} past_k, float[B, P, 2, 8] past_v, float[
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                     c.keys, list(c.fresh), c.axis, list(c.read));
+                   c.keys, list(c.fresh), c.axis, list(c.read));
 }
 
 TEST(OrtGqaLayouts, BecomeTheOperatorsOwn) {

@@ -41,7 +41,7 @@ void replaceAll(std::string& text, const std::string& before, const std::string&
 
 /// A decoder without padding.
 std::string pagedDecoderText(const PagedDecoder& c) {
-  std::string text = fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+  std::string text = formatted(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present_k, float[] present_v)
@@ -59,8 +59,8 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16
   om = Reshape (ot, o_shape)
   logits = MatMul (om, wo)
 }})",
-                                 c.past, c.fresh, c.axis, c.read, c.attributes,
-                                 fmt::arg("projections", decoderProjections));
+                               c.past, c.fresh, c.axis, c.read, c.attributes,
+                               named("projections", decoderProjections));
   if (std::strcmp(c.element, "float") != 0) {
     replaceAll(text, "float[", std::string(c.element) + "[");
     replaceAll(text, "Cast <to = 1>",

@@ -251,7 +251,7 @@ TEST_P(QuantizedCaches, WhatIsWrongIsFoundOut) {
 
 /// A decoder whose keys' rows [B,1,T,96] have the values among their columns.
 std::string latentText(int64_t first, int64_t end) {
-  return fmt::format(
+  return formatted(
       R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 1, P, 96] past, float[1, 1, 96] table, float[1, 96, 192] wq)
   => (float[B, S, {width}] logits, float[B, 1, T, 96] present)
@@ -269,8 +269,8 @@ decoder (int64[B, S] input_ids, float[B, 1, P, 96] past, float[1, 1, 96] table, 
   ot = Transpose <perm = [0, 2, 1, 3]> (o)
   logits = Reshape (ot, all_heads)
 }})",
-      fmt::arg("width", 2 * (end - first)), fmt::arg("first", first), fmt::arg("end", end),
-      fmt::arg("hidden", decoderHidden));
+      named("width", 2 * (end - first)), named("first", first), named("end", end),
+      named("hidden", decoderHidden));
 }
 
 TEST(QuantizedLatentCaches, HaveTheirValuesAmongTheirColumns) {
@@ -278,7 +278,7 @@ TEST(QuantizedLatentCaches, HaveTheirValuesAmongTheirColumns) {
   TemporaryFolder folder;
   for (const auto& [first, end] : {std::pair<int64_t, int64_t>{0, 64}, {32, 96}, {64, 96}})
     for (const char* target : {"int8", "int4"}) {
-      SCOPED_TRACE(fmt::format("columns {} to {}, {}", first, end, target));
+      SCOPED_TRACE(formatted("columns {} to {}, {}", first, end, target));
       const std::string path = writtenModel(latentText(first, end), toolkit, folder);
       const DrivenModel exported = asExported(path, toolkit);
       const DrivenModel written = rewritten(path, toolkit, "", target);

@@ -27,10 +27,10 @@ protected:
   /// A model that gives both masks of keys behind `pastRows` rows.
   std::unique_ptr<Model> maskModel(const MaskForm& form, int64_t pastRows) {
     auto model =
-        valueOrThrow(readText(fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+        valueOrThrow(readText(formatted(R"(<ir_version: 8, opset_import: ["" : 17]>
 masks (float[1, 1, S, 4] query, {}[1, 1, S, {}] mask, int64[1] past_length) => (float[1, 1, S, 4] same)
 <int64[1] past_rows = {{{}}}> {{ same = Identity (query) }})",
-                                          form.isBoolean ? "bool" : "float", form.width, pastRows),
+                                        form.isBoolean ? "bool" : "float", form.width, pastRows),
                               toolkit.ops));
     Graph& graph = model->graph();
     Journal journal;

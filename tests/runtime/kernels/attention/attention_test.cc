@@ -137,8 +137,7 @@ TEST(OnnxAttention, LayoutsTypesAndPasts) {
     for (bool flat : {false, true})
       for (int64_t past : {0, 4})
         for (bool causal : {false, true}) {
-          SCOPED_TRACE(
-              fmt::format("{} flat {} past {} causal {}", int(element), flat, past, causal));
+          SCOPED_TRACE(formatted("{} flat {} past {} causal {}", int(element), flat, past, causal));
           OnnxCase c;
           c.element = element;
           c.flat = flat;
@@ -159,7 +158,7 @@ TEST(OnnxAttention, CausalAlignment) {
   for (int64_t rows : {1, 3, 5, 70})
     for (int64_t keys : {3, 5, 70})
       for (int64_t past : {0, 2}) {
-        SCOPED_TRACE(fmt::format("{} rows {} keys {} past", rows, keys, past));
+        SCOPED_TRACE(formatted("{} rows {} keys {} past", rows, keys, past));
         OnnxCase c;
         c.rows = rows;
         c.newKeys = keys;
@@ -182,8 +181,7 @@ TEST(OnnxAttention, Masks) {
          {Extents{5}, Extents{3, 5}, Extents{1, 5}, Extents{4, 3, 5}, Extents{1, 3, 5},
           Extents{2, 4, 3, 5}, Extents{2, 1, 1, 5}, Extents{3, 4}, Extents{2, 1, 3, 2}})
       for (bool causal : {false, true}) {
-        SCOPED_TRACE(
-            fmt::format("{} rank {} columns {}", int(element), shape.size(), shape.back()));
+        SCOPED_TRACE(formatted("{} rank {} columns {}", int(element), shape.size(), shape.back()));
         OnnxCase c;
         c.causal = causal;
         c.softcap = 0.7;
@@ -203,8 +201,8 @@ TEST(OnnxAttention, LengthsOfKeys) {
     for (const std::vector<int64_t>& lengths :
          {std::vector<int64_t>{3, 5}, std::vector<int64_t>{4, 0}, std::vector<int64_t>{1, 2}})
       for (int64_t columns : {0, 4, 5}) {
-        SCOPED_TRACE(fmt::format("causal {} lengths {} {} columns {}", causal, lengths[0],
-                                 lengths[1], columns));
+        SCOPED_TRACE(formatted("causal {} lengths {} {} columns {}", causal, lengths[0], lengths[1],
+                               columns));
         OnnxCase c;
         c.causal = causal;
         c.lengths = lengths;
@@ -228,8 +226,8 @@ TEST(OnnxAttention, Windows) {
                  {std::vector<int64_t>{}, std::vector<int64_t>{3, 1}}) {
               if (past != 0 && !lengths.empty())
                 continue;
-              SCOPED_TRACE(fmt::format("left {} right {} keys {} past {} causal {} lengths {}",
-                                       left, right, keys, past, causal, lengths.size()));
+              SCOPED_TRACE(formatted("left {} right {} keys {} past {} causal {} lengths {}", left,
+                                     right, keys, past, causal, lengths.size()));
               OnnxCase c;
               c.newKeys = keys;
               c.past = past;
@@ -272,7 +270,7 @@ TEST(OnnxAttention, RowsThatSeeNoKey) {
 TEST(OnnxAttention, ScoreMatrix) {
   for (bool causal : {false, true})
     for (int mode : {0, 1, 2, 3}) {
-      SCOPED_TRACE(fmt::format("causal {} mode {}", causal, mode));
+      SCOPED_TRACE(formatted("causal {} mode {}", causal, mode));
       OnnxCase c;
       c.past = 2;
       c.newKeys = 3;

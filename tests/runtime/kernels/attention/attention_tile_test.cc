@@ -245,8 +245,8 @@ void expectEqualsOneShot(TiledProblem p) {
          {std::pair(ElementType::Float, 1e-6), std::pair(ElementType::Float16, 5e-3)}) {
       TileHost host(p, state, *kernels);
       for (int64_t size : {16, 32, 48, 64, 100, 128}) {
-        SCOPED_TRACE(fmt::format("{} keys in tiles of {}, a state of {}, {}", p.keys, size,
-                                 dtypeName(state), kernels == &testKernels() ? "kernel" : "body"));
+        SCOPED_TRACE(formatted("{} keys in tiles of {}, a state of {}, {}", p.keys, size,
+                               dtypeName(state), kernels == &testKernels() ? "kernel" : "body"));
         EXPECT_LE(largestDifference(expected, host.run(size)), bound);
       }
     }

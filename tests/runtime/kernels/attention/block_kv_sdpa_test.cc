@@ -119,8 +119,8 @@ TEST(BlockKvSdpa, LayoutsGiveTheBitsOfRowsInHeads) {
   const TestTensor whole = outputOf(callOf(p, {13}));
   for (const BlockForm& keys : blockKeyForms)
     for (const BlockForm& values : blockRowForms) {
-      SCOPED_TRACE(fmt::format("keys rank {} axis {}, values rank {} axis {}", keys.rank, keys.axis,
-                               values.rank, values.axis));
+      SCOPED_TRACE(formatted("keys rank {} axis {}, values rank {} axis {}", keys.rank, keys.axis,
+                             values.rank, values.axis));
       const TestTensor single = outputOf(callOf(p, {13}, keys, values));
       const TestTensor parts = outputOf(callOf(p, {4, 8, 12, 13}, keys, values));
       EXPECT_TRUE(parts.sameBytes(single));
@@ -204,7 +204,7 @@ TEST(BlockQuantizedKvSdpa, HasTheBitsOfABuffer) {
           c.rows = rows;
           c.window = window;
           c.capacity = c.longest();
-          SCOPED_TRACE(fmt::format("{} {} rows, window {}", onnxName(element).str(), rows, window));
+          SCOPED_TRACE(formatted("{} {} rows, window {}", onnxName(element).str(), rows, window));
           const QuantizedProblem p(c);
           const TestTensor whole = outputOf(p.call(false));
           expectTensor(codesCallOf(p, {13}).run(), {c.batches, c.heads(), rows, c.valueWidth},
@@ -221,8 +221,8 @@ TEST(BlockQuantizedKvSdpa, TakesEveryLayout) {
   const QuantizedProblem p(c);
   for (const BlockForm& keys : blockKeyForms)
     for (const BlockForm& values : blockRowForms) {
-      SCOPED_TRACE(fmt::format("keys rank {} axis {}, values rank {} axis {}", keys.rank, keys.axis,
-                               values.rank, values.axis));
+      SCOPED_TRACE(formatted("keys rank {} axis {}, values rank {} axis {}", keys.rank, keys.axis,
+                             values.rank, values.axis));
       expectTensor(codesCallOf(p, {4, 8, 12, 13}, keys, values).run(),
                    {c.batches, c.heads(), c.rows, c.valueWidth}, p.expected(), p.bound());
     }

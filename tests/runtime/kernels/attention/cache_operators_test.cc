@@ -170,9 +170,9 @@ TEST(CacheOperators, LatentRowsAreKeysWithValuesAmongTheirColumns) {
           // Rows of int8 are the numbers that they are, in one tensor.
           if (element == ElementType::Int8 && (op.hasCodes() || op.isInBlocks()))
             continue;
-          SCOPED_TRACE(fmt::format("{}{} of {}, {} rows", op.name().str(),
-                                   op.code == &fourBitRows ? " of four bits" : "",
-                                   onnxName(element).str(), rows));
+          SCOPED_TRACE(formatted("{}{} of {}, {} rows", op.name().str(),
+                                 op.code == &fourBitRows ? " of four bits" : "",
+                                 onnxName(element).str(), rows));
           LatentStep(op, element, rows).expectSame();
         }
   }

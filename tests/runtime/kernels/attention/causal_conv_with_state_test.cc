@@ -66,7 +66,7 @@ TEST(CausalConvWithState, KernelsLengthsAndStates) {
     for (int64_t length : {0, 1, 2, 5})
       for (bool hasPast : {false, true})
         for (bool hasBias : {false, true}) {
-          SCOPED_TRACE(fmt::format("kernel {} length {} past {}", kernel, length, hasPast));
+          SCOPED_TRACE(formatted("kernel {} length {} past {}", kernel, length, hasPast));
           ConvCase c;
           c.kernel = kernel;
           c.length = length;

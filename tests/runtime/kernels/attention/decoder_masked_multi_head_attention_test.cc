@@ -165,8 +165,8 @@ TEST(DecoderMaskedMultiHeadAttention, PastsAndOptions) {
          {MaskedPast::None, MaskedPast::Grows, MaskedPast::Buffer, MaskedPast::Beams})
       for (int64_t past : {0, 1, 8})
         for (int options = 0; options < 8; ++options) {
-          SCOPED_TRACE(fmt::format("{} kind {} past {} options {}", onnxName(element), int(kind),
-                                   past, options));
+          SCOPED_TRACE(formatted("{} kind {} past {} options {}", onnxName(element), int(kind),
+                                 past, options));
           MaskedCase c;
           c.element = element;
           c.kind = kind;
@@ -201,7 +201,7 @@ TEST(DecoderMaskedMultiHeadAttention, CrossAttention) {
   for (ElementType element : {ElementType::Float, ElementType::Float16})
     for (int64_t keys : {1, 2, 7})
       for (bool masked : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} {} keys, mask {}", onnxName(element), keys, masked));
+        SCOPED_TRACE(formatted("{} {} keys, mask {}", onnxName(element), keys, masked));
         PlainAttention plain;
         plain.batches = 2;
         plain.heads = plain.groups = 3;

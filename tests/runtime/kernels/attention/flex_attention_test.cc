@@ -39,7 +39,7 @@ struct FlexProblem {
 
   /// The elements of Y, or an error.
   llvm::Expected<std::vector<double>> run() const {
-    const std::string text = fmt::format(
+    const std::string text = formatted(
         R"(<ir_version: 10, opset_import: ["" : 24, "ai.onnx.preview" : 1]>
 g ({0}[B, H, S, D] q, {0}[B, G, T, D] k, {0}[B, G, T, E] v) => ({0}[B, H, S, E] y)
 {2} {{ y = ai.onnx.preview.FlexAttention{1}(q, k, v) }})",
@@ -85,7 +85,7 @@ TEST(FlexAttention, ElementTypesHeadsAndPrecisions) {
     for (const char* precision : {"", "<softmax_precision = 1>", "<softmax_precision = 10>",
                                   "<softmax_precision = 11>", "<softmax_precision = 16>"})
       for (int64_t groups : {1, 2, 4}) {
-        SCOPED_TRACE(fmt::format("{} {} {} groups", name, precision, groups));
+        SCOPED_TRACE(formatted("{} {} {} groups", name, precision, groups));
         FlexCase c;
         c.element = name;
         c.type = type;

@@ -42,7 +42,7 @@ BodyResult runBody(const char* op, const std::string& text, int64_t opset, const
   llvm::SmallVector<Value*, 8> values;
   std::vector<TensorView> views;
   for (const TestTensor& operand : operands) {
-    values.push_back(&graph.addInput(fmt::format("x{}", values.size()),
+    values.push_back(&graph.addInput(formatted("x{}", values.size()),
                                      TensorType::fixed(operand.element(), operand.shape())));
     views.push_back(operand.view());
   }
@@ -98,7 +98,7 @@ void expectSameRows(const BodyResult& body, const KernelResult& kernel, const At
 
 /// Body and kernel of InPlaceKvSdpa; the caches' rows beyond the valid ones are NaN.
 void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
-  SCOPED_TRACE(fmt::format("opset {}", opset));
+  SCOPED_TRACE(formatted("opset {}", opset));
   const AttentionProblem p(c);
   const BodyResult body =
       runBody("ai.kvopt::InPlaceKvSdpa", cacheText("InPlaceKvSdpa", {opset, c.element}), opset, c,
@@ -110,8 +110,7 @@ void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
 
 /// Body and kernel of RingKvSdpa; slots without a row are NaN.
 void expectRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
-  SCOPED_TRACE(
-      fmt::format("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
+  SCOPED_TRACE(formatted("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
   const RingProblem p(c, slots);
   const BodyResult body =
       runBody("ai.kvopt::RingKvSdpa", cacheText("RingKvSdpa", {opset, c.element}), opset, c,
@@ -123,7 +122,7 @@ void expectRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
 
 /// Body and kernel of Sdpa over all rows of the present of a case without ragged lengths.
 void expectSdpaBody(const AttentionCase& given, int64_t opset) {
-  SCOPED_TRACE(fmt::format("opset {}", opset));
+  SCOPED_TRACE(formatted("opset {}", opset));
   AttentionCase c = given;
   c.capacity = c.longest();
   const AttentionProblem p(c);
@@ -175,7 +174,7 @@ TEST(FunctionBody, PrefillAndDecode) {
            {grouped(5, {0}), grouped(4, {5}), grouped(1, {7}), grouped(1, {0}), grouped(3, {9})}) {
         AttentionCase c = made;
         c.causal = causal;
-        SCOPED_TRACE(fmt::format("rows {} past {} causal {}", c.rows, c.past[0], causal));
+        SCOPED_TRACE(formatted("rows {} past {} causal {}", c.rows, c.past[0], causal));
         expectInPlaceBody(c, opset);
         expectSdpaBody(c, opset);
       }
@@ -192,7 +191,7 @@ TEST(FunctionBody, OptionsAndMasks) {
         c.softcap = options & 4 ? 1.5f : 0.0f;
         c.maskHead = !(options & 1);
         c.maskBatch = c.maskColumn = !(options & 8);
-        SCOPED_TRACE(fmt::format("mask {} options {}", int(mask), options));
+        SCOPED_TRACE(formatted("mask {} options {}", int(mask), options));
         expectInPlaceBody(c, opset);
         expectSdpaBody(c, opset);
       }
@@ -290,7 +289,7 @@ TEST(FunctionBody, SixteenBitCaches) {
 
 /// Scales of invalid rows are NaN.
 void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
-  SCOPED_TRACE(fmt::format("opset {}", opset));
+  SCOPED_TRACE(formatted("opset {}", opset));
   const AttentionCase& c = p.c();
   const CacheLayout keyLayout = *CacheLayout::bySequenceAxis(4, c.keyTransposed ? 3 : 2);
   std::vector<TestTensor> operands = {
@@ -308,7 +307,7 @@ void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
 
 TEST(FunctionBody, CachesOfInt8) {
   for (const int64_t opset : opsets) {
-    SCOPED_TRACE(fmt::format("opset {}", opset));
+    SCOPED_TRACE(formatted("opset {}", opset));
     AttentionCase c;
     c.scale = 0.01f;
     c.causal = true;
@@ -339,7 +338,7 @@ TEST(FunctionBody, BlocksOfCodes) {
   for (int64_t opset : opsets)
     for (int options = 0; options < 8; ++options)
       for (int64_t rows : {1, 4}) {
-        SCOPED_TRACE(fmt::format("opset {} options {} rows {}", opset, options, rows));
+        SCOPED_TRACE(formatted("opset {} options {} rows {}", opset, options, rows));
         AttentionCase c = grouped(rows, {0});
         c.causal = true;
         c.window = options & 1 ? 3 : 0;
@@ -385,8 +384,7 @@ TEST(FunctionBody, BlocksOfCodes) {
 
 /// Body and kernel of RingQuantizedKvSdpa; the scales of slots without a row are NaN.
 void expectQuantizedRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
-  SCOPED_TRACE(
-      fmt::format("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
+  SCOPED_TRACE(formatted("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
   const QuantizedRingProblem p(c, slots);
   std::vector<TestTensor> operands = p.operands();
   operands.push_back(c.mask == MaskForm::none ? neutralMask() : p.all.plain.mask);

@@ -250,7 +250,7 @@ TEST(GroupQueryAttentionCodes, Options) {
         cases[6].width = 40;
         for (size_t i = 0; i < cases.size(); ++i) {
           SCOPED_TRACE(
-              fmt::format("{}, {} bits, channels {}, case {}", shape.name, bits, channels, i));
+              formatted("{}, {} bits, channels {}, case {}", shape.name, bits, channels, i));
           const CodesProblem problem(cases[i]);
           problem.expectAll(problem.call().threads(2).run());
           if (shape.capacity < 40) {

@@ -272,7 +272,7 @@ TEST(GroupQueryAttention, Options) {
     cases[9].groups = cases[9].heads = 3;
     cases[9].width = 10;
     for (size_t i = 0; i < cases.size(); ++i) {
-      SCOPED_TRACE(fmt::format("{}, case {}", shape.name, i));
+      SCOPED_TRACE(formatted("{}, case {}", shape.name, i));
       expectAgreement(cases[i]);
       if (shape.capacity < 40) {
         cases[i].rotary = i % 2 == 0 ? cases[i].width : 4;
@@ -337,7 +337,7 @@ TEST(GroupQueryAttention, SentinelsAreOff) {
   ASSERT_EQ(plain.error, "");
   for (const char* flag : {"smooth_softmax", "do_rotary", "rotary_interleaved"})
     for (int value : {-1, 2}) {
-      SCOPED_TRACE(fmt::format("{} = {}", flag, value));
+      SCOPED_TRACE(formatted("{} = {}", flag, value));
       const KernelResult result = problem.call().attr(flag, value).run();
       ASSERT_EQ(result.error, "");
       EXPECT_TRUE(result.outputs[0].sameBytes(plain.outputs[0]));
@@ -393,7 +393,7 @@ TEST(GroupQueryAttention, NormalizesHeads) {
 TEST(GroupQueryAttention, SharesTheCacheOfAnotherLayer) {
   for (const int64_t rotary : {0, 8})
     for (const int64_t rows : {1, 3}) {
-      SCOPED_TRACE(fmt::format("rotary {} rows {}", rotary, rows));
+      SCOPED_TRACE(formatted("rotary {} rows {}", rotary, rows));
       GroupedCase decode;
       decode.rows = rows;
       decode.capacity = 9;

@@ -34,8 +34,8 @@ TEST(InPlaceKvSdpa, AgreesWithTheDefinition) {
           c.width = 16;
           c.valueWidth = 12;
           c.causal = true;
-          SCOPED_TRACE(fmt::format("{} group {} rows {} past {}", onnxName(element).str(), group,
-                                   rows, past));
+          SCOPED_TRACE(
+              formatted("{} group {} rows {} past {}", onnxName(element).str(), group, rows, past));
           expectByDefinition(c, group == 4 ? 3 : 1);
         }
 }
@@ -64,7 +64,7 @@ TEST(InPlaceKvSdpa, OptionsAgreeWithTheDefinition) {
         c.width = 8;
         c.valueWidth = 5;
         c.scale = options & 1 ? -0.3f : 0.7f;
-        SCOPED_TRACE(fmt::format("broadcast {} options {}", broadcast, options));
+        SCOPED_TRACE(formatted("broadcast {} options {}", broadcast, options));
         expectByDefinition(c);
       }
 }
@@ -73,7 +73,7 @@ TEST(InPlaceKvSdpa, RowsOfInt8AreTheNumbersThatTheyAre) {
   for (const int64_t rows : {1, 3, 20})
     for (const bool transposed : {false, true})
       for (const bool inPlace : {false, true}) {
-        SCOPED_TRACE(fmt::format("rows {} transposed {} in place {}", rows, transposed, inPlace));
+        SCOPED_TRACE(formatted("rows {} transposed {} in place {}", rows, transposed, inPlace));
         const int64_t capacity = 40, width = 24;
         const Extents keys =
             transposed ? Extents{2, 2, width, capacity} : Extents{2, 2, capacity, width};
@@ -182,7 +182,7 @@ void expectStepsLikeConcat(const StepCase& s) {
   int64_t past = 0;
   unsigned seed = 10;
   for (int64_t rows : {7, 5, 1, 1, 1, 3, 1}) {
-    SCOPED_TRACE(fmt::format("{} rows after {}", rows, past));
+    SCOPED_TRACE(formatted("{} rows after {}", rows, past));
     TestTensor query = randomTensor(s.element, {batches, groups * s.group, rows, s.width}, seed++);
     TestTensor key = randomTensor(s.element, {batches, groups, rows, s.width}, seed++);
     TestTensor value = randomTensor(s.element, {batches, groups, rows, s.valueWidth}, seed++);
@@ -223,7 +223,7 @@ TEST(InPlaceKvSdpa, StepsEqualConcatAndSdpaBitForBit) {
   for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
     for (int64_t group : {1, 2, 4, 7})
       for (bool causal : {true, false}) {
-        SCOPED_TRACE(fmt::format("{} group {}", onnxName(element).str(), group));
+        SCOPED_TRACE(formatted("{} group {}", onnxName(element).str(), group));
         expectStepsLikeConcat({element, group, 16, 16, causal, 0, 0});
         expectStepsLikeConcat({element, group, 24, 10, causal, 5, 2.0f});
       }

@@ -60,8 +60,8 @@ TEST(InPlaceLayouts, GiveTheBitsOfRowsInHeads) {
   ASSERT_EQ(plain.error, "");
   for (const Form& keyForm : keyForms)
     for (const Form& valueForm : rowForms) {
-      SCOPED_TRACE(fmt::format("keys rank {} axis {}, values rank {} axis {}", keyForm.rank,
-                               keyForm.axis, valueForm.rank, valueForm.axis));
+      SCOPED_TRACE(formatted("keys rank {} axis {}, values rank {} axis {}", keyForm.rank,
+                             keyForm.axis, valueForm.rank, valueForm.axis));
       TestTensor key = laidOut(p.pastKey, keyForm);
       TestTensor value = laidOut(p.pastValue, valueForm);
       KernelCall call("ai.kvopt::InPlaceKvSdpa");
@@ -120,7 +120,7 @@ TEST(InPlaceLatentKvSdpa, IsInPlaceKvSdpaWithColumnsOfTheKeysAsValues) {
       const KernelResult expected = separate.run();
       ASSERT_EQ(expected.error, "");
       for (const Form& form : rowForms) {
-        SCOPED_TRACE(fmt::format("rank {} axis {} offset {}", form.rank, form.axis, offset));
+        SCOPED_TRACE(formatted("rank {} axis {} offset {}", form.rank, form.axis, offset));
         TestTensor cache = laidOut(p.pastKey, form);
         KernelCall call("ai.kvopt::InPlaceLatentKvSdpa");
         call.in(p.query).in(p.keyNew).in(cache, true).in(p.pastLength).absent().in(p.sinks);

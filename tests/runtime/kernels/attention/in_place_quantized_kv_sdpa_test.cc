@@ -44,8 +44,8 @@ TEST(InPlaceQuantizedKvSdpa, AgreesWithTheDefinition) {
           AttentionCase c = groupedQuantized(rows, {past});
           c.element = element;
           c.group = group;
-          SCOPED_TRACE(fmt::format("{} group {} rows {} past {}", onnxName(element).str(), group,
-                                   rows, past));
+          SCOPED_TRACE(
+              formatted("{} group {} rows {} past {}", onnxName(element).str(), group, rows, past));
           expectQuantizedByDefinition(c, group == 2 ? 3 : 1);
         }
 }
@@ -73,7 +73,7 @@ TEST(InPlaceQuantizedKvSdpa, OptionsAgreeWithTheDefinition) {
       c.sinks = options & 16;
       c.valueWidth = 5;
       c.scale = options & 1 ? -0.3f : 0.7f;
-      SCOPED_TRACE(fmt::format("options {}", options));
+      SCOPED_TRACE(formatted("options {}", options));
       expectQuantizedByDefinition(c);
     }
 }
@@ -194,7 +194,7 @@ TEST(InPlaceQuantizedKvSdpa, EveryLayoutGivesTheBitsOfRowsInHeads) {
   ASSERT_EQ(plain.error, "");
   const std::pair<unsigned, int> forms[] = {{4, 0}, {4, 1}, {4, 2}, {3, 1}, {4, 3}, {3, 2}};
   for (const auto& [rank, axis] : forms) {
-    SCOPED_TRACE(fmt::format("rank {} axis {}", rank, axis));
+    SCOPED_TRACE(formatted("rank {} axis {}", rank, axis));
     const bool isTransposed = CacheLayout::bySequenceAxis(rank, axis)->isTransposed();
     const unsigned valueRank = isTransposed ? 4 : rank;
     const int valueAxis = isTransposed ? 2 : axis;

@@ -106,8 +106,8 @@ TEST(LinearAttention, RulesHeadsAndStates) {
       for (int64_t tokens : {1, 4})
         for (bool hasPast : {false, true})
           for (bool perHead : {false, true}) {
-            SCOPED_TRACE(fmt::format("{} heads {} tokens {} past {} per head {}", rule, heads,
-                                     tokens, hasPast, perHead));
+            SCOPED_TRACE(formatted("{} heads {} tokens {} past {} per head {}", rule, heads, tokens,
+                                   hasPast, perHead));
             LinearCase c;
             c.rule = rule;
             c.heads = heads;

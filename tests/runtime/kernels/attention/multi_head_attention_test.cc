@@ -151,7 +151,7 @@ TEST(MultiHeadAttention, OptionsAndPasts) {
     for (Padding padding :
          {Padding::None, Padding::Lengths, Padding::PackedLengths, Padding::Keys, Padding::Pairs})
       for (int options = 0; options < 8; ++options) {
-        SCOPED_TRACE(fmt::format("past {} padding {} options {}", past, int(padding), options));
+        SCOPED_TRACE(formatted("past {} padding {} options {}", past, int(padding), options));
         MultiHeadCase c;
         c.past = past;
         c.padding = padding;
@@ -175,8 +175,8 @@ TEST(MultiHeadAttention, UnidirectionalWithMoreOrFewerKeysThanRows) {
     for (int64_t past : {0, 2})
       for (Padding padding : {Padding::None, Padding::Keys})
         for (bool biased : {false, true}) {
-          SCOPED_TRACE(fmt::format("{} new keys, past {}, padding {}, bias {}", newKeys, past,
-                                   int(padding), biased));
+          SCOPED_TRACE(formatted("{} new keys, past {}, padding {}, bias {}", newKeys, past,
+                                 int(padding), biased));
           MultiHeadCase c;
           c.rows = 3;
           c.newKeys = newKeys;
@@ -314,7 +314,7 @@ TEST(FusedAttention, OptionsAndPasts) {
       for (Padding padding :
            {Padding::None, Padding::Keys, Padding::Ranges, Padding::PackedLengths})
         for (int options = 0; options < 8; ++options) {
-          SCOPED_TRACE(fmt::format("past {} padding {} options {}", past, int(padding), options));
+          SCOPED_TRACE(formatted("past {} padding {} options {}", past, int(padding), options));
           MultiHeadCase c;
           c.element = element;
           c.past = past;

@@ -286,7 +286,7 @@ void expectSameBits(const PagedProblem& problem) {
 TEST(PagedAttention, RaggedBatchesOfEveryElementType) {
   for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
     for (int options = 0; options < 16; ++options) {
-      SCOPED_TRACE(fmt::format("{} options {}", onnxName(element), options));
+      SCOPED_TRACE(formatted("{} options {}", onnxName(element), options));
       PagedCase c;
       c.element = element;
       c.seed = unsigned(options + 1);

@@ -28,8 +28,8 @@ TEST(RingKvSdpa, AgreesWithTheDefinition) {
             c.element = element;
             c.causal = causal;
             c.window = causal ? slots : 0;
-            SCOPED_TRACE(fmt::format("{}, {} slots, {} rows, past {}, {}", onnxName(element).str(),
-                                     slots, rows, past, causal ? "causal" : "open"));
+            SCOPED_TRACE(formatted("{}, {} slots, {} rows, past {}, {}", onnxName(element).str(),
+                                   slots, rows, past, causal ? "causal" : "open"));
             expectRingByDefinition(c, slots, rows == 7 ? 3 : 1);
           }
 }
@@ -52,8 +52,8 @@ TEST(RingKvSdpa, OptionsAgreeWithTheDefinition) {
             c.keyTransposed = options & 4;
             c.sinks = options & 8;
             c.scale = options & 1 ? -0.3f : 0.7f;
-            SCOPED_TRACE(fmt::format("broadcast {} options {} rows {} past {}", broadcast, options,
-                                     rows, past));
+            SCOPED_TRACE(formatted("broadcast {} options {} rows {} past {}", broadcast, options,
+                                   rows, past));
             expectRingByDefinition(c, 5);
           }
 }
@@ -106,7 +106,7 @@ TEST(RingKvSdpa, WritesNothingButTheNewRowsOfAToken) {
 
 TEST(RingKvSdpa, RowsOfInt8AreTheNumbersThatTheyAre) {
   for (const int64_t rows : {1, 3, 20}) {
-    SCOPED_TRACE(fmt::format("{} rows", rows));
+    SCOPED_TRACE(formatted("{} rows", rows));
     auto codes = [](int64_t count, int64_t width, unsigned seed) {
       return randomTensor(ElementType::Int8, {2, 2, count, width}, seed, 127);
     };

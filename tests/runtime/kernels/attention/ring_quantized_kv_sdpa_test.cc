@@ -32,8 +32,8 @@ TEST(RingQuantizedKvSdpa, AgreesWithTheDefinition) {
           c.element = element;
           c.causal = true;
           c.window = slots;
-          SCOPED_TRACE(fmt::format("{}, {} slots, {} rows, past {}", onnxName(element).str(), slots,
-                                   rows, past));
+          SCOPED_TRACE(formatted("{}, {} slots, {} rows, past {}", onnxName(element).str(), slots,
+                                 rows, past));
           expectQuantizedRingByDefinition(c, slots, rows == 7 ? 3 : 1);
         }
 }
@@ -50,7 +50,7 @@ TEST(RingQuantizedKvSdpa, OptionsAgreeWithTheDefinition) {
           c.softcap = options & 2 ? 1.5f : 0.0f;
           c.keyTransposed = options & 4;
           c.sinks = options & 8;
-          SCOPED_TRACE(fmt::format("options {} rows {} past {}", options, rows, past));
+          SCOPED_TRACE(formatted("options {} rows {} past {}", options, rows, past));
           expectQuantizedRingByDefinition(c, 5);
         }
 }

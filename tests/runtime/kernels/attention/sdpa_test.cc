@@ -37,7 +37,7 @@ TEST(Sdpa, PastLengthMasksAndAligns) {
       c.window = options & 2 ? 3 : 0;
       c.sinks = options & 4;
       c.softcap = options & 4 ? 2.0f : 0.0f;
-      SCOPED_TRACE(fmt::format("past {} options {}", past[0], options));
+      SCOPED_TRACE(formatted("past {} options {}", past[0], options));
       const AttentionProblem p(c);
       expectTensor(call(p).run(), {c.batches, c.heads(), c.rows, c.valueWidth}, p.expected(),
                    p.bound());

@@ -22,7 +22,7 @@ TEST(TensorScatter, Formula) {
     for (const char* mode : {"linear", "circular"})
       for (int axis : {1, 2, 3, -2})
         for (const std::vector<double>& indices : {std::vector<double>{}, {2, 0}, {3, 1}}) {
-          SCOPED_TRACE(fmt::format("mode {} axis {} indices {}", mode, axis, indices.size()));
+          SCOPED_TRACE(formatted("mode {} axis {} indices {}", mode, axis, indices.size()));
           const unsigned at = axis < 0 ? 2 : unsigned(axis);
           Extents shape{2, 3, 4, 5};
           shape[at] = 6;

@@ -26,7 +26,7 @@ TEST(ContribActivation, Formula) {
         {"com.microsoft::QuickGelu", [](double x) { return x / (1 + std::exp(-1.702 * x)); },
          false}})
     for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16}) {
-      SCOPED_TRACE(fmt::format("{} {}", function.op, onnxName(element).str()));
+      SCOPED_TRACE(formatted("{} {}", function.op, onnxName(element).str()));
       const TestTensor x = randomTensor(element, {3, 37}, 1, 3);
       const TestTensor bias = randomTensor(element, {37}, 2);
       std::vector<double> expected;

@@ -34,7 +34,7 @@ TEST(Unary, AgreesWithCmath) {
       {"Softplus", [](double x) { return std::log1p(std::exp(x)); }}};
   for (const ElementFunction& function : functions)
     for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16}) {
-      SCOPED_TRACE(fmt::format("{} {}", function.op, onnxName(element).str()));
+      SCOPED_TRACE(formatted("{} {}", function.op, onnxName(element).str()));
       TestTensor x = randomTensor(element, {3, 37}, 1, 3);
       std::vector<double> expected;
       for (int64_t i = 0; i < x.count(); ++i) {

@@ -11,7 +11,7 @@ TEST(FusedMatMul, Formula) {
   for (ElementType element : {ElementType::Float, ElementType::Float16})
     for (bool transA : {false, true})
       for (bool transB : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", int(element), transA, transB));
+        SCOPED_TRACE(formatted("{} {} {}", int(element), transA, transB));
         const TestTensor a =
             randomTensor(element, transA ? Extents{2, 3, 5, 4} : Extents{2, 3, 4, 5}, 1);
         const TestTensor b = randomTensor(element, transB ? Extents{3, 6, 5} : Extents{3, 5, 6}, 2);

@@ -86,7 +86,7 @@ TEST(MatMulNBits, Formula) {
     for (Zeros zeros : {Zeros::None, Zeros::Packed, Zeros::Floats})
       for (int64_t blockSize : {16, 32, 64})
         for (ElementType element : {ElementType::Float, ElementType::Float16}) {
-          SCOPED_TRACE(fmt::format("{} bits, zeros {}, blocks of {}", bits, int(zeros), blockSize));
+          SCOPED_TRACE(formatted("{} bits, zeros {}, blocks of {}", bits, int(zeros), blockSize));
           QuantizedCase c;
           c.bits = bits;
           c.zeros = zeros;

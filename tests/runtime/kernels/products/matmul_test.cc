@@ -38,7 +38,7 @@ TEST(MatMul, SizesAndElementTypes) {
                                                                     : 0;
           const double tolerance =
               element == ElementType::Double ? 1e-13 : accumulated + rounded * double(k);
-          SCOPED_TRACE(fmt::format("{} {} {} {}", onnxName(element).str(), m, k, n));
+          SCOPED_TRACE(formatted("{} {} {} {}", onnxName(element).str(), m, k, n));
           expectTensor(matMul(a, b, 3), {m, n}, product(a, b, 0, 0, m, k, n), tolerance);
         }
 }

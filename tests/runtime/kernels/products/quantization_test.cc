@@ -29,7 +29,7 @@ TEST(Quantization, DequantizesByTensorAxisAndBlock) {
     };
     for (const Form& form : {Form{{}, 1, 0}, Form{{1}, 1, 0}, Form{{5}, 1, 0}, Form{{3}, -1, 0},
                              Form{{2, 3, 3}, 1, 2}, Form{{2, 5, 1}, 2, 3}}) {
-      SCOPED_TRACE(fmt::format("{} rank {} axis {}", int(element), form.scale.size(), form.axis));
+      SCOPED_TRACE(formatted("{} rank {} axis {}", int(element), form.scale.size(), form.axis));
       const TestTensor scale = randomTensor(ElementType::Float, form.scale, 2);
       const TestTensor zero = codesOf(element, form.scale, 3, 20);
       std::vector<double> expected;

@@ -43,8 +43,7 @@ TEST(MatMulIntegerToFloat, TypesZeroPointsAndScales) {
   for (ElementType aType : {ElementType::UInt8, ElementType::Int8})
     for (ElementType bType : {ElementType::UInt8, ElementType::Int8})
       for (int options = 0; options < 16; ++options) {
-        SCOPED_TRACE(
-            fmt::format("{} {} {}", onnxName(aType).str(), onnxName(bType).str(), options));
+        SCOPED_TRACE(formatted("{} {} {}", onnxName(aType).str(), onnxName(bType).str(), options));
         const int64_t n = 5, k = 7, perColumn = (options & 1) != 0 ? n : 1;
         const TestTensor a = codes(aType, {2, 3, k}, 1), b = codes(bType, {k, n}, 2);
         const TestTensor aScale = floats({}, {0.5});
@@ -90,7 +89,7 @@ TEST(DynamicQuantizeMatMul, QuantizesTheRangeOfAAndZero) {
   for (double offset : {-3.0, 0.0, 5.0})
     for (ElementType bType : {ElementType::UInt8, ElementType::Int8})
       for (int options = 0; options < 8; ++options) {
-        SCOPED_TRACE(fmt::format("{} {} {}", offset, onnxName(bType).str(), options));
+        SCOPED_TRACE(formatted("{} {} {}", offset, onnxName(bType).str(), options));
         const int64_t n = 4, k = 9, perColumn = (options & 1) != 0 ? n : 1;
         TestTensor a = randomTensor(ElementType::Float, {2, 3, k}, 1);
         float low = 0, high = 0;
@@ -147,7 +146,7 @@ TEST(MatMulIntegerToFloat, Refuses) {
 TEST(QLinearMatMul, RoundsToEvenAndSaturates) {
   for (ElementType type : {ElementType::UInt8, ElementType::Int8})
     for (bool perColumn : {false, true}) {
-      SCOPED_TRACE(fmt::format("{} {}", onnxName(type).str(), perColumn));
+      SCOPED_TRACE(formatted("{} {}", onnxName(type).str(), perColumn));
       const int64_t n = 5, k = 7;
       const TestTensor a = codes(type, {2, 3, k}, 1), b = codes(type, {k, n}, 2);
       const TestTensor aScale = floats({}, {0.5}), yScale = floats({}, {16});

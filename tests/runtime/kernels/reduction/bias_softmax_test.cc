@@ -9,7 +9,7 @@ namespace {
 TEST(BiasSoftmax, Formula) {
   for (ElementType element : {ElementType::Float, ElementType::Float16})
     for (int64_t axis : {2, 3, -1}) {
-      SCOPED_TRACE(fmt::format("{} {}", onnxName(element).str(), axis));
+      SCOPED_TRACE(formatted("{} {}", onnxName(element).str(), axis));
       const TestTensor x = randomTensor(element, {2, 3, 4, 5}, 1, 3);
       const TestTensor bias = randomTensor(element, {2, 1, 1, 5}, 2);
       const int64_t length = axis == 2 ? 20 : 5;

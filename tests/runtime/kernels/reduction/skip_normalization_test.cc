@@ -33,8 +33,8 @@ TEST(SkipNormalization, Formula) {
       for (const Extents& skipShape :
            {Extents{2, 3, width}, Extents{1, 3, width}, Extents{3, width}})
         for (bool biased : {false, true}) {
-          SCOPED_TRACE(fmt::format("element {} centred {} rank {} biased {}", int(element), centred,
-                                   skipShape.size(), biased));
+          SCOPED_TRACE(formatted("element {} centred {} rank {} biased {}", int(element), centred,
+                                 skipShape.size(), biased));
           const TestTensor x = randomTensor(element, {2, 3, width}, 1);
           const TestTensor skip = randomTensor(element, skipShape, 2);
           const TestTensor gamma = randomTensor(element, {width}, 3);

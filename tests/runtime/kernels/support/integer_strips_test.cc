@@ -91,8 +91,8 @@ TEST(IntegerStrips, EveryTypeAndZeroPoint) {
     for (const ElementType bType : {ElementType::UInt8, ElementType::Int8})
       for (const int64_t rows : {1, 17, 260})
         for (const bool areMany : {false, true}) {
-          SCOPED_TRACE(fmt::format("{} {} {} {}", onnxName(aType).str(), onnxName(bType).str(),
-                                   rows, areMany));
+          SCOPED_TRACE(formatted("{} {} {} {}", onnxName(aType).str(), onnxName(bType).str(), rows,
+                                 areMany));
           const int64_t inner = 70, columns = rows == 260 ? 70 : 330;
           Problem problem{codesOf(aType, {rows, inner}, 1), codesOf(bType, {inner, columns}, 2),
                           codesOf(aType, areMany ? Extents{rows} : Extents{}, 3),

@@ -1,0 +1,11 @@
+// The name of JSON values, for headers that pass them on. What makes or reads them includes
+// "support/json.h".
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace kvopt {
+
+using OrderedJson = nlohmann::ordered_json;
+
+} // namespace kvopt
