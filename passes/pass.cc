@@ -13,6 +13,11 @@ using namespace analysis;
 using namespace ir;
 using namespace pattern;
 
+PassContext::PassContext(const RuleRegistry& ruleRegistry,
+                         const targets::TargetRegistry& targetRegistry)
+    : rules(ruleRegistry), targets(targetRegistry) {}
+PassContext::~PassContext() = default;
+
 const char RefusedError::ID = 0;
 
 std::string FreedExtents::str() const {

@@ -68,8 +68,9 @@ struct LeftSite {
 /// State that passes share while a pipeline runs.
 struct PassContext {
   PassContext(const pattern::RuleRegistry& ruleRegistry,
-              const targets::TargetRegistry& targetRegistry)
-      : rules(ruleRegistry), targets(targetRegistry) {}
+              const targets::TargetRegistry& targetRegistry);
+  PassContext(const PassContext&) = delete;
+  ~PassContext();
 
   const pattern::RuleRegistry& rules;
   const targets::TargetRegistry& targets;

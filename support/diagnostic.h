@@ -15,6 +15,13 @@ namespace kvopt {
 /// One problem with the user's input. All fields but `message` may be empty. They hold raw text,
 /// which may come from a hostile file: print it through `text()`.
 struct Diagnostic {
+  Diagnostic();
+  Diagnostic(const Diagnostic&);
+  Diagnostic(Diagnostic&&) noexcept;
+  Diagnostic& operator=(const Diagnostic&);
+  Diagnostic& operator=(Diagnostic&&) noexcept;
+  ~Diagnostic();
+
   enum class Kind {
     Invalid,     ///< The input breaks the rules of its format.
     Unsupported, ///< The input is valid but kvopt does not handle it.

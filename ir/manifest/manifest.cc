@@ -9,6 +9,20 @@
 
 namespace kvopt::ir {
 
+ManifestCache::ManifestCache() = default;
+ManifestCache::ManifestCache(const ManifestCache&) = default;
+ManifestCache::ManifestCache(ManifestCache&&) noexcept = default;
+ManifestCache& ManifestCache::operator=(const ManifestCache&) = default;
+ManifestCache& ManifestCache::operator=(ManifestCache&&) noexcept = default;
+ManifestCache::~ManifestCache() = default;
+
+Manifest::Manifest() = default;
+Manifest::Manifest(const Manifest&) = default;
+Manifest::Manifest(Manifest&&) noexcept = default;
+Manifest& Manifest::operator=(const Manifest&) = default;
+Manifest& Manifest::operator=(Manifest&&) noexcept = default;
+Manifest::~Manifest() = default;
+
 std::string ManifestPart::text(llvm::StringRef cache) const {
   std::string places;
   for (size_t axis = 0; axis < first.size(); ++axis) {

@@ -105,6 +105,14 @@ struct ManifestRotation {
 };
 
 struct ManifestCache {
+  // Long functions, which every user would otherwise compile.
+  ManifestCache();
+  ManifestCache(const ManifestCache&);
+  ManifestCache(ManifestCache&&) noexcept;
+  ManifestCache& operator=(const ManifestCache&);
+  ManifestCache& operator=(ManifestCache&&) noexcept;
+  ~ManifestCache();
+
   int64_t layer = 0;
   CacheRole role = CacheRole::Key;
   std::string past;
@@ -238,6 +246,14 @@ struct ManifestComparison {
 };
 
 struct Manifest {
+  // As for ManifestCache.
+  Manifest();
+  Manifest(const Manifest&);
+  Manifest(Manifest&&) noexcept;
+  Manifest& operator=(const Manifest&);
+  Manifest& operator=(Manifest&&) noexcept;
+  ~Manifest();
+
   std::string target;
   /// How the caches change that a rewrite changed: Grows, InPlace, Blocks, or State for caches
   /// inside the model.

@@ -110,6 +110,8 @@ llvm::Error CutDecoder::checkTiles() const {
   return llvm::Error::success();
 }
 
+CutDecoder::~CutDecoder() = default;
+
 CutDecoder::Slot CutDecoder::slotOf(llvm::StringRef name) {
   const auto [entry, isNew] = slots.try_emplace(name, static_cast<Slot>(names.size()));
   if (isNew)

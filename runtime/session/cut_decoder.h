@@ -24,6 +24,7 @@ public:
   static llvm::Expected<std::unique_ptr<CutDecoder>>
   create(const ir::Model& whole, const ir::Manifest& manifest, VariantSource& source,
          MakeExecutor makeExecutor, const CutDecoder* constantsOf = nullptr);
+  ~CutDecoder();
 
   /// Computes the outputs of the whole model, in its order, from `inputs`, its inputs by name, with
   /// `past` tokens in the blocks. Blocks without tokens are not read. After an error, `outputs` is

@@ -15,6 +15,8 @@ StepRunner::StepRunner(const Manifest& described, CacheState& caches,
     : manifest(described), runner(std::move(modelRunner)), state(caches),
       lengths(described, caches.allocator()), growth(described, caches, counters) {}
 
+StepRunner::~StepRunner() = default;
+
 llvm::Expected<std::unique_ptr<StepRunner>>
 StepRunner::create(const Model& model, const KernelRegistry& kernels, const Manifest& manifest,
                    const SessionOptions& options, CacheState& caches, const StepRunner* like) {

@@ -20,6 +20,7 @@ public:
   static llvm::Expected<std::unique_ptr<StepRunner>>
   create(const ir::Model& model, const KernelRegistry& kernels, const ir::Manifest& manifest,
          const SessionOptions& options, CacheState& caches, const StepRunner* like);
+  ~StepRunner();
 
   /// Both must be called before the first step: the first finds the output of each cache, the
   /// second creates the tensors of lengths for the caches' batch rows.

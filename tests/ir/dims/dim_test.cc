@@ -1,6 +1,7 @@
 // Algebra, printing, parsing, division and the soundness of the predicates of Dim, against plain
 // 128-bit evaluation at random points.
 #include "ir/dims/dim.h"
+#include "support/format.h"
 
 #include <array>
 #include <gtest/gtest.h>
