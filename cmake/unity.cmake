@@ -1,40 +1,58 @@
-# How a fresh build compiles less: files of one folder together, and the headers of other libraries once.
+# How a fresh build compiles less: files that belong together, and the headers of other libraries once.
 #
-#   kvopt_unity_by_folder(<target>)
+#   kvopt_unity(<target> [<files>])
 #
-# With -DCMAKE_UNITY_BUILD=ON, which the presets for whole builds set, the files of one folder are compiled together, at
-# most kvopt_unity_files at a time; files of different folders, whose namespaces differ, never are. A name that a file
-# defines for itself must therefore be unique in its folder. Without it, and with a compiler cache, every file is
-# compiled alone, which also shows where one lacks an include.
-set(kvopt_unity_files 12)
+# With -DCMAKE_UNITY_BUILD=ON, which the presets for whole builds set, files are compiled together, at most so many at a
+# time as given: the folders of a target one after the other, in the order of their names, and a folder with more files in
+# parts. Most of the time for a file goes into headers and into functions of the standard library, which such a unit compiles
+# once. A name that a file defines for itself must therefore be unique in its target, or nearly. Without it, and with a
+# compiler cache, every file is compiled alone, which also shows where one lacks an include.
+set(kvopt_unity_files 40)
 
-function(kvopt_unity_by_folder target)
+function(kvopt_unity target)
   if(CMAKE_CXX_COMPILER_LAUNCHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
     return()
+  endif()
+  set(limit ${kvopt_unity_files})
+  if(ARGC GREATER 1)
+    set(limit ${ARGV1})
   endif()
   get_target_property(sources ${target} SOURCES)
   list(SORT sources)
   set(folders "")
   foreach(source IN LISTS sources)
-    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
-    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-    cmake_path(GET path PARENT_PATH folder)
+    get_source_file_property(isAlone ${source} SKIP_UNITY_BUILD_INCLUSION)
+    if(isAlone OR NOT source MATCHES "\\.cc$")
+      continue()
+    endif()
+    cmake_path(GET source PARENT_PATH folder)
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     list(APPEND folders ${folder})
     list(APPEND files_${folder} ${source})
   endforeach()
   list(REMOVE_DUPLICATES folders)
+  set(unit 0)
+  set(filled 0)
   foreach(folder IN LISTS folders)
-    # As many batches as are needed, of equal size.
     list(LENGTH files_${folder} count)
-    math(EXPR batches "(${count} + ${kvopt_unity_files} - 1) / ${kvopt_unity_files}")
-    set(index 0)
+    # As many parts as are needed, of equal size.
+    math(EXPR parts "(${count} + ${limit} - 1) / ${limit}")
+    math(EXPR size "(${count} + ${parts} - 1) / ${parts}")
     foreach(source IN LISTS files_${folder})
-      math(EXPR batch "${index} * ${batches} / ${count}")
-      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${batch})
-      math(EXPR index "${index} + 1")
+      if(NOT left)
+        math(EXPR together "${filled} + ${size}")
+        if(filled AND together GREATER limit)
+          math(EXPR unit "${unit} + 1")
+          set(filled 0)
+        endif()
+        set(left ${size})
+      endif()
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
+      math(EXPR left "${left} - 1")
+      math(EXPR filled "${filled} + 1")
     endforeach()
+    set(left 0)
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
   target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)

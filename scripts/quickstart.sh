@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bash scripts/packages.sh install
 cmake --preset release
-cmake --build --preset release --target kvopt
+bash scripts/build.sh release kvopt
 
 kvopt=build/release/bin/kvopt
 "$kvopt" rewrite models/kjv/model.onnx -o build/kjv-fused.onnx --to kvopt --verify full

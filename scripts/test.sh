@@ -15,5 +15,6 @@ if [ -n "${CI:-}" ] && [ "$preset" = release ]; then
   bench=-DKVOPT_BUILD_BENCH=ON
 fi
 cmake --preset "$preset" $bench
-cmake --build --preset "$preset"
+bash scripts/build.sh "$preset"
+printf "Built after %d s.\n" "$SECONDS"
 ctest --preset "$preset" -j "$(nproc)"

@@ -146,7 +146,7 @@ bool rotate(Call& call, const Sequences& sequences, Ref& query, Ref& key) {
 Results pagedAttention(Call& call) {
   const int64_t heads = call.integer("num_heads", 0), groups = call.integer("kv_num_heads", 0);
   if (!isPlain(call) || heads <= 0 || groups <= 0 || call.in(Query)->rank() != 2 ||
-      !call.in(KeyCache) || !call.in(ValueCache) || !call.in(Key) != !call.in(Value))
+      !call.in(KeyCache) || !call.in(ValueCache) || !call.in(ir::paged::Key) != !call.in(Value))
     return call.unsupported("this form of it has no rule");
   auto packed = [&](unsigned operand) { // [N,H*D] as rows of one batch row
     const Ref tokens = call.real(operand);
@@ -154,9 +154,9 @@ Results pagedAttention(Call& call) {
   };
   const Ref query = packed(Query);
   Attended job;
-  if (call.in(Key)) {
+  if (call.in(ir::paged::Key)) {
     job.query = asHeads(query, heads);
-    job.key = asHeads(packed(Key), groups);
+    job.key = asHeads(packed(ir::paged::Key), groups);
     job.value = asHeads(packed(Value), groups);
   } else if (const Ref all = asHeads(query, heads + 2 * groups)) {
     job.query = rowsOf(all, 1, 0, heads);

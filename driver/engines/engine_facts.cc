@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-constexpr EngineFact table[] = {
+constexpr EngineFact engineRows[] = {
     {EngineUse::GroupQueryAttention, "com.microsoft::GroupQueryAttention", "float32, float16",
      "1.23", true, ""},
     {EngineUse::QuantizedCaches, "com.microsoft::GroupQueryAttention, quantized caches",
@@ -99,17 +99,17 @@ std::vector<std::string> notesOf(llvm::ArrayRef<EngineUse> uses) {
 
 } // namespace
 
-llvm::ArrayRef<EngineFact> engineFacts() { return table; }
+llvm::ArrayRef<EngineFact> engineFacts() { return engineRows; }
 
 const EngineFact& engineFact(EngineUse use) {
   const EngineFact* found =
-      llvm::find_if(table, [&](const EngineFact& fact) { return fact.use == use; });
-  assert(found != std::end(table) && "every use has a row");
+      llvm::find_if(engineRows, [&](const EngineFact& fact) { return fact.use == use; });
+  assert(found != std::end(engineRows) && "every use has a row");
   return *found;
 }
 
 std::vector<EngineUse> engineUses(Graph& graph) {
-  std::vector<bool> isUsed(std::size(table));
+  std::vector<bool> isUsed(std::size(engineRows));
   const auto note = [&](EngineUse use) { isUsed[static_cast<size_t>(use)] = true; };
   if (graph.opsetVersion() >= 24)
     note(EngineUse::Opset24);
@@ -121,7 +121,7 @@ std::vector<EngineUse> engineUses(Graph& graph) {
         note(*use);
   });
   std::vector<EngineUse> uses;
-  for (const EngineFact& fact : table)
+  for (const EngineFact& fact : engineRows)
     if (isUsed[static_cast<size_t>(fact.use)])
       uses.push_back(fact.use);
   if (uses.empty())
@@ -158,7 +158,7 @@ const char* runnerOf(Engine engine) {
 std::string enginesText() {
   std::string text =
       formatted("{:<54} {:<40} {}\n", "operators", "caches of", "ONNX Runtime, from version");
-  for (const EngineFact& fact : table) {
+  for (const EngineFact& fact : engineRows) {
     text += formatted("{:<54} {:<40} {}\n", fact.what, fact.types,
                       fact.ortVersion ? fact.ortVersion : "none");
     if (*fact.note != '\0')
@@ -170,7 +170,7 @@ std::string enginesText() {
 std::string enginesMarkdown() {
   std::string text = "| operators | caches of | ONNX Runtime, from version | note |\n"
                      "|---|---|---|---|\n";
-  for (const EngineFact& fact : table)
+  for (const EngineFact& fact : engineRows)
     text += formatted("| {} | {} | {} | {} |\n", fact.what, fact.types,
                       fact.ortVersion ? fact.ortVersion : "none", fact.note);
   return text;

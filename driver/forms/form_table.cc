@@ -54,7 +54,7 @@ constexpr const char* tileTypes = "Tiles read rows of the model's own type.";
 constexpr const char* fourBitBlocks = "No operator keeps four-bit rows in blocks.";
 constexpr const char* otherCodes = "No operator keeps such rows.";
 
-constexpr FormRow table[] = {
+constexpr FormRow formRows[] = {
     FormRow{Engine::Ort, CacheKind::Grow, SplitKind::None,
             none("ONNX Runtime's attention writes into buffers of fixed capacity."),
             none("ONNX Runtime's attention writes into buffers of fixed capacity.")},
@@ -166,7 +166,7 @@ bool FormCell::operator==(const FormCell& other) const {
   return llvm::StringRef(target) == other.target && llvm::StringRef(refusal) == other.refusal;
 }
 
-llvm::ArrayRef<FormRow> formTable() { return table; }
+llvm::ArrayRef<FormRow> formTable() { return formRows; }
 
 llvm::ArrayRef<FormPreset> formPresets() { return presets; }
 
@@ -177,7 +177,7 @@ const FormPreset* findPreset(llvm::StringRef name) {
 }
 
 FormCell cellOf(const Form& form) {
-  for (const FormRow& row : table)
+  for (const FormRow& row : formRows)
     if (row.engine == form.engine && row.cache == form.cache && row.split == form.split)
       return (form.isLatent ? row.latent : row.cells)[static_cast<size_t>(form.rows)];
   if (form.cache != CacheKind::Blocks)

@@ -24,7 +24,7 @@ double secondsSince(Clock::time_point start) {
 /// Maximum number of tokens for which sequences reserve room; it grows during generation.
 constexpr int64_t mostReserved = int64_t{1} << 16;
 
-bool endsWith(llvm::ArrayRef<int64_t> tokens, llvm::ArrayRef<int64_t> end) {
+bool endsWithTokens(llvm::ArrayRef<int64_t> tokens, llvm::ArrayRef<int64_t> end) {
   return !end.empty() && tokens.size() >= end.size() && tokens.take_back(end.size()) == end;
 }
 
@@ -318,7 +318,7 @@ private:
     sequence.tokens.push_back(token);
     if (options.onToken)
       options.onToken(row, token);
-    auto isEnd = [&](llvm::ArrayRef<int64_t> end) { return endsWith(sequence.tokens, end); };
+    auto isEnd = [&](llvm::ArrayRef<int64_t> end) { return endsWithTokens(sequence.tokens, end); };
     if (llvm::is_contained(options.stopTokens, token))
       stop(row, StopReason::Token);
     else if (llvm::any_of(options.stopSequences, isEnd))

@@ -114,7 +114,7 @@ constexpr CommandExample helpExamples[] = {
     {"kvopt help --man > kvopt.1", "A file for man -l"},
 };
 
-constexpr CommandInfo table[] = {
+constexpr CommandInfo commandRows[] = {
     {"inspect", modelsUsage, "Show caches, attention layers, and the engines that take them",
      "Lists every attention layer of a decoder with its heads, mask and caches, the bytes of the "
      "caches at a context length, and how many layers each target can take. Several models give a "
@@ -191,11 +191,13 @@ constexpr CommandInfo table[] = {
      "Prints the usage, the options and the examples of a command, or the list of commands.",
      helpExamples},
 };
-static_assert(std::size(table) == commandCount);
+static_assert(std::size(commandRows) == commandCount);
 
 } // namespace
 
-const CommandInfo& commandInfo(Command command) { return table[static_cast<size_t>(command)]; }
+const CommandInfo& commandInfo(Command command) {
+  return commandRows[static_cast<size_t>(command)];
+}
 
 std::span<const CommandExample> firstExamples() { return introduction; }
 

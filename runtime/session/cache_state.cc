@@ -243,7 +243,7 @@ llvm::Error CacheState::preset(int64_t tokens) {
   return restore(stored.contents);
 }
 
-llvm::Error CacheState::findSeeded(const NamedView& view, RowOrigin origin,
+llvm::Error CacheState::findSeeded(const NamedView& view, SeedOrigin origin,
                                    std::vector<std::optional<TensorView>>& sources) const {
   bool isKnown = false;
   for (size_t i = 0; i < size(); ++i) {
@@ -252,7 +252,7 @@ llvm::Error CacheState::findSeeded(const NamedView& view, RowOrigin origin,
     if (!isPart && cache.past != view.name)
       continue;
     isKnown = true;
-    if (cache.holdsAttendedRows && origin == RowOrigin::AnyModel)
+    if (cache.holdsAttendedRows && origin == SeedOrigin::AnyModel)
       return usageError("cache '{}' holds rows as attention reads them, which the exported model "
                         "does not: they must come from a session of this model",
                         cache.past);
@@ -269,7 +269,7 @@ llvm::Error CacheState::findSeeded(const NamedView& view, RowOrigin origin,
   return llvm::Error::success();
 }
 
-llvm::Error CacheState::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, RowOrigin origin) {
+llvm::Error CacheState::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, SeedOrigin origin) {
   if (llvm::Error error = checkRunning())
     return error;
   if (tokens < 0)

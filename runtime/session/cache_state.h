@@ -17,7 +17,7 @@ class FileAccess;
 namespace kvopt::runtime {
 
 /// Source of rows that caches are seeded with.
-enum class RowOrigin {
+enum class SeedOrigin {
   AnyModel, ///< the exported model, or a rewrite of it
   ThisModel ///< exactly this model
 };
@@ -74,7 +74,7 @@ public:
   llvm::Error shift(int64_t keptFirst, int64_t dropped);
   llvm::Error reset();
   llvm::Error preset(int64_t tokens);
-  llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, RowOrigin origin);
+  llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, SeedOrigin origin);
   llvm::Error reorder(llvm::ArrayRef<int64_t> rows);
   llvm::Error freeze() { return isFrozen() ? llvm::Error::success() : caches.freeze(); }
   llvm::Error thaw();
@@ -89,7 +89,7 @@ private:
   llvm::Error restore(const CacheFileContents& contents);
   llvm::Error adopt(const CacheFileContents& contents);
   /// Assigns the view to the cache of that name, or to each part of it.
-  llvm::Error findSeeded(const NamedView& view, RowOrigin origin,
+  llvm::Error findSeeded(const NamedView& view, SeedOrigin origin,
                          std::vector<std::optional<TensorView>>& sources) const;
 
   const ir::Model& model;

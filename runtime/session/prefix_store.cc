@@ -209,7 +209,7 @@ llvm::Expected<int64_t> PrefixStore::restore(CacheState& caches, llvm::ArrayRef<
     joined.push_back(std::move(*rows));
     seeds.push_back({caches.info(i).past, joined.back().view});
   }
-  if (llvm::Error error = caches.seed(seeds, count, RowOrigin::ThisModel))
+  if (llvm::Error error = caches.seed(seeds, count, SeedOrigin::ThisModel))
     return error;
   return count;
 }

@@ -86,7 +86,7 @@ llvm::Error seedQuantized(CacheState& quantized, const CacheState& exact) {
     rows.push_back({cache.past, made.back().codes.view});
     rows.push_back({quantized.info(*scales).past, made.back().scales.view});
   }
-  return quantized.seed(rows, exact.length(), RowOrigin::ThisModel);
+  return quantized.seed(rows, exact.length(), SeedOrigin::ThisModel);
 }
 
 } // namespace kvopt::runtime

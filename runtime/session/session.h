@@ -96,7 +96,7 @@ public:
   /// Int8 rows require their scales, which are separate caches. Caches of rows as attention reads
   /// them (ManifestCache::holdsAttendedRows) accept only rows of this model.
   llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens,
-                   RowOrigin origin = RowOrigin::AnyModel) {
+                   SeedOrigin origin = SeedOrigin::AnyModel) {
     return state.seed(seeds, tokens, origin);
   }
 

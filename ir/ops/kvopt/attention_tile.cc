@@ -20,7 +20,15 @@
 namespace kvopt::ir {
 namespace {
 
-enum Operand : unsigned { Query, Key, Values, Mask, Output, Maximum, Sum };
+enum TileOperand : unsigned {
+  TileQuery,
+  TileKey,
+  TileValues,
+  TileMask,
+  TileOutput,
+  TileMaximum,
+  TileSum
+};
 
 /// Fails unless the operand is [B,H,S,`width`] in float or float16.
 llvm::Error checkState(const ShapeContext& context, unsigned operand, const Dim& width) {
@@ -32,9 +40,9 @@ llvm::Error checkState(const ShapeContext& context, unsigned operand, const Dim&
   if (llvm::Error error = requireRank(context, operand, 4))
     return error;
   for (int64_t axis = 0; axis < 3; ++axis)
-    if (llvm::Error error =
-            requireEqual(context, context.type(operand).dim(axis), context.type(Query).dim(axis),
-                         "extents of the state and of the query"))
+    if (llvm::Error error = requireEqual(context, context.type(operand).dim(axis),
+                                         context.type(TileQuery).dim(axis),
+                                         "extents of the state and of the query"))
       return error;
   return requireEqual(context, context.type(operand).dim(3), width, "columns of the state");
 }
@@ -42,19 +50,19 @@ llvm::Error checkState(const ShapeContext& context, unsigned operand, const Dim&
 llvm::Error inferAttentionTile(ShapeContext& context) {
   if (llvm::Error error = checkAttentionOperands(context))
     return error;
-  const Dim keys = mergedExtent(context.type(Key).dim(2), context.type(Values).dim(2));
-  if (llvm::Error error = checkMask(context, Mask, keys))
+  const Dim keys = mergedExtent(context.type(TileKey).dim(2), context.type(TileValues).dim(2));
+  if (llvm::Error error = checkMask(context, TileMask, keys))
     return error;
-  for (unsigned operand : {Output, Maximum, Sum}) {
+  for (unsigned operand : {TileOutput, TileMaximum, TileSum}) {
     const bool isHalf = context.element(operand) == ElementType::Float16;
-    const Dim width = operand == Output              ? context.type(Values).dim(3)
-                      : operand == Maximum && isHalf ? Dim::fixed(2)
-                                                     : Dim::fixed(1);
+    const Dim width = operand == TileOutput              ? context.type(TileValues).dim(3)
+                      : operand == TileMaximum && isHalf ? Dim::fixed(2)
+                                                         : Dim::fixed(1);
     if (llvm::Error error = checkState(context, operand, width))
       return error;
-    Shape shape{context.type(Query).dim(0), context.type(Query).dim(1), context.type(Query).dim(2),
-                width};
-    context.setResult(operand - Output, TensorType(context.element(operand), std::move(shape)));
+    Shape shape{context.type(TileQuery).dim(0), context.type(TileQuery).dim(1),
+                context.type(TileQuery).dim(2), width};
+    context.setResult(operand - TileOutput, TensorType(context.element(operand), std::move(shape)));
   }
   return llvm::Error::success();
 }

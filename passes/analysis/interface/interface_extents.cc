@@ -13,7 +13,7 @@ using namespace ir;
 namespace {
 
 /// The symbol of an extent that is a single symbol; empty for any other.
-std::string symbolOf(const Dim& extent) {
+std::string nameOf(const Dim& extent) {
   auto symbols = extent.symbols();
   return symbols.size() == 1 && extent == Dim::symbol(symbols[0]) ? symbols[0] : std::string();
 }
@@ -79,7 +79,7 @@ private:
         continue;
       auto axis = normalizedAxis(node.intAttr("axis", 0), joined.rank());
       const Dim rows = axis ? past->type().dim(*axis) : Dim::unknown();
-      if (occurrences.count(symbolOf(rows)) && movesAnInput(*past))
+      if (occurrences.count(nameOf(rows)) && movesAnInput(*past))
         pasts.push_back({rows, joined.dim(*axis) - rows, node.result().isGraphOutput(), &node});
     }
     // Caches that keep the last rows only are shorter than the others.
@@ -92,7 +92,7 @@ private:
     newRows = first->added;
     for (const Joined& past : pasts)
       if (!past.past.isKnownEqual(pastRows)) {
-        if (own.contains(symbolOf(past.past)))
+        if (own.contains(nameOf(past.past)))
           equations.push_back({pastRows, past.past, false, past.node});
         else if (past.isKept == first->isKept)
           isOneLength = false;
@@ -133,7 +133,7 @@ private:
 
   /// Whether the extent is a symbol that occurs nowhere else.
   bool isAlone(const Dim& extent) const {
-    auto found = occurrences.find(symbolOf(extent));
+    auto found = occurrences.find(nameOf(extent));
     return found != occurrences.end() && found->second == 1 && own.contains(found->first());
   }
 

@@ -198,9 +198,9 @@ private:
 enum class Truth { False, True, Unknown };
 
 /// Evaluates a predicate at one point; leaves are unknown.
-class Evaluation {
+class TruthOfPredicate {
 public:
-  explicit Evaluation(llvm::function_ref<std::optional<int64_t>(llvm::StringRef)> symbols)
+  explicit TruthOfPredicate(llvm::function_ref<std::optional<int64_t>(llvm::StringRef)> symbols)
       : lookup(symbols) {}
 
   Truth at(ExprRef e) {
@@ -321,7 +321,7 @@ std::string causalCounterExample(const IndexSpace& space, ExprRef predicate) {
       continue;
     for (row = 0; row < *rowCount; ++row)
       for (key = 0; key < *keyCount; ++key) {
-        Truth truth = Evaluation(lookup).at(predicate);
+        Truth truth = TruthOfPredicate(lookup).at(predicate);
         bool isCausal = key <= row + *keyCount - *rowCount;
         if (truth != Truth::Unknown && (truth == Truth::True) != isCausal)
           return formatted("row {} {} key {} of S = {}, T = {}", row,

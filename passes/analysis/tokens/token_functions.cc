@@ -19,7 +19,7 @@ using namespace ir;
 namespace {
 
 /// Dependence of a value on the tokens.
-enum class Kind {
+enum class Dependence {
   Constant,  ///< not at all
   Extent,    ///< integers computed from extents
   PerToken,  ///< along one axis, element by element
@@ -27,8 +27,8 @@ enum class Kind {
   Cached     ///< rows of earlier tokens, possibly followed by those of the new ones
 };
 
-struct State {
-  Kind kind = Kind::Constant;
+struct TokenState {
+  Dependence kind = Dependence::Constant;
   /// For PerToken: extent outside the tokens on their axis; [B*S] has B.
   Dim outer = Dim::fixed(1);
   /// For PerToken: the tokens' axis, if extents do not determine it. A table may be shorter than
@@ -47,7 +47,7 @@ Dim product(llvm::ArrayRef<Dim> extents) {
   return result;
 }
 
-bool isPure(const State& state) { return state.outer.value() == 1; }
+bool isPure(const TokenState& state) { return state.outer.value() == 1; }
 
 /// Whether a Slice keeps only the last of that number of tokens.
 bool keepsLast(const MovementRange& range, const Dim& tokens) {
@@ -201,19 +201,19 @@ protected:
     return single;
   }
 
-  State stateOf(const Value* value) const {
+  TokenState stateOf(const Value* value) const {
     const auto entry = states.find(value);
-    return entry == states.end() ? State() : entry->second;
+    return entry == states.end() ? TokenState() : entry->second;
   }
 
   bool isRowPerToken(const Value* value, unsigned place) const {
-    return value && stateOf(value).kind == Kind::PerToken && isPure(stateOf(value)) &&
+    return value && stateOf(value).kind == Dependence::PerToken && isPure(stateOf(value)) &&
            tokenAxis(*value) == place && extentsOf(*value)[place].isKnownEqual(tokens);
   }
 
   llvm::StringRef symbol;
   Dim tokens;
-  llvm::DenseMap<const Value*, State> states;
+  llvm::DenseMap<const Value*, TokenState> states;
 };
 
 /// Rules for operators on tokens' rows, where every token has one row.
@@ -227,8 +227,8 @@ protected:
       mixing = TokenMixing{node, std::move(why)};
   }
 
-  void set(const Value& value, State state, const Node* node) {
-    if (state.kind == Kind::PerToken && !(state.axis && !axisByExtents(value))) {
+  void set(const Value& value, TokenState state, const Node* node) {
+    if (state.kind == Dependence::PerToken && !(state.axis && !axisByExtents(value))) {
       state.axis.reset();
       const std::optional<unsigned> axis = axisByExtents(value);
       if (!axis)
@@ -242,24 +242,25 @@ protected:
     states[&value] = std::move(state);
   }
 
-  void setAll(const Node& node, const State& state) {
+  void setAll(const Node& node, const TokenState& state) {
     for (const Value& result : node.results())
       if (!result.isUnused())
         set(result, state, &node);
   }
   /// For operators that may move the axis: only extents determine it then.
-  static State withoutAxis(State state) {
+  static TokenState withoutAxis(TokenState state) {
     state.axis.reset();
     return state;
   }
 
   /// Each result row is computed from the same row of each operand that has tokens.
   void visitRows(const Node& node) {
-    if (stateOf(node.operand(0)).kind != Kind::PerToken)
+    if (stateOf(node.operand(0)).kind != Dependence::PerToken)
       return refuse(&node, "its parameters depend on the tokens");
     const bool takesTokens = node.op().type() == "RotaryEmbedding";
     for (const Use& use : node.operands())
-      if (use.operandIndex() > 0 && use.value() && stateOf(use.value()).kind == Kind::PerToken &&
+      if (use.operandIndex() > 0 && use.value() &&
+          stateOf(use.value()).kind == Dependence::PerToken &&
           (!takesTokens || stateOf(use.value()).outer.value() != 1))
         return refuse(&node, "its parameters depend on the tokens");
     setAll(node, stateOf(node.operand(0)));
@@ -267,14 +268,14 @@ protected:
 
   void visitElementwise(const Node& node) {
     std::optional<size_t> fromEnd;
-    std::optional<State> state;
+    std::optional<TokenState> state;
     bool isUniform = false; // equal rows may be in any order
     for (const Use& use : node.operands()) {
-      if (!use.value() || stateOf(use.value()).kind == Kind::Constant)
+      if (!use.value() || stateOf(use.value()).kind == Dependence::Constant)
         continue;
       const std::optional<unsigned> axis = tokenAxis(*use.value());
-      const State own = stateOf(use.value());
-      if (own.kind != Kind::PerToken || !axis)
+      const TokenState own = stateOf(use.value());
+      if (own.kind != Dependence::PerToken || !axis)
         return refuse(&node, "it computes with the number of tokens");
       const size_t place = extentsOf(*use.value()).size() - *axis;
       const bool isLikeAny = uniformValue(*use.value()).has_value();
@@ -293,15 +294,16 @@ protected:
   }
 
   void visitProduct(const Node& node) {
-    const State state = stateOf(node.operand(0));
-    if ((node.is("MatMul") || isScaledProduct(node)) && state.kind == Kind::Constant)
+    const TokenState state = stateOf(node.operand(0));
+    if ((node.is("MatMul") || isScaledProduct(node)) && state.kind == Dependence::Constant)
       return visitColumns(node);
-    if (state.kind != Kind::PerToken)
+    if (state.kind != Dependence::PerToken)
       return refuse(&node, "its matrix depends on the tokens");
-    if (!isGemm(node) && stateOf(node.operand(1)).kind == Kind::PerToken)
+    if (!isGemm(node) && stateOf(node.operand(1)).kind == Dependence::PerToken)
       return visitProducts(node);
     for (const Use& use : node.operands())
-      if (use.operandIndex() > 0 && use.value() && stateOf(use.value()).kind != Kind::Constant)
+      if (use.operandIndex() > 0 && use.value() &&
+          stateOf(use.value()).kind != Dependence::Constant)
         return refuse(&node, "it multiplies tokens with each other");
     const std::optional<unsigned> axis = tokenAxis(*node.operand(0));
     const bool isTransposed = isGemm(node) && node.intAttr("transA", 0) != 0;
@@ -325,9 +327,9 @@ protected:
   /// A constant matrix times columns, or times matrices, one per token, as angles are computed from
   /// positions.
   void visitColumns(const Node& node) {
-    const State state = stateOf(node.operand(1));
+    const TokenState state = stateOf(node.operand(1));
     const std::optional<unsigned> axis = tokenAxis(*node.operand(1));
-    if (state.kind != Kind::PerToken || !axis || extentsOf(*node.operand(1)).size() < 2 ||
+    if (state.kind != Dependence::PerToken || !axis || extentsOf(*node.operand(1)).size() < 2 ||
         *axis + 2 == extentsOf(*node.operand(1)).size())
       return refuse(&node, "it sums over the tokens");
     setAll(node, state);
@@ -335,23 +337,23 @@ protected:
 
   void visitGather(const Node& node) {
     constexpr int64_t unknown = -1;
-    const State data = stateOf(node.operand(0));
-    const State indices = stateOf(node.operand(1));
+    const TokenState data = stateOf(node.operand(0));
+    const TokenState indices = stateOf(node.operand(1));
     const std::optional<Movement> movement = movementOf(node.result());
     const int64_t axis = movement && movement->axis() ? int64_t{*movement->axis()} : unknown;
     const auto tokensOf = [&](unsigned operand) {
       const std::optional<unsigned> place = tokenAxis(*node.operand(operand));
       return place ? int64_t{*place} : unknown;
     };
-    if (data.kind == Kind::Constant && indices.kind == Kind::PerToken) {
-      State state = withoutAxis(indices);
+    if (data.kind == Dependence::Constant && indices.kind == Dependence::PerToken) {
+      TokenState state = withoutAxis(indices);
       if (axis != unknown && tokensOf(1) != unknown)
         state.axis = static_cast<unsigned>(axis + tokensOf(1));
       return setAll(node, state);
     }
-    if (data.kind != Kind::PerToken || axis == unknown || tokensOf(0) == unknown)
+    if (data.kind != Dependence::PerToken || axis == unknown || tokensOf(0) == unknown)
       return refuse(&node, "it selects by token and from tokens");
-    if (axis != tokensOf(0) && indices.kind == Kind::Constant)
+    if (axis != tokensOf(0) && indices.kind == Dependence::Constant)
       return setAll(node, withoutAxis(data));
     auto known = node.operand(1)->knownIntegers();
     const bool isLast =
@@ -360,25 +362,25 @@ protected:
         (known->front().value() == -1 || known->front().isKnownEqual(tokens - Dim::fixed(1)));
     if (!isLast)
       return refuse(&node, "it selects tokens by position");
-    setAll(node, {Kind::LastToken, Dim::fixed(1)});
+    setAll(node, {Dependence::LastToken, Dim::fixed(1)});
   }
 
   /// Entries of a constant for each token, such as the weights of its expert, or the same entries
   /// of each token's row.
   void visitPointGather(const Node& node) {
-    const State data = stateOf(node.operand(0));
-    const State indices = stateOf(node.operand(1));
-    const auto axis = tokenAxis(*node.operand(data.kind == Kind::PerToken ? 0 : 1));
+    const TokenState data = stateOf(node.operand(0));
+    const TokenState indices = stateOf(node.operand(1));
+    const auto axis = tokenAxis(*node.operand(data.kind == Dependence::PerToken ? 0 : 1));
     const llvm::ArrayRef<Dim> places = extentsOf(*node.operand(1));
     if (!axis || places.empty() || node.intAttr("batch_dims", 0) != 0)
       return refuse(&node, "it is not known to treat tokens separately");
-    if (data.kind == Kind::Constant && *axis + 1 < places.size()) {
-      State state = indices;
+    if (data.kind == Dependence::Constant && *axis + 1 < places.size()) {
+      TokenState state = indices;
       state.axis = axis;
       return setAll(node, state);
     }
     const auto pointed = places.back().value();
-    if (indices.kind != Kind::Constant || !pointed || *axis < *pointed)
+    if (indices.kind != Dependence::Constant || !pointed || *axis < *pointed)
       return refuse(&node, "it selects tokens by position");
     setAll(node, withoutAxis(data));
   }
@@ -398,10 +400,10 @@ protected:
     const auto axis = tokenAxis(*node.operand(1));
     if (!picksWithinTokens(node))
       return refuse(&node, "it writes by the position of tokens");
-    const State indices = stateOf(node.operand(1));
+    const TokenState indices = stateOf(node.operand(1));
     const auto isAlike = [&](const Value& value) {
-      const State own = stateOf(&value);
-      if (own.kind != Kind::PerToken || tokenAxis(value) != axis)
+      const TokenState own = stateOf(&value);
+      if (own.kind != Dependence::PerToken || tokenAxis(value) != axis)
         return false;
       const bool areEqualRows =
           extentsOf(value)[*axis].isKnownEqual(extentsOf(*node.operand(1))[*axis]) &&
@@ -411,7 +413,7 @@ protected:
     for (const Use& use : node.operands())
       if (!isAlike(*use.value()))
         return refuse(&node, "its operands have tokens on different axes");
-    setAll(node, {Kind::PerToken, indices.outer, stateOf(node.operand(0)).axis});
+    setAll(node, {Dependence::PerToken, indices.outer, stateOf(node.operand(0)).axis});
   }
 
   /// Tables by position: each index selects an entry along its own axis. If data are tokens' rows,
@@ -420,14 +422,14 @@ protected:
     const TensorType& type = node.operand(1)->type();
     const std::optional<unsigned> along =
         type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
-    const State indices = stateOf(node.operand(1));
-    const State data = stateOf(node.operand(0));
-    if (data.kind == Kind::PerToken && indices.kind == Kind::PerToken && picksWithinTokens(node) &&
-        tokenAxis(*node.operand(0)) == tokenAxis(*node.operand(1)) &&
+    const TokenState indices = stateOf(node.operand(1));
+    const TokenState data = stateOf(node.operand(0));
+    if (data.kind == Dependence::PerToken && indices.kind == Dependence::PerToken &&
+        picksWithinTokens(node) && tokenAxis(*node.operand(0)) == tokenAxis(*node.operand(1)) &&
         data.outer.isKnownEqual(indices.outer))
       return setAll(node, indices);
-    if (stateOf(node.operand(0)).kind != Kind::Constant || indices.kind != Kind::PerToken ||
-        !along || tokenAxis(*node.operand(1)) != along)
+    if (stateOf(node.operand(0)).kind != Dependence::Constant ||
+        indices.kind != Dependence::PerToken || !along || tokenAxis(*node.operand(1)) != along)
       return refuse(&node, "it selects tokens by position");
     setAll(node, indices);
   }
@@ -435,11 +437,11 @@ protected:
   void visitConcat(const Node& node) {
     const std::optional<Movement> movement = movementOf(node.result());
     const std::optional<unsigned> joined = movement ? movement->axis() : std::nullopt;
-    std::optional<State> state;
+    std::optional<TokenState> state;
     for (const Use& use : node.operands()) {
-      const State own = stateOf(use.value());
+      const TokenState own = stateOf(use.value());
       const std::optional<unsigned> axis = tokenAxis(*use.value());
-      if (!joined || own.kind != Kind::PerToken || !axis || axis == joined)
+      if (!joined || own.kind != Dependence::PerToken || !axis || axis == joined)
         return refuse(&node, "it joins tokens with something else");
       if (state && !state->outer.isKnownEqual(own.outer))
         return refuse(&node, "it joins tokens in different orders");
@@ -466,9 +468,9 @@ public:
       if (!live.contains(input.get()) || input->constant())
         continue;
       if (followed == Followed::Tokens && attentions.pasts.contains(input.get()))
-        set(*input, {Kind::Cached, Dim::fixed(1)}, nullptr);
+        set(*input, {Dependence::Cached, Dim::fixed(1)}, nullptr);
       else if (hasTokens(*input))
-        set(*input, {Kind::PerToken, Dim::fixed(1)}, nullptr);
+        set(*input, {Dependence::PerToken, Dim::fixed(1)}, nullptr);
     }
     for (const Node& node : graph.nodes()) {
       if (mixing)
@@ -499,7 +501,7 @@ private:
       const PrefixSequence& sequence = sequences.find(&node.result())->second;
       if (node.result().isGraphOutput())
         refuse(&node, "an output has an element for every key");
-      set(node.result(), {Kind::PerToken, Dim::fixed(1), sequence.axis}, &node);
+      set(node.result(), {Dependence::PerToken, Dim::fixed(1), sequence.axis}, &node);
       return true;
     }
     for (const Use& use : node.operands()) {
@@ -525,38 +527,41 @@ private:
     for (const Use& use : node.operands())
       if (use.value())
         any[static_cast<unsigned>(stateOf(use.value()).kind)] = true;
-    const auto has = [&](Kind kind) { return any[static_cast<unsigned>(kind)]; };
+    const auto has = [&](Dependence kind) { return any[static_cast<unsigned>(kind)]; };
     if (!node.subgraphs().empty() || hasUnknownOperands(node))
       return refuse(&node, "it has subgraphs, or operands that are not known");
     if (node.is("Shape") || node.is("Size"))
       return setExtents(node, extentsOf(*node.operand(0)));
     if (const auto writer = attentions.writers.find(&node); writer != attentions.writers.end())
       return visitWriter(node, *writer->second);
-    if (has(Kind::Cached))
-      return movementKind(node) ? setAll(node, {Kind::Cached, Dim::fixed(1)})
+    if (has(Dependence::Cached))
+      return movementKind(node) ? setAll(node, {Dependence::Cached, Dim::fixed(1)})
                                 : refuse(&node, "it computes with rows of earlier tokens");
-    if (has(Kind::LastToken) && has(Kind::PerToken))
+    if (has(Dependence::LastToken) && has(Dependence::PerToken))
       return refuse(&node, "it combines the last token with others");
-    if (has(Kind::LastToken))
-      return setAll(node, {Kind::LastToken, Dim::fixed(1)});
-    if (has(Kind::PerToken))
+    if (has(Dependence::LastToken))
+      return setAll(node, {Dependence::LastToken, Dim::fixed(1)});
+    if (has(Dependence::PerToken))
       return visitTokens(node);
-    if (has(Kind::Extent))
+    if (has(Dependence::Extent))
       return visitExtents(node);
   }
 
   void setExtents(const Node& node, llvm::ArrayRef<Dim> extents) {
-    setAll(node, {dependsOnCount(extents) ? Kind::Extent : Kind::Constant, Dim::fixed(1)});
+    setAll(node,
+           {dependsOnCount(extents) ? Dependence::Extent : Dependence::Constant, Dim::fixed(1)});
   }
 
   void visitAttention(const Node& node) {
     const auto isConstant = [&](const Value* value) {
-      return !value || stateOf(value).kind == Kind::Constant;
+      return !value || stateOf(value).kind == Dependence::Constant;
     };
     const auto isRow = [&](const Value* value) {
       return isRowPerToken(value, followed == Followed::Tokens ? 2 : 0);
     };
-    const auto isCached = [&](const Value* value) { return stateOf(value).kind == Kind::Cached; };
+    const auto isCached = [&](const Value* value) {
+      return stateOf(value).kind == Dependence::Cached;
+    };
     const char* why = followed == Followed::BatchRows
                           ? mixedByBatchedAttention(node, isConstant, isRow)
                       : attentions.toOtherSequences.contains(&node)
@@ -564,15 +569,15 @@ private:
                           : mixedByAttention(node, isConstant, isRow, isCached);
     if (why)
       return refuse(&node, why);
-    setAll(node, {Kind::PerToken, Dim::fixed(1)});
+    setAll(node, {Dependence::PerToken, Dim::fixed(1)});
   }
 
   /// Visits nodes that join the tokens' rows to earlier ones, each to those of its own batch row.
   void visitWriter(const Node& node, const Value& fresh) {
     const bool isTokens = followed == Followed::Tokens;
-    if (isTokens ? stateOf(&fresh).kind != Kind::PerToken : !isRowPerToken(&fresh, 0))
+    if (isTokens ? stateOf(&fresh).kind != Dependence::PerToken : !isRowPerToken(&fresh, 0))
       return refuse(&node, "the new rows of a cache are not one for each token");
-    setAll(node, {isTokens ? Kind::Cached : Kind::PerToken, Dim::fixed(1)});
+    setAll(node, {isTokens ? Dependence::Cached : Dependence::PerToken, Dim::fixed(1)});
   }
 
   /// Visits constants and extents.
@@ -590,7 +595,7 @@ private:
           !start->isKnownEqual(past) || !limit->isKnownEqual(past + tokens))
         return refuse(&node, "it counts something other than the tokens");
       found.positions.push_back(const_cast<Node*>(&node));
-      return setAll(node, {Kind::PerToken, Dim::fixed(1)});
+      return setAll(node, {Dependence::PerToken, Dim::fixed(1)});
     }
     if (node.is("Slice")) {
       const std::optional<Movement> movement = movementOf(node.result());
@@ -601,7 +606,7 @@ private:
           movement->ranges.front().step.known.value() == 1 &&
           movement->ranges.front().end.known.isKnownEqual(past + tokens)) {
         found.tables.push_back(const_cast<Node*>(&node));
-        return setAll(node, {Kind::PerToken, Dim::fixed(1), axis});
+        return setAll(node, {Dependence::PerToken, Dim::fixed(1), axis});
       }
     }
     if (const auto known = node.result().knownIntegers(); known && node.results().size() == 1)
@@ -615,7 +620,7 @@ private:
         llvm::any_of(extentsOf(node.result()), [&](const Dim& extent) { return counts(extent); });
     if (countsTokens && movementKind(node) == MovementKind::Reshape)
       return refuse(&node, "it combines constants with the axis of tokens");
-    setAll(node, {countsTokens ? Kind::PerToken : Kind::Constant, Dim::fixed(1)});
+    setAll(node, {countsTokens ? Dependence::PerToken : Dependence::Constant, Dim::fixed(1)});
   }
 
   void visitTokens(const Node& node) {
@@ -638,7 +643,7 @@ private:
     if (node.op().type() == "RotaryEmbedding" || node.is("QuantizeLinear") ||
         node.is("DequantizeLinear"))
       return visitRows(node);
-    const State state = stateOf(node.operand(0));
+    const TokenState state = stateOf(node.operand(0));
     const std::optional<unsigned> axis =
         node.operand(0) ? tokenAxis(*node.operand(0)) : std::nullopt;
     const auto rank = axis ? static_cast<int64_t>(extentsOf(*node.operand(0)).size()) : 0;
@@ -648,7 +653,7 @@ private:
     if (llvm::is_contained(*combined, static_cast<int64_t>(*axis)))
       return refuse(&node, "it combines the tokens");
     if (llvm::any_of(node.operands(), [&](const Use& use) {
-          return use.operandIndex() > 1 && stateOf(use.value()).kind == Kind::PerToken;
+          return use.operandIndex() > 1 && stateOf(use.value()).kind == Dependence::PerToken;
         }))
       return refuse(&node, "its weights depend on the tokens");
     setAll(node, state);
@@ -656,8 +661,8 @@ private:
 
   void visitMovement(const Node& node, MovementKind kind) {
     const Value* data = movedOperand(node);
-    const State state = withoutAxis(stateOf(data));
-    if (!data || state.kind != Kind::PerToken)
+    const TokenState state = withoutAxis(stateOf(data));
+    if (!data || state.kind != Dependence::PerToken)
       return refuse(&node, "where it moves something depends on the tokens");
     const std::optional<unsigned> axis = tokenAxis(*data);
     if (!axis)
@@ -694,7 +699,7 @@ private:
   }
 
   /// The order of elements is preserved: the extent before the tokens is unchanged.
-  void visitReshape(const Node& node, const Value& data, const State& state, unsigned axis) {
+  void visitReshape(const Node& node, const Value& data, const TokenState& state, unsigned axis) {
     const std::optional<unsigned> after = tokenAxis(node.result());
     if (!after)
       return refuse(&node, "its result has no single axis of tokens");
@@ -703,10 +708,10 @@ private:
     const std::optional<Dim> outer = before.dividedBy(left);
     if (!outer || !extentsOf(node.result())[*after].dividedBy(*outer * tokens))
       return refuse(&node, "it is not known to keep the order of the tokens");
-    setAll(node, {Kind::PerToken, *outer});
+    setAll(node, {Dependence::PerToken, *outer});
   }
 
-  void visitSlice(const Node& node, const State& state, unsigned axis) {
+  void visitSlice(const Node& node, const TokenState& state, unsigned axis) {
     for (const Value& result : node.results()) {
       if (result.isUnused())
         continue;
@@ -722,7 +727,7 @@ private:
           movement->ranges[static_cast<size_t>(place - movement->axes->begin())];
       if (followed != Followed::Tokens || !isPure(state) || !keepsLast(range, tokens))
         return refuse(&node, "it selects tokens by position");
-      set(result, {Kind::LastToken, Dim::fixed(1)}, &node);
+      set(result, {Dependence::LastToken, Dim::fixed(1)}, &node);
     }
   }
 

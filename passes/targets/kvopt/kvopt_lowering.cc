@@ -23,7 +23,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* ruleName = "lower-kvopt";
+constexpr const char* fusedRule = "lower-kvopt";
 
 struct HeadExtents {
   int64_t count;
@@ -71,7 +71,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
     length.emplace(graph, Dim::unknown(), fixedCapacity);
   for (AttentionSite* site : sites) {
     if (!site->grows() && slotsOf(*site) == 0) {
-      Rewriter rewriter(site->node->graph(), ruleName, journal);
+      Rewriter rewriter(site->node->graph(), fusedRule, journal);
       const bool readsBuffer = site->owner && site->update == CacheUpdate::Grows;
       if (readsBuffer && isQuantized()) {
         if (llvm::Error error = lowerReader(*site))
@@ -113,7 +113,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
 
 void KvoptLowering::rewireShapeReaders(const AttentionSite& site) {
   // Created in the main graph, so that readers in every branch see the result.
-  Rewriter rewriter(graph, ruleName, journal);
+  Rewriter rewriter(graph, fusedRule, journal);
   for (const auto* cache : {&site.key, &site.value}) {
     std::optional<int64_t> most;
     if (site.update == CacheUpdate::Ring)
@@ -136,7 +136,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   rewireShapeReaders(site);
   const CacheOperator op = operatorOf(site);
   Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Rewriter rewriter(sdpa.graph(), fusedRule, journal);
   AttentionBuilder build(rewriter);
   PaddedQuery padded(site, build);
   Value& mask = padded.mask(operands.mask(sdpa));
@@ -173,7 +173,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
 
 llvm::Error KvoptLowering::lowerReader(AttentionSite& site) {
   Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Rewriter rewriter(sdpa.graph(), fusedRule, journal);
   // The owner's presents, and their scales, which are the results after them.
   const auto behind = [](Value& codes) {
     return &codes.producer()->result(codes.resultIndex() + 1);
@@ -186,7 +186,7 @@ llvm::Error KvoptLowering::lowerReader(AttentionSite& site) {
 
 llvm::Error KvoptLowering::lowerOverwritten(AttentionSite& site) {
   Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Rewriter rewriter(sdpa.graph(), fusedRule, journal);
   AttentionBuilder build(rewriter);
   Value* earlier = provedEarlierRows(site, build);
   if (!earlier)

@@ -25,7 +25,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* ruleName = "lower-ort-gqa";
+constexpr const char* gqaRule = "lower-ort-gqa";
 constexpr const char* contribDomain = "com.microsoft";
 
 Value& asInt32(Value& value, AttentionBuilder& build) {
@@ -117,7 +117,7 @@ void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
       first = site->node;
   if (!first)
     return;
-  Rewriter rewriter(graph, ruleName, journal, pastLength->name());
+  Rewriter rewriter(graph, gqaRule, journal, pastLength->name());
   AttentionBuilder build(rewriter);
   bool others = llvm::any_of(pastLength->uses(), [](const Use& use) {
     return CacheOperator::of(use.user()) != BufferOperand::op;
@@ -191,7 +191,7 @@ void GqaLowering::addLengthInputs(const Value& query) {
 llvm::Error GqaLowering::dropPastLength() {
   if (!pastLength || !totalLength)
     return llvm::Error::success();
-  Rewriter rewriter(graph, ruleName, journal, pastLength->name());
+  Rewriter rewriter(graph, gqaRule, journal, pastLength->name());
   if (computedPast)
     if (auto failure = rewriter.replace(*pastLength, *computedPast))
       return unsupported("the past's length cannot be computed: {}", failure->str());
@@ -220,7 +220,7 @@ std::pair<Value*, Value*> GqaLowering::lengthsOf(Node& fused, AttentionBuilder& 
 
 llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   Node& fused = *site.node;
-  Rewriter rewriter(fused.graph(), ruleName, journal, fused.name());
+  Rewriter rewriter(fused.graph(), gqaRule, journal, fused.name());
   AttentionBuilder build(rewriter);
   Value& query = *fused.operand(BufferOperand::query);
   auto [last, total] = lengthsOf(fused, build);
@@ -268,7 +268,7 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   Metadata metadata = fused.metadata();
   for (auto& [name, text] : metadata)
     if (name == ruleMetadataKey)
-      text = ruleName;
+      text = gqaRule;
   grouped.setMetadata(std::move(metadata));
   handOutTokenRows(fused, grouped.result(0), rewriter);
   const TensorType keyType = fused.result(1).type();

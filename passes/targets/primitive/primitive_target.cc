@@ -19,11 +19,11 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* ruleName = "lower-primitive";
+constexpr const char* primitiveRule = "lower-primitive";
 
 /// Replaces the node's result by the result of `spell`, and returns the last node of the latter.
 llvm::Expected<Node*> replaced(Node& node, Value& (*spell)(Node&, Rewriter&), Journal& journal) {
-  Rewriter rewriter(node.graph(), ruleName, journal);
+  Rewriter rewriter(node.graph(), primitiveRule, journal);
   Value& spelled = spell(node, rewriter);
   rewriter.recordSources(*spelled.producer(), {&node});
   if (std::optional<MatchFailure> failure = rewriter.replace(node.result(), spelled))

@@ -201,7 +201,7 @@ TEST_F(AttendedRows, GoOnFromTheModelsOwnAndFromFewer) {
   std::vector<NamedView> caches;
   for (size_t i = 0; i < theirs->cacheCount(); ++i)
     caches.push_back({theirs->cacheInfo(i).past, valueOrThrow(theirs->exportedCacheRows(i)).view});
-  successOrThrow(another->seed(caches, 6, RowOrigin::ThisModel));
+  successOrThrow(another->seed(caches, 6, SeedOrigin::ThisModel));
   for (Session* session : {ours.get(), theirs.get(), another.get()})
     successOrThrow(session->crop(4));
   const StepResult expected = stepAlike(*ours, 3);
