@@ -4,14 +4,14 @@
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/transforms/configured_passes.h"
-#include "runtime/equivalence/quantized_model.h"
+#include "passes/unrounding/quantized_model.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::driver {
 using namespace ir;
 using namespace passes;
-using namespace runtime;
+using namespace unrounding;
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/transforms/configured_passes.h"
+#include "passes/unrounding/widened_model.h"
 #include "runtime/equivalence/reference.h"
-#include "runtime/equivalence/widened_model.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/progress.h"
@@ -27,6 +27,7 @@ using namespace ir;
 using namespace passes;
 using namespace pattern;
 using namespace runtime;
+using namespace unrounding;
 using namespace targets;
 
 namespace {

@@ -13,11 +13,11 @@
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/model_gate.h"
 #include "passes/analysis/tokens/row_operators.h"
-#include "runtime/equivalence/narrowed_model.h"
-#include "runtime/equivalence/quantized_groups.h"
-#include "runtime/equivalence/quantized_model.h"
-#include "runtime/equivalence/unrounded_codes.h"
-#include "runtime/equivalence/widened_model.h"
+#include "passes/unrounding/narrowed_model.h"
+#include "passes/unrounding/quantized_groups.h"
+#include "passes/unrounding/quantized_model.h"
+#include "passes/unrounding/unrounded_codes.h"
+#include "passes/unrounding/widened_model.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -31,6 +31,7 @@ using namespace analysis;
 using namespace ir;
 using namespace pattern;
 using namespace runtime;
+using namespace unrounding;
 using namespace targets;
 
 namespace {

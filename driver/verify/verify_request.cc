@@ -3,14 +3,15 @@
 
 #include "driver/verify/likelihood.h"
 #include "driver/verify/references.h"
-#include "runtime/equivalence/quantized_groups.h"
-#include "runtime/equivalence/quantized_model.h"
+#include "passes/unrounding/quantized_groups.h"
+#include "passes/unrounding/quantized_model.h"
 #include "runtime/equivalence/reference.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 

@@ -102,6 +102,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "passes/analysis/rotation",
        "passes/rows",
        "passes/extents",
+       "passes/unrounding",
        "passes/opset",
        "passes/opset/adapters",
        "passes/targets",

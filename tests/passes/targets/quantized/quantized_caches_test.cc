@@ -1,6 +1,6 @@
 // Models with caches of int8 and of four-bit codes: that they are the exported ones but for the
 // rounding of rows, and that what is not is found out.
-#include "runtime/equivalence/quantized_model.h"
+#include "passes/unrounding/quantized_model.h"
 #include "support/format.h"
 #include "support/four_bit_row.h"
 #include "support/string_ends.h"
@@ -18,6 +18,7 @@ namespace kvopt {
 using namespace driver;
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 

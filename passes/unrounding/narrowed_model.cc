@@ -1,5 +1,5 @@
 // Removal of casts from a copy of a model.
-#include "runtime/equivalence/narrowed_model.h"
+#include "passes/unrounding/narrowed_model.h"
 
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
@@ -7,7 +7,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 namespace {
@@ -107,4 +107,4 @@ llvm::Error keepExportedRows(Model& model, Manifest& manifest) {
   return inferShapes(graph);
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -1,13 +1,13 @@
 // Edits of copies of models.
-#include "runtime/equivalence/quantized_model.h"
+#include "passes/unrounding/quantized_model.h"
 
 #include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/views.h"
-#include "runtime/equivalence/quantized_blocks.h"
-#include "runtime/equivalence/quantized_groups.h"
-#include "runtime/equivalence/removed_scales.h"
+#include "passes/unrounding/quantized_blocks.h"
+#include "passes/unrounding/quantized_groups.h"
+#include "passes/unrounding/removed_scales.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -15,7 +15,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 namespace {
@@ -524,4 +524,4 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model, CodeForms 
   return sites;
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

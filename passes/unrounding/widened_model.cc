@@ -1,5 +1,5 @@
 // Widening of constants, types and casts; expansion of weights that are quantized in blocks.
-#include "runtime/equivalence/widened_model.h"
+#include "passes/unrounding/widened_model.h"
 
 #include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 namespace {
@@ -304,4 +304,4 @@ llvm::Error widenModel(Model& model, Manifest& manifest) {
   return inferShapes(model.graph());
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -6,7 +6,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Error.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Removes the value from the outputs of its graph.
 void removeOutputOf(ir::Value& value);
@@ -27,4 +27,4 @@ private:
   llvm::SmallSetVector<ir::Value*, 16> inputs;
 };
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -1,5 +1,5 @@
 // Attention over blocks of codes: checks of its operands, and the same without rounding.
-#include "runtime/equivalence/quantized_blocks.h"
+#include "passes/unrounding/quantized_blocks.h"
 
 #include "ir/ops/kvopt/cache_operator.h"
 #include "ir/required_values.h"
@@ -8,7 +8,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 namespace {
@@ -167,4 +167,4 @@ std::string newValueScales(const Node& node) {
   return output ? output->name().str() : "";
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Number of bits, 8 or 4, of the codes in the node's caches; 0 for other nodes, and if the caches
 /// hold numbers.
@@ -39,4 +39,4 @@ bool hasFiniteScales(const ir::Node& node);
 /// there is a groupObstacle.
 llvm::Expected<DefinedGroup> defineGroup(ir::Model& model, ir::Node& node);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

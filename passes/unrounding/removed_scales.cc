@@ -1,9 +1,9 @@
 // Removal of values that hold scales.
-#include "runtime/equivalence/removed_scales.h"
+#include "passes/unrounding/removed_scales.h"
 
 #include "support/diagnostic.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 void removeOutputOf(Value& value) {
@@ -38,4 +38,4 @@ llvm::Error RemovedScales::remove() {
   return llvm::Error::success();
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

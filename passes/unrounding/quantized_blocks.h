@@ -3,11 +3,11 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "runtime/equivalence/removed_scales.h"
+#include "passes/unrounding/removed_scales.h"
 
 #include <string>
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Whether the node is an operator over caches of codes in blocks.
 bool isBlockAttention(const ir::Node& node);
@@ -25,4 +25,4 @@ llvm::Error unquantizeBlocks(ir::Node& node, ir::Manifest& manifest, RemovedScal
 /// Output of the model that returns the scales of the node's new values, or empty.
 std::string newValueScales(const ir::Node& node);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -1,5 +1,5 @@
 // Removal of rounding from a copy of a model.
-#include "runtime/equivalence/unrounded_codes.h"
+#include "passes/unrounding/unrounded_codes.h"
 
 #include "ir/movement.h"
 #include "ir/op_name.h"
@@ -13,7 +13,7 @@
 
 #include <cstring>
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 namespace {
@@ -191,4 +191,4 @@ llvm::Error keepUnroundedCodes(Model& model, Manifest& manifest) {
   return inferShapes(graph);
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -1,5 +1,5 @@
 // Twins in f32: 16-bit numbers keep their values, quantized weights get those they stand for.
-#include "runtime/equivalence/widened_model.h"
+#include "passes/unrounding/widened_model.h"
 
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
@@ -14,6 +14,7 @@
 namespace kvopt {
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 

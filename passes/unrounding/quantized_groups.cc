@@ -1,5 +1,5 @@
 // Replacement of GroupQueryAttention over codes by the same over numbers.
-#include "runtime/equivalence/quantized_groups.h"
+#include "passes/unrounding/quantized_groups.h"
 
 #include "ir/ops/contrib/group_query_operands.h"
 #include "ir/text/reader.h"
@@ -11,7 +11,7 @@
 
 #include <cmath>
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 using namespace ir;
 
 namespace {
@@ -312,4 +312,4 @@ llvm::Expected<DefinedGroup> defineGroup(Model& model, Node& node) {
   return made;
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

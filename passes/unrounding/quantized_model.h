@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Whether the model stores rows as codes with scales.
 bool hasQuantizedCaches(const ir::Manifest& manifest);
@@ -57,4 +57,4 @@ struct DefinedSite {
 /// other than `forms`.
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model, CodeForms forms);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

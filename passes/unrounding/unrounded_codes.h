@@ -6,7 +6,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Whether the cache holds int8 codes of keys or values. Excludes caches whose scales are caches,
 /// too (hasQuantizedCaches).
@@ -19,4 +19,4 @@ bool holdsCodes(const ir::ManifestCache& cache);
 /// operators compute with them; then the model must not be used.
 llvm::Error keepUnroundedCodes(ir::Model& model, ir::Manifest& manifest);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

@@ -6,7 +6,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Whether rows of a cache are rounded to a narrower type than in the exported model.
 bool hasNarrowedCaches(const ir::Manifest& manifest);
@@ -16,4 +16,4 @@ bool hasNarrowedCaches(const ir::Manifest& manifest);
 /// such a cache are not the result of a Cast.
 llvm::Error keepExportedRows(ir::Model& model, ir::Manifest& manifest);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding

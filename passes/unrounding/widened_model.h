@@ -6,7 +6,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt::runtime {
+namespace kvopt::unrounding {
 
 /// Kinds of rounding in a model.
 struct NarrowNumbers {
@@ -28,4 +28,4 @@ NarrowNumbers narrowNumbersOf(const ir::Model& model);
 /// unknown format, or cannot be read; then the model must not be used.
 llvm::Error widenModel(ir::Model& model, ir::Manifest& manifest);
 
-} // namespace kvopt::runtime
+} // namespace kvopt::unrounding
