@@ -4,8 +4,8 @@
 
 #include "driver/model_source.h"
 #include "driver/toolkit.h"
+#include "ir/manifest/input_recipe.h"
 #include "ir/manifest/manifest.h"
-#include "runtime/session/input_recipe.h"
 #include "runtime/session/session.h"
 
 #include <memory>
@@ -28,8 +28,7 @@ bool hasInput(const ir::Graph& graph, llvm::StringRef name);
 /// inputs are created like those of a decoder (runtime/session/decoder_inputs.h). The results have
 /// the names of the model's read-only caches.
 llvm::Expected<std::vector<runtime::NamedTensor>>
-runFirstStep(const ir::Model& firstStep, int64_t batch,
-             llvm::ArrayRef<runtime::InputRecipe> recipes, unsigned threads,
-             const Toolkit& toolkit);
+runFirstStep(const ir::Model& firstStep, int64_t batch, llvm::ArrayRef<ir::InputRecipe> recipes,
+             unsigned threads, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -8,7 +8,6 @@
 #include "ir/manifest/documented_inputs.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
-#include "runtime/session/input_plan.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"

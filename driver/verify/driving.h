@@ -2,9 +2,9 @@
 #pragma once
 
 #include "driver/toolkit.h"
+#include "ir/manifest/input_recipe.h"
 #include "ir/manifest/manifest.h"
 #include "passes/analysis/interface/interface_facts.h"
-#include "runtime/session/input_recipe.h"
 #include "support/diagnostic.h"
 
 #include <optional>
@@ -41,12 +41,12 @@ bool mayHaveGuesses(const ir::Graph& graph);
 ///
 /// An UndrivenError that names the input if no roles hold.
 llvm::Expected<TestedManifest> testedManifest(const ir::Model& model, const Toolkit& toolkit,
-                                              llvm::ArrayRef<runtime::InputRecipe> recipes = {});
+                                              llvm::ArrayRef<ir::InputRecipe> recipes = {});
 
 /// Tests the roles of a model before it is rewritten, unless that has been done or the model has no
 /// guesses. A RefusedError if no roles hold.
 llvm::Error testOnce(const ir::Model& model, const Toolkit& toolkit,
-                     llvm::ArrayRef<runtime::InputRecipe> recipes,
+                     llvm::ArrayRef<ir::InputRecipe> recipes,
                      std::optional<TestedManifest>& tested);
 
 } // namespace kvopt::driver

@@ -5,7 +5,6 @@
 #include "ir/manifest/documented_inputs.h"
 #include "ir/movement.h"
 #include "passes/analysis/interface/input_roles.h"
-#include "runtime/session/input_plan.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/recover.h"
-#include "runtime/session/input_recipe.h"
+#include "ir/manifest/input_recipe.h"
 
 #include <variant>
 
@@ -38,7 +38,7 @@ struct RoleGuess {
 /// Other roles are those that fit the input's type. A role that the analysis of masks or of writes
 /// to caches suggests comes first, then roles of the same kind as the guess.
 std::vector<RoleGuess> guessesAmong(const RecoveredModel& recovered, const ir::Manifest& manifest,
-                                    llvm::ArrayRef<runtime::InputRecipe> recipes);
+                                    llvm::ArrayRef<ir::InputRecipe> recipes);
 
 /// Name of the input that a role is for.
 llvm::StringRef inputOf(const InputRole& role);
@@ -50,10 +50,9 @@ ir::Manifest withRoles(const RecoveredModel& recovered, const ir::Manifest& mani
                        llvm::ArrayRef<InputRole> roles);
 
 /// The user's recipes that are roles; extents that a recipe does not give are empty.
-std::vector<InputRole> rolesOf(const ir::Graph& graph,
-                               llvm::ArrayRef<runtime::InputRecipe> recipes);
+std::vector<InputRole> rolesOf(const ir::Graph& graph, llvm::ArrayRef<ir::InputRecipe> recipes);
 
 /// The role of an input in a manifest as a recipe; nullopt if the manifest has none.
-std::optional<runtime::InputRecipe> recipeOf(const ir::Manifest& manifest, llvm::StringRef input);
+std::optional<ir::InputRecipe> recipeOf(const ir::Manifest& manifest, llvm::StringRef input);
 
 } // namespace kvopt::driver

@@ -5,7 +5,6 @@
 #include "driver/verify/table_rows.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/manifest_words.h"
-#include "runtime/session/input_plan.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"

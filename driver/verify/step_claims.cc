@@ -1,9 +1,9 @@
 // Search for operators and tables that limit steps.
 #include "driver/verify/step_claims.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "ir/op.h"
 #include "ir/ops/kvopt/cache_operator.h"
-#include "runtime/session/decoder_inputs.h"
 #include "support/string_ends.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -11,7 +11,6 @@
 
 namespace kvopt::driver {
 using namespace ir;
-using namespace runtime;
 
 namespace {
 

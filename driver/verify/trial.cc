@@ -4,6 +4,7 @@
 #include "driver/verify/plan.h"
 #include "driver/verify/row_numbers.h"
 #include "driver/verify/verification.h"
+#include "ir/manifest/documented_inputs.h"
 #include "ir/random.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "runtime/cache/repeated_numbers.h"

@@ -124,7 +124,7 @@ llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Tool
 /// The same for a model that runs with inputs that kvopt makes: the roles of a derived manifest are
 /// tested (testedManifest).
 llvm::Expected<PreparedModel> prepareTested(const ModelSource& source, const Toolkit& toolkit,
-                                            llvm::ArrayRef<runtime::InputRecipe> recipes);
+                                            llvm::ArrayRef<ir::InputRecipe> recipes);
 
 /// Tolerance for results of the model (docs/tolerances.md): 1e-4 for 32-bit models, 2e-2 if inputs,
 /// outputs or weights are float16, 1e-1 if they are bfloat16. These types round 2^13 and 2^16 times

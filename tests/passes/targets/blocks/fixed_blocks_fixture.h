@@ -124,7 +124,7 @@ protected:
         runtime::Session::create(*read.model, toolkit.kernels, read.manifest, options));
   }
 
-  std::shared_ptr<runtime::VariantSource> variants;
+  std::shared_ptr<ir::VariantSource> variants;
 };
 
 /// The models of the corpus that have references, in a form with fixed blocks.

@@ -1,5 +1,5 @@
 // What users say that inputs are to be fed.
-#include "runtime/session/input_recipe.h"
+#include "ir/manifest/input_recipe.h"
 
 #include "support/diagnostic.h"
 
@@ -8,7 +8,6 @@
 
 namespace kvopt {
 using namespace ir;
-using namespace runtime;
 
 namespace {
 

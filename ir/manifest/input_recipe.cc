@@ -1,5 +1,5 @@
 // Parser for the values of --input.
-#include "runtime/session/input_recipe.h"
+#include "ir/manifest/input_recipe.h"
 
 #include "ir/manifest/manifest_words.h"
 #include "support/diagnostic.h"
@@ -10,8 +10,7 @@
 
 #include <cmath>
 
-namespace kvopt::runtime {
-using namespace ir;
+namespace kvopt::ir {
 
 namespace {
 
@@ -25,13 +24,13 @@ struct KindWord {
   Kind kind;
 };
 /// Values that are neither feeds nor numbers.
-constexpr KindWord kindWords[] = {
+constexpr KindWord recipeWords[] = {
     {"zeros", Kind::Zeros}, {"ones", Kind::Ones}, {"range", Kind::Range}, {"random", Kind::Random}};
 
 /// All words that a value may be.
 std::vector<std::string> valueWords() {
   std::vector<std::string> words;
-  for (const KindWord& word : kindWords)
+  for (const KindWord& word : recipeWords)
     words.emplace_back(word.text);
   for (const ManifestWord<LengthFeed>& word : feedWords)
     if (word.value != LengthFeed::BlockTable)
@@ -107,7 +106,7 @@ llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
       return recipe;
     }
   auto kind = Kind::Numbers;
-  for (const KindWord& word : kindWords)
+  for (const KindWord& word : recipeWords)
     if (value == word.text)
       kind = word.kind;
   recipe.kind = kind;
@@ -162,4 +161,4 @@ llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::s
   return recipes;
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::ir

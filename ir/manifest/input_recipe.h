@@ -5,7 +5,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
-namespace kvopt::runtime {
+namespace kvopt::ir {
 
 /// Text of the form `NAME=VALUE` or `NAME=VALUE@EXTENTS`, as in `--input`.
 ///
@@ -21,10 +21,10 @@ struct InputRecipe {
   Kind kind = Kind::Zeros;
   /// For Kind::Numbers, and for Kind::State the contents before the first step; not empty.
   std::vector<double> numbers;
-  ir::LengthFeed length = ir::LengthFeed::PastLength; ///< for Kind::Length; not BlockTable
-  ir::InputFeed feed = ir::InputFeed::Any;            ///< for Kind::Feed; not Any
+  LengthFeed length = LengthFeed::PastLength; ///< for Kind::Length; not BlockTable
+  InputFeed feed = InputFeed::Any;            ///< for Kind::Feed; not Any
   bool hasShape = false;
-  std::vector<ir::ManifestExtent> shape; ///< if `hasShape`
+  std::vector<ManifestExtent> shape; ///< if `hasShape`
 };
 
 /// Parses the text. A usage error describes what is wrong.
@@ -36,4 +36,4 @@ llvm::Expected<InputRecipe> parseStateRecipe(llvm::StringRef text);
 llvm::Expected<std::vector<InputRecipe>> parseInputRecipes(llvm::ArrayRef<std::string> texts,
                                                            llvm::ArrayRef<std::string> states = {});
 
-} // namespace kvopt::runtime
+} // namespace kvopt::ir
