@@ -3,7 +3,6 @@
 
 #include "driver/forms/form.h"
 #include "driver/model_source.h"
-#include "driver/verify/plan.h"
 #include "ir/element_type.h"
 #include "ir/manifest/input_recipe.h"
 #include "passes/pattern/matcher.h"

@@ -289,7 +289,8 @@ private:
         settings->capacity = 1;
     }
     settings->variants = variantsInMemory(*prepared.model, prepared.manifest);
-    return Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
+    return Session::create(*prepared.model, toolkit.runner->kernels(), prepared.manifest,
+                           *settings);
   }
 
   /// Whether all caches are in buffers whose capacity the session chooses.
@@ -367,7 +368,7 @@ llvm::Expected<ComparisonReport> runAsRecorded(const PreparedModel& prepared,
                                                const Toolkit& toolkit) {
   ExecutorOptions options;
   options.threads = threads;
-  auto executor = Executor::create(*prepared.model, toolkit.kernels, options);
+  auto executor = Executor::create(*prepared.model, toolkit.runner->kernels(), options);
   if (!executor)
     return executor.takeError();
   return replayAsRecorded(prepared.model->graph(), **executor, steps, tolerance);

@@ -1,7 +1,7 @@
 // The search for roles that hold.
 #pragma once
 
-#include "driver/verify/role_guesses.h"
+#include "driver/roles/driving.h"
 #include "driver/verify/trial.h"
 
 #include <array>
@@ -62,5 +62,12 @@ private:
   bool mustHide = true;    ///< whether masks must hide what they say
   bool seesHidden = false; ///< whether a mask did not
 };
+
+/// Runner::findRoles.
+llvm::Expected<FoundRoles> searchRoles(const GuessedRoles& guessed, const Toolkit& toolkit);
+
+/// Runner::testRoles. Roles that nothing can be learned about are accepted.
+llvm::Error testStored(const ir::Model& model, const ir::Manifest& manifest,
+                       llvm::ArrayRef<ir::InputRecipe> recipes, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

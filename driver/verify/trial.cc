@@ -71,7 +71,7 @@ llvm::Expected<std::unique_ptr<Trial>> Trial::create(const Model& model, const M
   options.threads = 1;
   if (!manifest.capacityValue)
     options.capacity = 2 * trial->steps * trial->stepTokens;
-  auto session = Session::create(model, toolkit.kernels, manifest, options);
+  auto session = Session::create(model, toolkit.runner->kernels(), manifest, options);
   if (!session)
     return session.takeError();
   trial->session = std::move(*session);

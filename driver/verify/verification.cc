@@ -1,11 +1,11 @@
 // Comparison of two models: numbers, rounded rows, quantized caches and codes.
 #include "driver/verify/verification.h"
 
+#include "driver/claims/claims.h"
 #include "driver/first_step.h"
 #include "driver/recover.h"
+#include "driver/roles/driving.h"
 #include "driver/variants.h"
-#include "driver/verify/claims.h"
-#include "driver/verify/driving.h"
 #include "driver/verify/runs.h"
 #include "driver/verify/tables.h"
 #include "ir/onnx/export.h"
@@ -177,7 +177,7 @@ llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const
   options.variants = variantsInMemory(model, manifest);
   if (!manifest.capacityValue)
     options.capacity = std::max<int64_t>(tokens, 1);
-  auto session = Session::create(model, toolkit.kernels, manifest, options);
+  auto session = Session::create(model, toolkit.runner->kernels(), manifest, options);
   if (session)
     return session;
   // The caller, not the user, chose the options.
@@ -408,11 +408,6 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
   if (report)
     noteDynamicQuantization(a.graph(), *report);
   return report;
-}
-
-void VerificationReport::noteGap(std::string gap) {
-  if (!llvm::is_contained(notCovered, gap))
-    notCovered.push_back(std::move(gap));
 }
 
 llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const PreparedModel& b,

@@ -61,7 +61,8 @@ llvm::Expected<VerificationReport> verifyRecorded(const PreparedModel& prepared,
   auto settings = referenceSession(prepared.manifest, steps, words.threads);
   if (!settings)
     return withFile(settings.takeError(), words.reference);
-  auto session = Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
+  auto session =
+      Session::create(*prepared.model, toolkit.runner->kernels(), prepared.manifest, *settings);
   if (!session)
     return session.takeError();
   auto comparison = replayReference(**session, steps, report.tolerance);

@@ -77,7 +77,7 @@ TEST_P(QuantizedCaches, InBlocksGiveTheBitsOfABuffer) {
     DrivenModel driven = quantized(path(), toolkit, target);
     SessionOptions options;
     options.capacity = driven.manifest.ownsCaches() ? 150 : 0;
-    auto session = openSession(driven, toolkit.kernels, options);
+    auto session = openSession(driven, toolkit.runner->kernels(), options);
     TokenStream tokens(*driven.model, 1);
     std::string bytes;
     for (int64_t count : {20, 1, 3, 1, 40, 1}) {
@@ -150,7 +150,7 @@ TEST_P(QuantizedCaches, WriteAQuarterOfTheBytes) {
     const DrivenModel& driven = isInt8 ? int8 : plain;
     SessionOptions options;
     options.capacity = 40;
-    auto session = openSession(driven, toolkit.kernels, options);
+    auto session = openSession(driven, toolkit.runner->kernels(), options);
     TokenStream tokens(*driven.model, 1);
     tokens.feed(*session, 9);
     for (int i = 0; i < 3; ++i)
@@ -198,7 +198,7 @@ TEST_P(QuantizedCaches, ThreadsAndCapacityDoNotMatter) {
     options.threads = threads;
     options.mode = mode;
     options.capacity = capacity;
-    auto session = openSession(int8, toolkit.kernels, options);
+    auto session = openSession(int8, toolkit.runner->kernels(), options);
     TokenStream tokens(*int8.model, 1);
     std::string bytes;
     for (int64_t count : {20, 1, 3, 1, 1}) {
