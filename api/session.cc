@@ -163,8 +163,8 @@ kvopt_error* kvopt_session_create(const kvopt_model* model, int64_t batch,
     if (settings->capacity != 0)
       if (llvm::Error error = checkCapacity(prepared.manifest, settings->capacity))
         return withFile(std::move(error), model->source.path);
-    auto made = Session::create(*prepared.model, (*runnable)->toolkit->kernels, prepared.manifest,
-                                *settings);
+    auto made = Session::create(*prepared.model, (*runnable)->toolkit->runner->kernels(),
+                                prepared.manifest, *settings);
     if (!made)
       return withFile(made.takeError(), model->source.path);
     *session = wrap(*runnable, std::move(*made)).release();

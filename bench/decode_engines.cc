@@ -176,7 +176,8 @@ llvm::Expected<std::unique_ptr<SessionEngine>> SessionEngine::start(const Loaded
   options.threads = threads;
   if (!loaded.manifest.capacityValue)
     options.capacity = depth + spareRows;
-  auto session = Session::create(*loaded.model, toolkit.kernels, loaded.manifest, options);
+  auto session =
+      Session::create(*loaded.model, toolkit.runner->kernels(), loaded.manifest, options);
   if (!session)
     return session.takeError();
   while ((*session)->length() < depth) {

@@ -9,7 +9,7 @@
 #include "cli/support/style.h"
 #include "cli/support/terminal.h"
 #include "cli/support/wrapped_text.h"
-#include "driver/verify/driving.h"
+#include "driver/roles/driving.h"
 #include "support/format.h"
 #include "support/json.h"
 #include "support/nearest_word.h"

@@ -10,7 +10,6 @@
 #include "driver/options/command_table.h"
 #include "ir/manifest/manifest_reference.h"
 #include "passes/pattern/reason_docs.h"
-#include "runtime/simd/attention/attention_kernel.h"
 #include "support/format.h"
 #include "support/json.h"
 
@@ -21,8 +20,6 @@ using namespace driver;
 using namespace ir;
 using namespace passes;
 using namespace pattern;
-using namespace runtime;
-using namespace simd;
 using namespace targets;
 
 namespace {
@@ -31,14 +28,6 @@ struct Row {
   std::string name;
   std::string text;
 };
-
-/// Text such as `ai.onnx 13 and later`.
-std::string kernelVersions(const Kernel& kernel) {
-  llvm::StringRef domain = kernel.op.isOnnx() ? llvm::StringRef("ai.onnx") : kernel.op.domain();
-  return kernel.until == INT64_MAX
-             ? formatted("{:<14} {} and later", domain, kernel.since)
-             : formatted("{:<14} {} to {}", domain, kernel.since, kernel.until);
-}
 
 std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   std::vector<Row> rows;
@@ -54,14 +43,9 @@ std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   if (what == "manifest")
     for (const ManifestKey& key : manifestKeys())
       rows.push_back({key.path, key.field->sentence});
-  if (what == "kernels") {
-    for (const Kernel* kernel : toolkit.kernels.all())
-      rows.push_back({kernel->op.str(), kernelVersions(*kernel)});
-    // Kernels of all attention operators. The first one that accepts a case computes it.
-    for (const AttentionKernel& kernel : attentionKernels().all())
-      rows.push_back(
-          {formatted("attention/{}", kernel.name), formatted("{:<14} {}", "SIMD", kernel.use)});
-  }
+  if (what == "kernels")
+    for (const auto& [name, text] : toolkit.runner->kernelTexts())
+      rows.push_back({name, text});
   return rows;
 }
 
@@ -263,6 +247,8 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
     printReasons(context);
     return ExitCode::Done;
   }
+  if (what == "kernels" && !context.toolkit.runner)
+    return needsRuntime("kvopt list kernels");
   const std::vector<Row> rows = what == "options"    ? optionRows()
                                 : what == "commands" ? commandRows()
                                                      : rowsOf(what, context.toolkit);

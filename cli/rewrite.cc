@@ -51,6 +51,7 @@ AnswerRequest answerRequest(const RewriteOptions& options, const CommandContext&
   request.paths = options.paths;
   request.isDryRun = options.dryRun;
   request.isVerbose = context.common.verbose;
+  request.canRun = context.toolkit.runner != nullptr;
   return request;
 }
 
@@ -140,9 +141,10 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
     return ExitCode::Different;
   }
   if (!rewritten.mayBeWritten()) {
-    context.error(rewritten.isDifferent()
-                      ? "kvopt: the rewritten model computes something else; nothing was written"
-                      : "kvopt: the rewritten model could not be compared; nothing was written");
+    context.error(
+        formatText("kvopt: the rewritten model {}; nothing was written{}",
+                   rewritten.isDifferent() ? "computes something else" : "could not be compared",
+                   context.toolkit.runner ? "" : "; --verify off writes without comparing"));
     return ExitCode::Different;
   }
   return context.finish(ExitCode::Done);

@@ -5,12 +5,8 @@
 #include "driver/model_source.h"
 #include "driver/toolkit.h"
 #include "ir/manifest/manifest.h"
-#include "runtime/session/input_recipe.h"
-#include "runtime/session/session.h"
 
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace kvopt::driver {
 
@@ -23,13 +19,5 @@ openFirstStep(const ModelSource& source, const ir::Manifest& manifest, const Too
 
 /// Whether the graph has an input called `name`.
 bool hasInput(const ir::Graph& graph, llvm::StringRef name);
-
-/// Runs a first step for `batch` sequences. Recipes determine the inputs that they name; other
-/// inputs are created like those of a decoder (runtime/session/decoder_inputs.h). The results have
-/// the names of the model's read-only caches.
-llvm::Expected<std::vector<runtime::NamedTensor>>
-runFirstStep(const ir::Model& firstStep, int64_t batch,
-             llvm::ArrayRef<runtime::InputRecipe> recipes, unsigned threads,
-             const Toolkit& toolkit);
 
 } // namespace kvopt::driver

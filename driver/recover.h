@@ -83,7 +83,7 @@ enum class Rotations { Included, LeftOut };
 ir::Manifest derivedManifest(RecoveredModel& recovered, Rotations rotations);
 
 /// Description of how to drive the model: its own manifest or, for a model that kvopt did not
-/// write, the derived one. No run has tested it; see testedManifest (driver/verify/driving.h).
+/// write, the derived one. No run has tested it; see testedManifest (driver/roles/driving.h).
 llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit,
                                              Rotations rotations = Rotations::Included);
 

@@ -1,11 +1,11 @@
 // Toolkit: the registries of kvopt.
 #pragma once
 
+#include "driver/runner.h"
 #include "ir/op.h"
 #include "ir/verify/model_gate.h"
 #include "passes/pass.h"
 #include "passes/targets/target.h"
-#include "runtime/exec/kernel.h"
 #include "support/file_access.h"
 
 #include <memory>
@@ -16,8 +16,9 @@ class ProgressListener;
 
 namespace kvopt::driver {
 
-/// The built-in operators, rules, passes, targets and kernels. A program creates a toolkit and may
-/// add its own definitions before it opens models. The toolkit must outlive the models.
+/// The built-in operators, rules, passes, targets and, with the runtime, kernels. A program creates
+/// a toolkit and may add its own definitions before it opens models. The toolkit must outlive the
+/// models.
 struct Toolkit {
   Toolkit();
 
@@ -25,7 +26,8 @@ struct Toolkit {
   pattern::RuleRegistry rules;
   passes::PassRegistry passes;
   targets::TargetRegistry targets;
-  runtime::KernelRegistry kernels;
+  /// Runs models, and has the kernels; null in a build without the runtime.
+  std::unique_ptr<Runner> runner;
   /// Limits on the cost of opening models.
   ir::ModelLimits limits;
   /// The files of this run of the program: openModel registers each file that it opens. Null for a

@@ -14,7 +14,6 @@
 
 namespace kvopt::driver {
 using namespace ir;
-using namespace runtime;
 using namespace targets;
 
 namespace {

@@ -2,16 +2,16 @@
 #pragma once
 
 #include "ir/manifest/manifest.h"
+#include "ir/manifest/variant_source.h"
 #include "ir/model.h"
 #include "ir/onnx/export.h"
-#include "runtime/session/pyramid.h"
 
 namespace kvopt::driver {
 
 /// Creates the variants and pieces of `model` in memory. Null if its manifest names files for them,
 /// or if there are none. The model must outlive the source and must not change.
-std::shared_ptr<runtime::VariantSource> variantsInMemory(const ir::Model& model,
-                                                         const ir::Manifest& manifest);
+std::shared_ptr<ir::VariantSource> variantsInMemory(const ir::Model& model,
+                                                    const ir::Manifest& manifest);
 
 /// Names the files next to `output` in the manifest. Variants: OUT.onnx for the last one,
 /// OUT.past0.onnx for the one without blocks. Pieces: OUT.part0.onnx, … and OUT.tile0.onnx, ….

@@ -11,7 +11,6 @@
 #include "driver/inspect/site_groups.h"
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/variants.h"
-#include "driver/verify/report.h"
 #include "support/format.h"
 #include "support/string_ends.h"
 
@@ -107,13 +106,13 @@ SafeText checkedLines(const RewrittenModel& rewritten, bool isVerbose, const Sty
     return sentenceLines(checkSentences(*rewritten.checked), [&](const std::string& text) {
       return style.verdict(text, rewritten.mayBeWritten());
     });
-  const VerificationReport& report = *rewritten.verification;
+  const ComparedRuns& report = *rewritten.verification;
   SafeText out;
   if (!report.equal() || isVerbose)
-    out = line("checked", style.verdict(verificationSummary(report, isVerbose), report.equal()));
+    out = line("checked", style.verdict(report.summary(isVerbose), report.equal()));
   else
-    out = sentenceLines(verificationVerdict(report),
-                        [&](const std::string& text) { return style.good(text); });
+    out =
+        sentenceLines(report.verdict(), [&](const std::string& text) { return style.good(text); });
   if (const std::string warning = rewritten.contradiction(); !warning.empty())
     out += line("warning", style.bad(warning));
   else if (rewritten.checked)
@@ -290,7 +289,8 @@ std::string nextCommand(const Manifest& manifest, const AnswerRequest& request) 
   const bool isForPython =
       request.form.engine == Engine::Ort && request.form.cache == CacheKind::Buffer;
   return isForPython ? formatted("python3 -m kvopt.onnxruntime {} 1,2,3 8", request.paths.model)
-                     : formatted("kvopt run {} --tokens 1,2,3 --steps 8", request.paths.model);
+         : request.canRun ? formatted("kvopt run {} --tokens 1,2,3 --steps 8", request.paths.model)
+                          : "";
 }
 
 SafeText rewriteAnswer(RewrittenModel& rewritten, const WeightFiles& weights,
@@ -333,7 +333,7 @@ SafeText unchangedAnswer(const UnchangedModel& unchanged, const WeightFiles& wei
                        unchanged.updatedBy, request.model);
   auto plain = [](const std::string& text) { return text; };
   if (unchanged.verification)
-    out += sentenceLines(verificationVerdict(*unchanged.verification), plain);
+    out += sentenceLines(unchanged.verification->verdict(), plain);
   if (unchanged.checked)
     out += sentenceLines(checkSentences(*unchanged.checked), plain);
   out += drivingNotes(manifest, request.isDryRun ? "the manifest" : request.paths.manifestPath());

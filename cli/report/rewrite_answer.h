@@ -25,6 +25,7 @@ struct AnswerRequest {
   driver::RewrittenPaths paths;
   bool isDryRun = false;
   bool isVerbose = false;
+  bool canRun = true; ///< whether the program has the commands that run models
 };
 
 /// The answer for a rewritten model, whether it is written, would be written, or must not be

@@ -2,9 +2,9 @@
 #include "driver/check/check_files.h"
 
 #include "driver/check/check_json.h"
-#include "driver/check/float_replay.h"
+#include "driver/check/confirmation.h"
+#include "driver/claims/claims.h"
 #include "driver/recover.h"
-#include "driver/verify/claims.h"
 #include "ir/onnx/import.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"

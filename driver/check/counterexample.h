@@ -20,11 +20,9 @@ struct Counterexample {
   std::string remark;
 };
 
-/// Runs the first model in the step of the first output that differs, at least in exact arithmetic,
-/// and writes its inputs (floatInputs) and outputs to `folder`, as recorded steps
-/// (runtime/equivalence/reference_steps.h). Then compares the second model with the recording, of
-/// any size. Writes nothing if `folder` is empty or if no output differs; the result is then
-/// nullopt. Fails if an input cannot be written, and if the folder exists and is not empty.
+/// Writes the step of the first output that differs, at least in exact arithmetic, to `folder`
+/// (Runner::writeCounterexample). Writes nothing if `folder` is empty or if no output differs; the
+/// result is then nullopt.
 llvm::Expected<std::optional<Counterexample>>
 writeCounterexample(const FileCheck& result, const CheckRequest& request, const std::string& folder,
                     const Toolkit& toolkit, FileAccess& files);

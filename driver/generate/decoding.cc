@@ -1,10 +1,11 @@
 // Opens, starts and runs the models of a request.
 #include "driver/generate/decoding.h"
 
+#include "driver/claims/claims.h"
 #include "driver/first_step.h"
 #include "driver/recover.h"
-#include "driver/verify/claims.h"
-#include "driver/verify/driving.h"
+#include "driver/roles/driving.h"
+#include "driver/verify/first_step_run.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/extents/fixed_extents.h"
 #include "runtime/cache/cache_file.h"
@@ -127,7 +128,7 @@ llvm::Error Decoding::start(Driven& driven, const GeneratingModel& settings) con
       return needed.takeError();
     options.capacity = *needed;
   }
-  auto session = Session::create(*driven.model, toolkit->kernels, *manifest, options);
+  auto session = Session::create(*driven.model, toolkit->runner->kernels(), *manifest, options);
   if (!session)
     return withFile(session.takeError(), settings.path);
   driven.session = std::move(*session);

@@ -38,11 +38,11 @@ private:
 
   Decoding(GenerateRequest request, const Toolkit& known)
       : asked(std::move(request)), toolkit(&known) {}
-  std::vector<runtime::InputRecipe> ownRecipes(const ir::Graph& graph) const;
+  std::vector<ir::InputRecipe> ownRecipes(const ir::Graph& graph) const;
   llvm::Error start(Driven& driven, const GeneratingModel& settings) const;
   llvm::Expected<int64_t> neededCapacity(const GeneratingModel& settings) const;
   llvm::Error computeFirst(const Driven& driven, const GeneratingModel& settings,
-                           llvm::ArrayRef<runtime::InputRecipe> recipes,
+                           llvm::ArrayRef<ir::InputRecipe> recipes,
                            runtime::FeedOptions& feed) const;
 
   GenerateRequest asked;

@@ -3,6 +3,7 @@
 
 #include "driver/generate/draft.h"
 #include "driver/generate/padding_test.h"
+#include "ir/manifest/documented_inputs.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"

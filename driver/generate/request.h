@@ -46,7 +46,7 @@ struct GenerateRequest {
   int64_t draftTokens = 4; ///< maximum number of guesses before each step of the model
   std::vector<std::vector<int64_t>> prompts; ///< one per batch row
   /// Values that the user chose for inputs of either model or of the first step.
-  std::vector<runtime::InputRecipe> recipes;
+  std::vector<ir::InputRecipe> recipes;
   /// Steps, sampling, and stop conditions. Decoding sets drafts and feeds.
   GenerationOptions options;
 };

@@ -60,41 +60,20 @@ llvm::Error check(const RewrittenPair& pair, const Toolkit& toolkit, RewriteComp
   return llvm::Error::success();
 }
 
-/// Runs both models.
-llvm::Error run(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit,
-                RewriteComparison& result) {
-  VerificationPlan plan = request.verification == VerificationExtent::Full
-                              ? fullVerification()
-                              : VerificationPlan(quickVerification());
-  plan.setTolerance(toleranceBetween(pair.original.graph(), pair.manifest));
-  plan.setRecipes(request.recipes);
-  auto report = verifyModels(pair.original, pair.driven, pair.written, pair.manifest, plan, 1,
-                             toolkit, pair.hasNewFirstStep ? pair.firstStep : nullptr);
-  if (!report)
-    return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refused) {
-      result.notVerified =
-          formatted("the model as it was read takes no step: {}", refused.diagnostic().str());
-    });
-  ManifestComparison& claim = *result.claim;
-  claim.by = request.verification == VerificationExtent::Full ? ComparisonMeans::Full
-                                                              : ComparisonMeans::Quick;
-  claim.verdict = EqualityVerdict::Tested;
-  llvm::append_range(claim.notChecked, report->neverRun);
-  result.verification = std::move(*report);
-  return llvm::Error::success();
-}
-
 /// Compares the models, and claims what that shows.
 llvm::Error compare(const RewrittenPair& pair, const RewriteRequest& request,
                     const Toolkit& toolkit, RewriteComparison& result) {
   const bool isCheck = request.verification == VerificationExtent::Check;
-  if (isCheck || (request.verification == VerificationExtent::Auto && canProve(pair, request))) {
+  const bool isAuto = request.verification == VerificationExtent::Auto;
+  if (isCheck || (isAuto && (canProve(pair, request) || !toolkit.runner))) {
     if (llvm::Error error = check(pair, toolkit, result))
       return error;
-    if (isCheck || isProof(result.checked->verdict()))
+    if (isCheck || isProof(result.checked->verdict()) || !toolkit.runner)
       return llvm::Error::success();
   }
-  llvm::Error error = run(pair, request, toolkit, result);
+  if (!toolkit.runner)
+    return needsRuntime("--verify quick or full");
+  llvm::Error error = toolkit.runner->compare(pair, request, toolkit, result);
   if (!error)
     return error;
   Diagnostic failure = takeDiagnostic(std::move(error));

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "check/regions/report.h"
+#include "driver/compared_runs.h"
 #include "driver/rewrite/request.h"
 #include "driver/toolkit.h"
-#include "driver/verify/verification.h"
 #include "ir/manifest/manifest.h"
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace kvopt::driver {
 
 /// Results of the comparisons of two models.
 struct RewriteComparison {
-  /// Result of the verification; nullopt if there was none or it was impossible.
-  std::optional<VerificationReport> verification;
+  /// Result of the runs; null if there were none or they were impossible.
+  std::shared_ptr<ComparedRuns> verification;
   /// Result of the check; nullopt if there was none. If there is a verification, too, the check
   /// did not suffice.
   std::optional<check::CheckReport> checked;
@@ -58,9 +58,9 @@ struct RewrittenPair {
 };
 
 /// Compares the models as `request` says: without running them, by running both, or first the one
-/// and then the other (VerificationExtent). Fails if a model cannot be run or contradicts its
-/// manifest. If a check shows equality in its whole scope, it suffices that the runtime lacks an
-/// operator.
+/// and then the other (VerificationExtent; a build without the runtime only checks). Fails if a
+/// model cannot be run or contradicts its manifest. If a check shows equality in its whole scope,
+/// it suffices that the runtime lacks an operator.
 llvm::Expected<RewriteComparison>
 compareRewritten(const RewrittenPair& pair, const RewriteRequest& request, const Toolkit& toolkit);
 

@@ -1,8 +1,8 @@
 // Proofs of the form that a manifest claims.
 #include "driver/rewrite/proof.h"
 
+#include "driver/claims/claims.h"
 #include "driver/recover.h"
-#include "driver/verify/claims.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/verifier.h"

@@ -3,10 +3,9 @@
 
 #include "driver/forms/form.h"
 #include "driver/model_source.h"
-#include "driver/verify/plan.h"
 #include "ir/element_type.h"
+#include "ir/manifest/input_recipe.h"
 #include "passes/pattern/matcher.h"
-#include "runtime/session/input_recipe.h"
 
 #include <functional>
 #include <optional>
@@ -72,7 +71,7 @@ struct RewriteRequest {
   ir::ElementType tileState = ir::ElementType::Float;
   VerificationExtent verification = VerificationExtent::Auto;
   /// Values for inputs about which nothing is known.
-  std::vector<runtime::InputRecipe> recipes;
+  std::vector<ir::InputRecipe> recipes;
   /// Rules and passes to omit.
   std::vector<std::string> disabled;
   pattern::MatcherOptions matcher;

@@ -7,16 +7,16 @@
 #include "driver/forms/form_table.h"
 #include "driver/recover.h"
 #include "driver/rewrite/cache_bytes.h"
-#include "driver/rewrite/calibration.h"
 #include "driver/rewrite/proof.h"
 #include "driver/rewrite/rewrite_forms.h"
 #include "driver/rewrite/rewrite_passes.h"
 #include "driver/rewrite/shared_buffers.h"
-#include "driver/verify/driving.h"
+#include "driver/roles/driving.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
 #include "passes/analysis/scores/attention_like.h"
+#include "passes/targets/ort_gqa/code_caches.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -151,7 +151,7 @@ void addComparison(RewriteComparison comparison, Model& written, Result& result)
 }
 
 /// Fails for a calibration without codes that need it, and for codes that lack a calibration.
-llvm::Error checkCodes(const RewriteRequest& request) {
+llvm::Error checkCodes(const RewriteRequest& request, const Toolkit& toolkit) {
   if (request.form.calibratedBits() == 0)
     return request.calibration.empty()
                ? llvm::Error::success()
@@ -163,6 +163,8 @@ llvm::Error checkCodes(const RewriteRequest& request) {
     return usageError("--rows {} with --to ort needs a calibration text to determine the scales",
                       wordOf(request.form.rows))
         .hint("--calibration-text FILE or --calibration-tokens FILE; --to kvopt needs no text");
+  if (!toolkit.runner)
+    return needsRuntime("a calibration");
   return llvm::Error::success();
 }
 
@@ -186,7 +188,7 @@ public:
       return withFile(written.takeError(), path);
     if (llvm::Error error = checkRequest(request, *target.target))
       return error;
-    if (llvm::Error error = checkCodes(request))
+    if (llvm::Error error = checkCodes(request, toolkit))
       return error;
     if (*written && !request.addCaches && !request.freeExtents && !changesRows() &&
         !request.oneBranch && isWritten(*model, **written, target, request)) {
@@ -229,7 +231,8 @@ public:
                                path, path));
     const int codeBits = request.form.calibratedBits();
     if (codeBits != 0) {
-      auto scales = scalesOfCodes();
+      auto scales =
+          toolkit.runner->calibrate(*model, *passes->manifest, passes->exported, request, toolkit);
       if (!scales)
         return refusalOr(scales.takeError());
       if (llvm::Error error = targets::keepCodes(*model, *passes->manifest, *scales))
@@ -396,28 +399,6 @@ private:
       return std::nullopt;
     addComparison(std::move(*comparison), *result.model, result);
     return result;
-  }
-
-  /// Scales for the caches of the lowered model.
-  llvm::Expected<targets::CodeScales> scalesOfCodes() {
-    runtime::EquivalencePlan fitted;
-    if (passes->exported)
-      fitFixedPast(*passes->exported, fitted);
-    if (fitted.pastRows > 0)
-      return unsupported("no text can be read for calibration: every step of the model follows {} "
-                         "earlier tokens",
-                         fitted.pastRows)
-          .hint("kvopt make-dynamic gives the past a symbol")
-          .as<RefusedError>();
-    if (request.calibratesWithText)
-      if (llvm::Error error = checkByteTokens(model->graph(), passes->manifest->inputs,
-                                              "--calibration-text", "--calibration-tokens"))
-        return error;
-    TextPlan plan;
-    plan.tokens = request.calibration;
-    plan.context = request.calibrationContext;
-    plan.recipes = request.recipes;
-    return calibrate(*model, *passes->manifest, plan, request.form.calibratedBits(), toolkit);
   }
 
   /// Turns extents into symbols as far as possible, and notes the reason that others stay.

@@ -5,7 +5,6 @@
 #include "driver/engines/engine_facts.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/rewrite/cache_bytes.h"
-#include "driver/verify/report.h"
 #include "passes/pass.h"
 #include "support/json.h"
 
@@ -105,8 +104,7 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   json["ir_version"] = {{"before", before.irVersion}, {"after", after.irVersion}};
   json["external_data"] = weightsJson(weights);
   json["millis"] = rewritten.milliseconds;
-  json["verify"] =
-      rewritten.verification ? verificationJson(*rewritten.verification) : OrderedJson(nullptr);
+  json["verify"] = rewritten.verification ? rewritten.verification->json() : OrderedJson(nullptr);
   if (rewritten.checked)
     json["check"] = checkReportJson(*rewritten.checked);
   if (!rewritten.notVerified.empty())
@@ -122,7 +120,7 @@ OrderedJson unchangedJson(const std::string& output, const std::string& target,
   if (!unchanged.updatedBy.empty())
     json["updated_in_place_by"] = unchanged.updatedBy;
   if (unchanged.verification)
-    json["verify"] = verificationJson(*unchanged.verification);
+    json["verify"] = unchanged.verification->json();
   if (unchanged.checked)
     json["check"] = checkReportJson(*unchanged.checked);
   json["sites"] = {{"rewritten", 0}, {"total", 0}};

@@ -21,7 +21,7 @@ llvm::Error RewriteWords::read() {
       return numbers.takeError();
     request.layers = std::move(*numbers);
   }
-  auto recipes = runtime::parseInputRecipes(inputs, states);
+  auto recipes = ir::parseInputRecipes(inputs, states);
   if (!recipes)
     return recipes.takeError();
   request.recipes = std::move(*recipes);

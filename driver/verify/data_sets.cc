@@ -28,7 +28,7 @@ llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
     return withFile(std::move(error), modelPath);
   ExecutorOptions options;
   options.threads = threads;
-  auto executor = Executor::create(**model, toolkit.kernels, options);
+  auto executor = Executor::create(**model, toolkit.runner->kernels(), options);
   if (!executor)
     return withFile(executor.takeError(), modelPath);
   auto comparison = replayDataSets(**model, **executor, *sets, tolerance);

@@ -2,8 +2,8 @@
 #include "driver/verify/landmarks.h"
 
 #include "driver/variants.h"
+#include "ir/manifest/documented_inputs.h"
 #include "passes/analysis/mask/compared_lengths.h"
-#include "runtime/session/decoder_inputs.h"
 #include "runtime/session/pyramid.h"
 
 #include <algorithm>

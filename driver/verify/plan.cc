@@ -1,6 +1,7 @@
 // Default runs, and their adaptation to batch sizes, step lengths and capacities.
 #include "driver/verify/plan.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "ir/model.h"
 #include "ir/ops/kvopt/cache_operator.h"
 

@@ -28,7 +28,7 @@ struct VerificationPlan {
 
   /// Sets the tolerance of every run.
   void setTolerance(runtime::Tolerance tolerance);
-  void setRecipes(const std::vector<runtime::InputRecipe>& recipes);
+  void setRecipes(const std::vector<ir::InputRecipe>& recipes);
   /// Number of tokens of the longest run.
   int64_t tokens() const;
 

@@ -3,9 +3,9 @@
 
 #include "driver/verify/verification.h"
 #include "ir/rows/row_code.h"
-#include "runtime/equivalence/quantized_groups.h"
-#include "runtime/equivalence/quantized_model.h"
-#include "runtime/equivalence/widened_model.h"
+#include "passes/unrounding/quantized_groups.h"
+#include "passes/unrounding/quantized_model.h"
+#include "passes/unrounding/widened_model.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/session/quantized_rows.h"
 #include "support/diagnostic.h"
@@ -18,6 +18,7 @@ namespace kvopt::driver {
 using namespace ir;
 using namespace pattern;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 #include "driver/toolkit.h"
 #include "driver/verify/deviation.h"
+#include "passes/unrounding/quantized_model.h"
 #include "runtime/equivalence/equivalence.h"
-#include "runtime/equivalence/quantized_model.h"
 
 namespace kvopt::driver {
 
@@ -44,7 +44,7 @@ struct QuantizationReport {
 llvm::Expected<QuantizationReport>
 checkQuantization(const ir::Model& original, const ir::Manifest& originalManifest,
                   const ir::Model& quantized, const ir::Manifest& quantizedManifest,
-                  runtime::CodeForms forms, const runtime::EquivalencePlan& plan,
+                  unrounding::CodeForms forms, const runtime::EquivalencePlan& plan,
                   llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

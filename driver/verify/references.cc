@@ -8,8 +8,8 @@
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/transforms/configured_passes.h"
+#include "passes/unrounding/widened_model.h"
 #include "runtime/equivalence/reference.h"
-#include "runtime/equivalence/widened_model.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/progress.h"
@@ -27,6 +27,7 @@ using namespace ir;
 using namespace passes;
 using namespace pattern;
 using namespace runtime;
+using namespace unrounding;
 using namespace targets;
 
 namespace {
@@ -288,7 +289,8 @@ private:
         settings->capacity = 1;
     }
     settings->variants = variantsInMemory(*prepared.model, prepared.manifest);
-    return Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
+    return Session::create(*prepared.model, toolkit.runner->kernels(), prepared.manifest,
+                           *settings);
   }
 
   /// Whether all caches are in buffers whose capacity the session chooses.
@@ -366,7 +368,7 @@ llvm::Expected<ComparisonReport> runAsRecorded(const PreparedModel& prepared,
                                                const Toolkit& toolkit) {
   ExecutorOptions options;
   options.threads = threads;
-  auto executor = Executor::create(*prepared.model, toolkit.kernels, options);
+  auto executor = Executor::create(*prepared.model, toolkit.runner->kernels(), options);
   if (!executor)
     return executor.takeError();
   return replayAsRecorded(prepared.model->graph(), **executor, steps, tolerance);

@@ -468,4 +468,17 @@ std::string verificationSummary(const VerificationReport& report, bool isDetaile
   return isDetailed ? text + "\n  " + detailText(report) : text;
 }
 
+void VerificationReport::noteGap(std::string gap) {
+  if (!llvm::is_contained(notCovered, gap))
+    notCovered.push_back(std::move(gap));
+}
+
+OrderedJson VerificationReport::json() const { return verificationJson(*this); }
+
+std::vector<std::string> VerificationReport::verdict() const { return verificationVerdict(*this); }
+
+std::string VerificationReport::summary(bool isDetailed) const {
+  return verificationSummary(*this, isDetailed);
+}
+
 } // namespace kvopt::driver

@@ -1,11 +1,9 @@
 // Trials of roles, one after another.
 #include "driver/verify/role_search.h"
 
-#include "driver/verify/driving.h"
-#include "driver/verify/table_rows.h"
+#include "driver/roles/table_rows.h"
 #include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/manifest_words.h"
-#include "runtime/session/input_plan.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -255,6 +253,74 @@ llvm::Error RoleSearch::refusal(const TrialResult& result) const {
       .hint(formatted("--input {}=ROLE, or =NUMBERS, says it",
                       (blamed ? blamed : guesses.front().input)->name()))
       .as<UndrivenError>();
+}
+
+namespace {
+
+/// Whether recovered attention reads caches.
+bool readsCaches(const SiteList& sites) {
+  return llvm::any_of(sites, [](const AttentionSite& site) {
+    return site.isMatched() &&
+           llvm::any_of(llvm::ArrayRef{&site.key, &site.value}, [](auto* cache) {
+             return *cache && (*cache)->past && (*cache)->update != CacheUpdate::ReadOnly;
+           });
+  });
+}
+
+/// The caches that attention reads.
+llvm::StringSet<> attentionCaches(const Manifest& manifest) {
+  llvm::StringSet<> names;
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.role != CacheRole::State && cache.update() != CacheUpdate::ReadOnly &&
+        cache.update() != CacheUpdate::State)
+      names.insert(cache.past);
+  return names;
+}
+
+} // namespace
+
+llvm::Expected<FoundRoles> searchRoles(const GuessedRoles& guessed, const Toolkit& toolkit) {
+  auto trial =
+      Trial::create(guessed.model, guessed.manifest, attentionCaches(guessed.manifest),
+                    readsCaches(guessed.recovered.context->sites), guessed.recipes.vec(), toolkit);
+  if (!trial)
+    return trial.takeError();
+  if (!(*trial)->obstacle().empty())
+    return unsupported("{}", (*trial)->obstacle());
+  RoleSearch search(guessed.recovered, guessed.manifest, guessed.given, **trial, guessed.guesses);
+  auto found = search.run();
+  if (!found)
+    return found.takeError();
+  return FoundRoles{std::move(*found), search.doubt()};
+}
+
+llvm::Error testStored(const Model& model, const Manifest& manifest,
+                       llvm::ArrayRef<InputRecipe> recipes, const Toolkit& toolkit) {
+  const auto tested = llvm::find_if(manifest.inputs, [&](const ManifestInput& input) {
+    return isMaskFeed(input.feed) && llvm::none_of(recipes, [&](const InputRecipe& recipe) {
+             return recipe.input == input.input;
+           });
+  });
+  if (tested == manifest.inputs.end() || !manifest.variants.empty() || manifest.tiles)
+    return llvm::Error::success();
+  auto trial = Trial::create(model, manifest, attentionCaches(manifest), /*isRecovered=*/true,
+                             recipes.vec(), toolkit);
+  if (!trial) {
+    llvm::consumeError(trial.takeError());
+    return llvm::Error::success();
+  }
+  if (!(*trial)->obstacle().empty())
+    return llvm::Error::success();
+  auto result = (*trial)->run({}, manifest.caches);
+  if (!result) {
+    llvm::consumeError(result.takeError());
+    return llvm::Error::success();
+  }
+  if (!result->isDecisive)
+    return llvm::Error::success();
+  return invalid("the manifest's roles of inputs, such as that of '{}', are wrong: with them, {}",
+                 tested->input, result->failure)
+      .hint("rewrite the exported model again");
 }
 
 } // namespace kvopt::driver

@@ -1,7 +1,7 @@
 // The search for roles that hold.
 #pragma once
 
-#include "driver/verify/role_guesses.h"
+#include "driver/roles/driving.h"
 #include "driver/verify/trial.h"
 
 #include <array>
@@ -33,11 +33,11 @@ private:
   std::optional<std::vector<InputRole>> tryTwo();
 
   /// Whether the model reads a mask's elements, and not only its extents.
-  bool isRead(const RoleGuess& guess, llvm::ArrayRef<runtime::InputRecipe> recipes);
+  bool isRead(const RoleGuess& guess, llvm::ArrayRef<ir::InputRecipe> recipes);
   /// Whether the scores change if an input has another role; `number` is that of a constant. A
   /// value that the model does not take says nothing about the one that it does.
   bool changesWith(const ir::Value& input, ir::InputFeed feed, double number,
-                   llvm::ArrayRef<runtime::InputRecipe> recipes);
+                   llvm::ArrayRef<ir::InputRecipe> recipes);
 
   /// A sign against roles that hold: other roles of an input that nothing else shows hold, too, and
   /// give other scores, or no score depends on the input. Empty if there is no such input.
@@ -48,7 +48,7 @@ private:
   llvm::Expected<std::array<bool, 2>> remembers(llvm::ArrayRef<InputRole> roles);
 
   /// The roles of guesses in a manifest.
-  std::vector<runtime::InputRecipe> recipesOf(const ir::Manifest& hypothesis) const;
+  std::vector<ir::InputRecipe> recipesOf(const ir::Manifest& hypothesis) const;
   llvm::Error refusal(const TrialResult& result) const;
 
   const RecoveredModel& recovered;
@@ -62,5 +62,12 @@ private:
   bool mustHide = true;    ///< whether masks must hide what they say
   bool seesHidden = false; ///< whether a mask did not
 };
+
+/// Runner::findRoles.
+llvm::Expected<FoundRoles> searchRoles(const GuessedRoles& guessed, const Toolkit& toolkit);
+
+/// Runner::testRoles. Roles that nothing can be learned about are accepted.
+llvm::Error testStored(const ir::Model& model, const ir::Manifest& manifest,
+                       llvm::ArrayRef<ir::InputRecipe> recipes, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "driver/toolkit.h"
+#include "ir/manifest/input_recipe.h"
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "runtime/session/input_recipe.h"
 #include "runtime/session/token_feed.h"
 
 #include <memory>
@@ -18,7 +18,7 @@ struct TextPlan {
   int64_t context = 512;
   /// Largest number of tokens of a step; smaller if a model accepts fewer.
   int64_t chunk = 128;
-  std::vector<runtime::InputRecipe> recipes;
+  std::vector<ir::InputRecipe> recipes;
 };
 
 /// A usage error if the model's tokens are known not to be bytes, so that a text is not a list of

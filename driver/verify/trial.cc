@@ -4,6 +4,7 @@
 #include "driver/verify/plan.h"
 #include "driver/verify/row_numbers.h"
 #include "driver/verify/verification.h"
+#include "ir/manifest/documented_inputs.h"
 #include "ir/random.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "runtime/cache/repeated_numbers.h"
@@ -70,7 +71,7 @@ llvm::Expected<std::unique_ptr<Trial>> Trial::create(const Model& model, const M
   options.threads = 1;
   if (!manifest.capacityValue)
     options.capacity = 2 * trial->steps * trial->stepTokens;
-  auto session = Session::create(model, toolkit.kernels, manifest, options);
+  auto session = Session::create(model, toolkit.runner->kernels(), manifest, options);
   if (!session)
     return session.takeError();
   trial->session = std::move(*session);

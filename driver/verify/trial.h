@@ -2,10 +2,10 @@
 #pragma once
 
 #include "driver/toolkit.h"
+#include "ir/manifest/input_recipe.h"
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 #include "runtime/equivalence/comparison.h"
-#include "runtime/session/input_recipe.h"
 #include "runtime/session/session.h"
 #include "runtime/session/token_feed.h"
 
@@ -43,18 +43,18 @@ public:
   /// see earlier ones only if `isRecovered`: attention that reads caches was recovered.
   static llvm::Expected<std::unique_ptr<Trial>>
   create(const ir::Model& model, const ir::Manifest& manifest, llvm::StringSet<> attention,
-         bool isRecovered, std::vector<runtime::InputRecipe> recipes, const Toolkit& toolkit);
+         bool isRecovered, std::vector<ir::InputRecipe> recipes, const Toolkit& toolkit);
 
   /// The reason that nothing can be learned from runs; empty if something can.
   const std::string& obstacle() const { return whyNot; }
 
   /// Runs with other roles in addition to the recipes, and with states that start as `caches` say.
   /// Fails if the model does not take the first step.
-  llvm::Expected<TrialResult> run(llvm::ArrayRef<runtime::InputRecipe> roles,
+  llvm::Expected<TrialResult> run(llvm::ArrayRef<ir::InputRecipe> roles,
                                   llvm::ArrayRef<ir::ManifestCache> caches);
 
   /// Whether the scores of the last token depend on each of the first two.
-  llvm::Expected<std::array<bool, 2>> remembers(llvm::ArrayRef<runtime::InputRecipe> roles,
+  llvm::Expected<std::array<bool, 2>> remembers(llvm::ArrayRef<ir::InputRecipe> roles,
                                                 llvm::ArrayRef<ir::ManifestCache> caches);
 
   /// Scores of the steps of the latest run that took all of them, one by one.
@@ -64,12 +64,12 @@ public:
 
   /// Whether the scores of the last token change if an input has that recipe rather than its role
   /// among these.
-  llvm::Expected<bool> changesWith(llvm::ArrayRef<runtime::InputRecipe> roles,
-                                   const runtime::InputRecipe& recipe);
+  llvm::Expected<bool> changesWith(llvm::ArrayRef<ir::InputRecipe> roles,
+                                   const ir::InputRecipe& recipe);
 
   /// Whether the scores of a token stay the same if rows hold other numbers that the token before
   /// wrote, which is hidden. True if nothing can be learned.
-  llvm::Expected<bool> hidesRows(llvm::ArrayRef<runtime::InputRecipe> roles,
+  llvm::Expected<bool> hidesRows(llvm::ArrayRef<ir::InputRecipe> roles,
                                  llvm::ArrayRef<ir::ManifestCache> caches);
 
   /// Whether runs compare steps of several tokens with those of single ones, unless inputs have
@@ -81,11 +81,11 @@ private:
   enum class Rows { Zeros, OtherNumbers };
 
   Trial(const ir::Model& triedModel, llvm::StringSet<> caches,
-        std::vector<runtime::InputRecipe> userRecipes)
+        std::vector<ir::InputRecipe> userRecipes)
       : model(triedModel), attention(std::move(caches)), recipes(std::move(userRecipes)) {}
 
   void findObstacle();
-  runtime::FeedOptions feedOf(llvm::ArrayRef<runtime::InputRecipe> roles) const;
+  runtime::FeedOptions feedOf(llvm::ArrayRef<ir::InputRecipe> roles) const;
   llvm::Error start(Rows rows);
   /// Runs steps of these sizes from the start. Adds the scores of each.
   llvm::Expected<std::vector<runtime::Tensor>> scoresOf(llvm::ArrayRef<int64_t> sizes,
@@ -99,7 +99,7 @@ private:
   llvm::Expected<bool> movesRows(llvm::ArrayRef<runtime::Tensor> before) const;
   llvm::Error changeNewRows(runtime::Session& fork, llvm::ArrayRef<runtime::Tensor> before,
                             int64_t written, bool& isChanged) const;
-  bool hasMadeUpRows(llvm::ArrayRef<runtime::InputRecipe> roles) const;
+  bool hasMadeUpRows(llvm::ArrayRef<ir::InputRecipe> roles) const;
   bool isMask(const ir::Value& input) const;
   bool isAttention(size_t index) const;
   /// Runs one step of a fork whose earlier values are one number and whose keys are shifted.
@@ -114,7 +114,7 @@ private:
   const ir::Model& model;
   llvm::StringSet<> attention;
   bool mustSeeEarlier = true;
-  std::vector<runtime::InputRecipe> recipes;
+  std::vector<ir::InputRecipe> recipes;
   llvm::ArrayRef<ir::ManifestCache> described; ///< caches of the current run
   std::unique_ptr<runtime::Session> session;
   std::string whyNot;

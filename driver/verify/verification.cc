@@ -1,11 +1,11 @@
 // Comparison of two models: numbers, rounded rows, quantized caches and codes.
 #include "driver/verify/verification.h"
 
+#include "driver/claims/claims.h"
 #include "driver/first_step.h"
 #include "driver/recover.h"
+#include "driver/roles/driving.h"
 #include "driver/variants.h"
-#include "driver/verify/claims.h"
-#include "driver/verify/driving.h"
 #include "driver/verify/runs.h"
 #include "driver/verify/tables.h"
 #include "ir/onnx/export.h"
@@ -13,11 +13,11 @@
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/model_gate.h"
 #include "passes/analysis/tokens/row_operators.h"
-#include "runtime/equivalence/narrowed_model.h"
-#include "runtime/equivalence/quantized_groups.h"
-#include "runtime/equivalence/quantized_model.h"
-#include "runtime/equivalence/unrounded_codes.h"
-#include "runtime/equivalence/widened_model.h"
+#include "passes/unrounding/narrowed_model.h"
+#include "passes/unrounding/quantized_groups.h"
+#include "passes/unrounding/quantized_model.h"
+#include "passes/unrounding/unrounded_codes.h"
+#include "passes/unrounding/widened_model.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -31,6 +31,7 @@ using namespace analysis;
 using namespace ir;
 using namespace pattern;
 using namespace runtime;
+using namespace unrounding;
 using namespace targets;
 
 namespace {
@@ -176,7 +177,7 @@ llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const
   options.variants = variantsInMemory(model, manifest);
   if (!manifest.capacityValue)
     options.capacity = std::max<int64_t>(tokens, 1);
-  auto session = Session::create(model, toolkit.kernels, manifest, options);
+  auto session = Session::create(model, toolkit.runner->kernels(), manifest, options);
   if (session)
     return session;
   // The caller, not the user, chose the options.
@@ -407,11 +408,6 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
   if (report)
     noteDynamicQuantization(a.graph(), *report);
   return report;
-}
-
-void VerificationReport::noteGap(std::string gap) {
-  if (!llvm::is_contained(notCovered, gap))
-    notCovered.push_back(std::move(gap));
 }
 
 llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const PreparedModel& b,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "driver/claim.h"
+#include "driver/compared_runs.h"
 #include "driver/recover.h"
 #include "driver/verify/landmarks.h"
 #include "driver/verify/likelihood.h"
@@ -42,7 +43,7 @@ struct CodesReport {
 };
 
 /// Extent and results of a verification.
-struct VerificationReport {
+struct VerificationReport final : ComparedRuns {
   /// The steps of all runs, one run after the other.
   runtime::ComparisonReport comparison;
   std::vector<VerificationRun> runs;
@@ -88,15 +89,15 @@ struct VerificationReport {
   std::optional<LikelihoodReport> likelihood;
 
   /// Adds `gap` to `notCovered`, once.
-  void noteGap(std::string gap);
+  void noteGap(std::string gap) override;
 
-  bool isDifferent() const {
+  bool isDifferent() const override {
     return comparison.isDifferent() || !comparison.tokensEqual ||
            (quantization && !quantization->equal()) || (rounding && !rounding->equal());
   }
   /// Whether the models are equal in all runs. The runs need not have reached every block
   /// (`neverRun`).
-  bool isEqualWhereRun() const {
+  bool isEqualWhereRun() const override {
     return !isDifferent() && comparison.isConclusive() && limitedByMetadata.empty() &&
            unproved.empty();
   }
@@ -105,7 +106,11 @@ struct VerificationReport {
     return comparison.isConclusive() && limitedByMetadata.empty() && unproved.empty() &&
            neverRun.empty();
   }
-  bool equal() const { return !isDifferent() && isConclusive(); }
+  bool equal() const override { return !isDifferent() && isConclusive(); }
+
+  OrderedJson json() const override;
+  std::vector<std::string> verdict() const override;
+  std::string summary(bool isDetailed) const override;
 };
 
 /// A model that can be run, and the manifest that drives it.
@@ -124,7 +129,7 @@ llvm::Expected<PreparedModel> prepareModel(const ModelSource& source, const Tool
 /// The same for a model that runs with inputs that kvopt makes: the roles of a derived manifest are
 /// tested (testedManifest).
 llvm::Expected<PreparedModel> prepareTested(const ModelSource& source, const Toolkit& toolkit,
-                                            llvm::ArrayRef<runtime::InputRecipe> recipes);
+                                            llvm::ArrayRef<ir::InputRecipe> recipes);
 
 /// Tolerance for results of the model (docs/tolerances.md): 1e-4 for 32-bit models, 2e-2 if inputs,
 /// outputs or weights are float16, 1e-1 if they are bfloat16. These types round 2^13 and 2^16 times

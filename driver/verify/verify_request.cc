@@ -3,14 +3,15 @@
 
 #include "driver/verify/likelihood.h"
 #include "driver/verify/references.h"
-#include "runtime/equivalence/quantized_groups.h"
-#include "runtime/equivalence/quantized_model.h"
+#include "passes/unrounding/quantized_groups.h"
+#include "passes/unrounding/quantized_model.h"
 #include "runtime/equivalence/reference.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 
@@ -60,7 +61,8 @@ llvm::Expected<VerificationReport> verifyRecorded(const PreparedModel& prepared,
   auto settings = referenceSession(prepared.manifest, steps, words.threads);
   if (!settings)
     return withFile(settings.takeError(), words.reference);
-  auto session = Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
+  auto session =
+      Session::create(*prepared.model, toolkit.runner->kernels(), prepared.manifest, *settings);
   if (!session)
     return session.takeError();
   auto comparison = replayReference(**session, steps, report.tolerance);

@@ -51,7 +51,7 @@ llvm::Expected<VerificationPlan> VerifyWords::planFor(const PreparedModel& first
                                                       const PreparedModel& second) const {
   VerificationPlan planned = plan();
   planned.setTolerance(tolerance(first, second));
-  auto recipes = parseInputRecipes(inputs, states);
+  auto recipes = ir::parseInputRecipes(inputs, states);
   if (!recipes)
     return recipes.takeError();
   planned.setRecipes(*recipes);

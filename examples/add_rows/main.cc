@@ -70,7 +70,8 @@ llvm::Expected<Said> decode(const Decoder& decoder, llvm::StringRef prompt, size
                             const Toolkit& toolkit) {
   SessionOptions options;
   options.mode = SessionOptions::Mode::Stateful;
-  auto session = Session::create(*decoder.model, toolkit.kernels, decoder.manifest, options);
+  auto session =
+      Session::create(*decoder.model, toolkit.runner->kernels(), decoder.manifest, options);
   if (!session)
     return session.takeError();
   Said said;

@@ -4,6 +4,10 @@
 #include "ir/manifest/manifest.h"
 #include "ir/value.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
+#include <vector>
+
 namespace kvopt::ir {
 
 /// The meaning of an axis of a documented input. Other is a width, codebooks, or rows of an
@@ -58,5 +62,16 @@ inline const DocumentedInput* documentedInput(const Value& input) {
       return &documented;
   return nullptr;
 }
+
+/// Whether an input is token ids, by name or description (Manifest::inputs).
+bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described);
+std::vector<const Value*> tokenInputs(const Graph& graph,
+                                      llvm::ArrayRef<ManifestInput> described = {});
+
+/// Whether the feed specifies which keys are visible.
+bool isMaskFeed(InputFeed feed);
+
+/// Whether the feed is a mask whose last columns are the keys of all tokens so far.
+bool isAtEnd(InputFeed feed);
 
 } // namespace kvopt::ir

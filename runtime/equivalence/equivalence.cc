@@ -1,6 +1,7 @@
 // Comparison of two sessions step by step.
 #include "runtime/equivalence/equivalence.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "ir/movement.h"
 #include "runtime/equivalence/compared_caches.h"
 #include "runtime/equivalence/first_step.h"

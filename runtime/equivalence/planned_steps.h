@@ -39,7 +39,7 @@ struct EquivalencePlan {
   /// of the models rounds intermediate results of attention to 16 bits.
   bool allowsNearTies = false;
   /// User's choice of values for inputs.
-  std::vector<InputRecipe> recipes;
+  std::vector<ir::InputRecipe> recipes;
   uint64_t seed = 1;
   /// Token ids are random numbers in [0, vocabulary).
   int64_t vocabulary = 0;

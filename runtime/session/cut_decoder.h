@@ -22,7 +22,7 @@ public:
   /// shared; null for separate constants. Fails if a piece reads a value that no piece returns, or
   /// does not return a value in the manifest.
   static llvm::Expected<std::unique_ptr<CutDecoder>>
-  create(const ir::Model& whole, const ir::Manifest& manifest, VariantSource& source,
+  create(const ir::Model& whole, const ir::Manifest& manifest, ir::VariantSource& source,
          MakeExecutor makeExecutor, const CutDecoder* constantsOf = nullptr);
   ~CutDecoder();
 

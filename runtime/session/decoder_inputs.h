@@ -41,7 +41,7 @@ decoderInputs(llvm::ArrayRef<const ir::Value*> inputs, const DecoderStep& step,
 /// Inputs that are created for a step of the session: those from its caller, and lengths with a
 /// recipe.
 llvm::SmallVector<const ir::Value*, 8> drivenInputs(const Session& session,
-                                                    llvm::ArrayRef<InputRecipe> recipes);
+                                                    llvm::ArrayRef<ir::InputRecipe> recipes);
 
 /// The same for the inputs of a session.
 llvm::Expected<std::vector<NamedTensor>> decoderInputs(const Session& session,

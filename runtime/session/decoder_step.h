@@ -1,7 +1,7 @@
 // DecoderStep: tokens of one step, before they are converted to tensors.
 #pragma once
 
-#include "runtime/session/input_recipe.h"
+#include "ir/manifest/input_recipe.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -25,7 +25,7 @@ struct DecoderStep {
   /// another, and codebooks receive different ids.
   bool isMadeUp = false;
   /// The user's choice of values, with priority over everything else.
-  llvm::ArrayRef<InputRecipe> recipes = {};
+  llvm::ArrayRef<ir::InputRecipe> recipes = {};
 
   int64_t batch() const { return static_cast<int64_t>(tokens.size()); }
   int64_t newTokens() const { return static_cast<int64_t>(tokens.front().size()); }

@@ -39,14 +39,6 @@ InputFeed describedFeed(const Value& input, llvm::ArrayRef<ManifestInput> descri
   return description ? description->feed : InputFeed::Any;
 }
 
-bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described) {
-  const InputFeed feed = describedFeed(input, described);
-  if (feed != InputFeed::Any)
-    return feed == InputFeed::Tokens;
-  const DocumentedInput* documented = documentedInput(input);
-  return documented && documented->feed == InputFeed::Tokens;
-}
-
 /// Whether a finite number can be converted to that element type.
 bool holds(ElementType element, double number) {
   if (!isInteger(element))
@@ -197,16 +189,6 @@ private:
 
 } // namespace
 
-bool isMaskFeed(InputFeed feed) {
-  return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
-         feed == InputFeed::AdditiveMask || isAtEnd(feed);
-}
-
-bool isAtEnd(InputFeed feed) {
-  return feed == InputFeed::VisibleKeysAtEnd || feed == InputFeed::HiddenKeysAtEnd ||
-         feed == InputFeed::AdditiveMaskAtEnd;
-}
-
 int64_t slotsOf(const Manifest& manifest) {
   int64_t slots = 0;
   for (const ManifestCache& cache : manifest.caches)
@@ -342,14 +324,6 @@ bool hidesPositions(const Value& input, llvm::ArrayRef<ManifestInput> described)
            documentedInput(input)->feed == InputFeed::VisibleKeys;
   return isMaskFeed(description->feed) && description->shape.size() >= 2 &&
          description->shape.front() == ManifestExtent("batch");
-}
-
-std::vector<const Value*> tokenInputs(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {
-  std::vector<const Value*> tokens;
-  for (const std::unique_ptr<Value>& input : graph.inputs())
-    if (isTokenInput(*input, described))
-      tokens.push_back(input.get());
-  return tokens;
 }
 
 } // namespace kvopt::runtime

@@ -59,7 +59,7 @@ struct DecoderPlan {
   /// Recipes must outlive the plan. An error for a recipe of an unknown input, and for an input
   /// whose values nothing determines.
   static llvm::Expected<DecoderPlan> create(llvm::ArrayRef<const ir::Value*> inputs,
-                                            llvm::ArrayRef<InputRecipe> recipes,
+                                            llvm::ArrayRef<ir::InputRecipe> recipes,
                                             llvm::ArrayRef<ir::ManifestInput> described,
                                             int64_t slots = 0);
 
@@ -78,22 +78,12 @@ private:
 /// Names of inputs whose values nothing determines: neither a recipe nor the description nor the
 /// name.
 std::vector<std::string> guessedInputs(llvm::ArrayRef<const ir::Value*> inputs,
-                                       llvm::ArrayRef<InputRecipe> recipes,
+                                       llvm::ArrayRef<ir::InputRecipe> recipes,
                                        llvm::ArrayRef<ir::ManifestInput> described);
-
-/// Inputs that are token ids, by name or description.
-std::vector<const ir::Value*> tokenInputs(const ir::Graph& graph,
-                                          llvm::ArrayRef<ir::ManifestInput> described = {});
 
 /// Whether an input, by name or description, is a mask that can hide different positions in each
 /// batch row.
 bool hidesPositions(const ir::Value& input, llvm::ArrayRef<ir::ManifestInput> described);
-
-/// Whether the feed specifies which keys are visible.
-bool isMaskFeed(ir::InputFeed feed);
-
-/// Whether the feed is a mask whose last columns are the keys of all tokens so far.
-bool isAtEnd(ir::InputFeed feed);
 
 /// Smallest number of rows of the caches of fixed extents; 0 if there are none.
 int64_t slotsOf(const ir::Manifest& manifest);

@@ -54,7 +54,7 @@ private:
   const KernelRegistry& kernels;
   const ir::Manifest& manifest;
   ExecutorOptions executorOptions;
-  std::shared_ptr<VariantSource> source; ///< null if it is not needed
+  std::shared_ptr<ir::VariantSource> source; ///< null if it is not needed
   /// Executor of the model; null if it is run in pieces.
   std::unique_ptr<Executor> executor;
   std::unique_ptr<CutDecoder> pieces;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/manifest/manifest.h"
-#include "ir/model.h"
+#include "ir/manifest/variant_source.h"
 
 #include <memory>
 #include <vector>
@@ -29,22 +29,8 @@ private:
   std::vector<ir::ManifestVariant> variants;
 };
 
-/// Source of the variants and pieces of a model. Several sessions may use it simultaneously. Models
-/// have inferred shapes and live as long as the source; each is opened once.
-class VariantSource {
-public:
-  virtual ~VariantSource() = default;
-  /// Model of a variant other than the last one.
-  virtual llvm::Expected<const ir::Model*> open(const ir::ManifestVariant& variant) = 0;
-  /// The part or tile with that index.
-  virtual llvm::Expected<const ir::Model*> openPart(const ir::ManifestTiles& tiles,
-                                                    size_t index) = 0;
-  virtual llvm::Expected<const ir::Model*> openTile(const ir::ManifestTiles& tiles,
-                                                    size_t index) = 0;
-};
-
 /// Opens variants and pieces by their file names in `folder`. Names cannot lead out of the folder.
 /// `ops` must outlive it.
-std::shared_ptr<VariantSource> variantFiles(ConfinedFolder folder, const ir::OpRegistry& ops);
+std::shared_ptr<ir::VariantSource> variantFiles(ConfinedFolder folder, const ir::OpRegistry& ops);
 
 } // namespace kvopt::runtime

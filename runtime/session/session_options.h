@@ -36,7 +36,7 @@ struct SessionOptions {
   bool poison = false;
   /// Source of the variants or pieces of a model; null: the files that the manifest names, in the
   /// model's folder. Forks share it.
-  std::shared_ptr<VariantSource> variants;
+  std::shared_ptr<ir::VariantSource> variants;
 };
 
 } // namespace kvopt::runtime

@@ -1,6 +1,7 @@
 // Filling the tensors of a step.
 #include "runtime/session/step_inputs.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "ir/manifest/fed_length.h"
 #include "ir/tensor.h"
 #include "runtime/cache/checksum.h"

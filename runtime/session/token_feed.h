@@ -13,7 +13,7 @@ namespace kvopt::runtime {
 /// Inputs other than tokens, and an observer.
 struct FeedOptions {
   /// The user's choice of values for inputs.
-  std::vector<InputRecipe> recipes;
+  std::vector<ir::InputRecipe> recipes;
   /// Inputs with fixed tensors for every step.
   std::vector<NamedTensor> computed;
   /// Inputs whose made-up contents `computed` follows from.

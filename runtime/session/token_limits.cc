@@ -1,6 +1,7 @@
 // Limits of ids by tables and element types.
 #include "runtime/session/token_limits.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "runtime/session/input_plan.h"
 #include "support/diagnostic.h"
 

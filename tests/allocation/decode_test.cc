@@ -39,17 +39,18 @@ void expectNoRequests(const DrivenModel& inPlace, const KernelRegistry& kernels)
 }
 
 TEST_P(DecodeTest, InPlaceAllocatesNothing) {
-  expectNoRequests(rewritten(path(), toolkit), toolkit.kernels);
+  expectNoRequests(rewritten(path(), toolkit), toolkit.runner->kernels());
 }
 
 TEST_P(DecodeTest, QuantizedCachesAllocateNothing) {
-  expectNoRequests(rewritten(path(), toolkit, "", "int8"), toolkit.kernels);
+  expectNoRequests(rewritten(path(), toolkit, "", "int8"), toolkit.runner->kernels());
 }
 
 /// As long as no block is full.
 TEST_P(DecodeTest, BlocksAllocateNothing) {
   static_assert(prompt + settling + counted <= 128);
-  expectNoRequests(rewritten(path(), toolkit, "capacity=256", "blocks:128"), toolkit.kernels);
+  expectNoRequests(rewritten(path(), toolkit, "capacity=256", "blocks:128"),
+                   toolkit.runner->kernels());
 }
 
 /// A decoder with lengths instead of a mask.
@@ -63,7 +64,7 @@ TEST(PagedDecodeTest, PoolsAllocateNothing) {
   const auto generated = generateDecoder(toolkit.ops, valueOrThrow(resolved(spec)));
   const std::string path = folder.path("model.onnx");
   successOrThrow(exportModel(*generated, path));
-  expectNoRequests(rewritten(path, toolkit, "", "paged:16"), toolkit.kernels);
+  expectNoRequests(rewritten(path, toolkit, "", "paged:16"), toolkit.runner->kernels());
 }
 
 /// Growing caches need memory when they outgrow what former ones left: a number of times that is
@@ -71,7 +72,7 @@ TEST(PagedDecodeTest, PoolsAllocateNothing) {
 /// nothing.
 TEST_P(DecodeTest, GrowingCachesSeldomAllocate) {
   DrivenModel exported = asExported(path(), toolkit);
-  CountedSession feeder(exported, toolkit.kernels, {});
+  CountedSession feeder(exported, toolkit.runner->kernels(), {});
   feeder.step(prompt);
   feeder.decode(settling);
   int64_t quiet = 0;
@@ -92,7 +93,7 @@ protected:
     SessionOptions options;
     options.capacity = 8400;
     options.threads = 2;
-    CountedSession feeder(inPlace, toolkit.kernels, options);
+    CountedSession feeder(inPlace, toolkit.runner->kernels(), options);
     std::array<RunStatistics, 2> used;
     for (size_t depth = 0; depth < 2; ++depth) {
       feeder.fill(depth == 0 ? 128 : 8192);

@@ -148,8 +148,8 @@ TEST_P(GenerationAllocationTest, AStepAsksForNothing) {
         options.capacity = model.manifest.capacityValue ? 0 : 128;
         if (model.manifest.tiles || !model.manifest.variants.empty())
           options.variants = variantsInMemory(*model.model, model.manifest);
-        auto session =
-            valueOrThrow(Session::create(*model.model, toolkit.kernels, model.manifest, options));
+        auto session = valueOrThrow(
+            Session::create(*model.model, toolkit.runner->kernels(), model.manifest, options));
         const bool isPadded = batch > 1 && !model.manifest.padsRight && form.options[0] == '\0';
         const Counts counts = generated(*session, batch, temperature, isPadded && threads == 1);
         EXPECT_EQ(form.reason[0] == '\0', form.allocatingSteps == 0);

@@ -72,7 +72,7 @@ protected:
     int64_t before = privateKilobytes();
     auto model = valueOrThrow(importModel(folder.path("model.onnx"), toolkit.ops));
     successOrThrow(inferShapes(model->graph()));
-    auto executor = valueOrThrow(Executor::create(*model, toolkit.kernels));
+    auto executor = valueOrThrow(Executor::create(*model, toolkit.runner->kernels()));
     for (int64_t row = 0; row < rows; row += 64) {
       TensorView id =
           TensorView::contiguous(ElementType::Int64, {1}, reinterpret_cast<std::byte*>(&row));

@@ -19,14 +19,15 @@ struct ProgramResult {
 };
 
 /// `kvopt arguments…`
-inline ProgramResult runProgram(const std::vector<std::string>& arguments) {
+inline ProgramResult runProgram(const std::vector<std::string>& arguments,
+                                void (*extend)(driver::Toolkit&) = nullptr) {
   std::vector<const char*> argv{"kvopt"};
   for (const std::string& argument : arguments)
     argv.push_back(argument.c_str());
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   ProgramResult result;
-  result.code = cli::runApp(static_cast<int>(argv.size()), argv.data());
+  result.code = cli::runApp(static_cast<int>(argv.size()), argv.data(), extend);
   result.out = testing::internal::GetCapturedStdout();
   result.err = testing::internal::GetCapturedStderr();
   return result;

@@ -142,7 +142,7 @@ TEST_P(AttentionPositions, EveryTargetComputesTheSame) {
   std::vector<NamedView> views;
   for (const auto& [name, view] : inputs)
     views.push_back({name, view});
-  auto executor = valueOrThrow(Executor::create(*original, toolkit.kernels));
+  auto executor = valueOrThrow(Executor::create(*original, toolkit.runner->kernels()));
   const std::vector<Tensor> results = valueOrThrow(executor->run(views));
   NamedTensors outputs;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -171,7 +171,7 @@ TEST_P(AttentionPositions, EveryTargetComputesTheSame) {
     for (const Node& node : model->graph().nodes())
       EXPECT_FALSE(target == "primitive" && node.is("Attention"));
     EXPECT_TRUE(ManifestStep(inputs, outputs, capacity)
-                    .agrees(*model, *context.manifest, toolkit.kernels, {1e-5, 0}));
+                    .agrees(*model, *context.manifest, toolkit.runner->kernels(), {1e-5, 0}));
   }
 }
 

@@ -28,7 +28,8 @@ protected:
   std::unique_ptr<Session> sessionOf(const DrivenModel& driven, int64_t capacity = 64) {
     SessionOptions options;
     options.capacity = driven.manifest.ownsCaches() ? capacity : 0;
-    return valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
+    return valueOrThrow(
+        Session::create(*driven.model, toolkit.runner->kernels(), driven.manifest, options));
   }
 
   GenerationResult generated(const DrivenModel& model, const DrivenModel* draft,

@@ -28,11 +28,11 @@ TEST_P(PartialTest, GrowingAndSharedCachesInOneSession) {
   options.mode = SessionOptions::Mode::Stateful;
   options.capacity = 4;
   options.batch = 2;
-  auto grown = openSession(partial, toolkit.kernels, options);
+  auto grown = openSession(partial, toolkit.runner->kernels(), options);
   plan.vocabulary = valueOrThrow(vocabularyOf(exported.model->graph()));
   SessionOptions growing;
   growing.batch = 2;
-  auto original = openSession(exported, toolkit.kernels, growing);
+  auto original = openSession(exported, toolkit.runner->kernels(), growing);
   EXPECT_TRUE(valueOrThrow(compareSessions(*original, *grown, plan)).equal());
   EXPECT_GE(grown->statistics().cacheReallocations, 1);
 }

@@ -48,7 +48,8 @@ protected:
     options.batch = batch;
     options.threads = 1;
     options.capacity = driven.manifest.ownsCaches() ? 128 : 0;
-    return valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
+    return valueOrThrow(
+        Session::create(*driven.model, toolkit.runner->kernels(), driven.manifest, options));
   }
 
   Toolkit toolkit;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/recover.h"
+#include "driver/rewrite/comparison.h"
 #include "driver/verify/report.h"
 #include "driver/verify/verification.h"
 #include "ir/onnx/export.h"
@@ -35,6 +36,11 @@ inline void successOrThrow(llvm::Error error) {
 
 inline std::string modelFolder(const std::string& name) {
   return std::string(KVOPT_SOURCE_DIR) + "/models/" + name;
+}
+
+/// The report of the runs of a rewrite.
+inline const driver::VerificationReport& runsOf(const driver::RewriteComparison& rewritten) {
+  return static_cast<const driver::VerificationReport&>(*rewritten.verification);
 }
 
 /// A model with how to drive it.
@@ -86,7 +92,7 @@ inline std::unique_ptr<runtime::Session> openSession(const DrivenModel& driven,
 /// All kernels but those of kvopt's own operators, whose function bodies run then.
 inline std::unique_ptr<runtime::KernelRegistry> standardKernels(const driver::Toolkit& toolkit) {
   auto standard = std::make_unique<runtime::KernelRegistry>();
-  for (const runtime::Kernel* kernel : toolkit.kernels.all())
+  for (const runtime::Kernel* kernel : toolkit.runner->kernels().all())
     if (kernel->op.domain() != ir::kvoptDomain)
       standard->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
           kernel->acceptsStrides;
@@ -110,7 +116,7 @@ inline void expectEqualBodies(const DrivenModel& driven, runtime::EquivalencePla
   runtime::SessionOptions options;
   options.batch = plan.batch;
   options.capacity = plan.totalTokens() + 3;
-  auto fused = openSession(driven, toolkit.kernels, options);
+  auto fused = openSession(driven, toolkit.runner->kernels(), options);
   auto body =
       valueOrThrow(runtime::Session::create(*driven.model, *standard, driven.manifest, options));
   plan.tolerance = {1e-5, 0};

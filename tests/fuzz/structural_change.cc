@@ -4,10 +4,10 @@
 #include "driver/verify/verification.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/pass_manager.h"
-#include "runtime/equivalence/narrowed_model.h"
-#include "runtime/equivalence/quantized_model.h"
-#include "runtime/equivalence/unrounded_codes.h"
-#include "runtime/equivalence/widened_model.h"
+#include "passes/unrounding/narrowed_model.h"
+#include "passes/unrounding/quantized_model.h"
+#include "passes/unrounding/unrounded_codes.h"
+#include "passes/unrounding/widened_model.h"
 #include "tests/fuzz/exercise.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -15,6 +15,7 @@
 namespace kvopt::fuzz {
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 std::vector<Node*> ownNodes(Graph& graph) {
   std::vector<Node*> nodes;

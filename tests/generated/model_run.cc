@@ -112,7 +112,7 @@ private:
 llvm::Error recordAsBuilt(const Model& model, const driver::Toolkit& toolkit, RecordedRun& run) {
   ExecutorOptions options;
   options.threads = 1;
-  auto executor = Executor::create(model, toolkit.kernels, options);
+  auto executor = Executor::create(model, toolkit.runner->kernels(), options);
   if (!executor)
     return executor.takeError();
   BuiltRun built(model, **executor);
@@ -137,7 +137,7 @@ llvm::Error recordSession(const Model& model, const Manifest& manifest,
   options.threads = 1;
   options.poison = true;
   options.capacity = manifest.caches.empty() ? 0 : cacheCapacity;
-  auto session = Session::create(model, toolkit.kernels, manifest, options);
+  auto session = Session::create(model, toolkit.runner->kernels(), manifest, options);
   if (!session)
     return session.takeError();
   for (int64_t count : stepLengths) {

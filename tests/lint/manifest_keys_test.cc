@@ -20,9 +20,10 @@ TEST(ManifestKeys, AreSpelledInTheirTablesOnly) {
   EXPECT_GT(keys.size(), 50u);
   size_t checked = 0;
   for (const SourceFile& file : files) {
-    // Some values of keys, and some names of a tile's inputs, are words that are keys elsewhere.
+    // Some values of keys, some words of recipes, and some names of a tile's inputs are words that
+    // are keys elsewhere.
     if (isTable(file) || file.path.ends_with("/manifest_words.h") ||
-        file.path.ends_with("/tile_names.h"))
+        file.path.ends_with("/input_recipe.cc") || file.path.ends_with("/tile_names.h"))
       continue;
     ++checked;
     for (const std::string& key : keys)

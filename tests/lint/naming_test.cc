@@ -61,6 +61,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"passes/targets/", "kvopt::targets"},
       {"passes/opset/", "kvopt::opset"},
       {"passes/transforms/", "kvopt::transforms"},
+      {"passes/unrounding/", "kvopt::unrounding"},
       {"passes/", "kvopt::passes"},
       {"runtime/simd/", "kvopt::simd"},
       {"runtime/linear/", "kvopt::linear"},

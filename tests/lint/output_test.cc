@@ -57,7 +57,7 @@ TEST(Inputs, AreOpenedWhereTheyAreRegistered) {
       "cli/opt.cc",                     // the model in its text form
       "driver/generate/decoding.cc",    // the cache that --load-cache names
       "driver/options/token_file.cc",   // texts and tokens
-      "cli/report/machine.cc",          // what Linux says of the machine
+      "cli/running/machine.cc",         // what Linux says of the machine
       "driver/verify/references.cc",    // model.json, registered by `verify --references`
       "driver/reduce/candidates.cc",    // models in a private folder
       "driver/check/check_files.cc",    // the certificate and the manifest that options name

@@ -10,8 +10,8 @@
 #include "driver/verify/verification.h"
 #include "ir/model.h"
 #include "passes/analysis/cache/row_lengths.h"
+#include "passes/unrounding/widened_model.h"
 #include "runtime/equivalence/equivalence.h"
-#include "runtime/equivalence/widened_model.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -24,6 +24,7 @@ namespace kvopt {
 using namespace driver;
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 

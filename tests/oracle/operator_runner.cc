@@ -37,7 +37,7 @@ llvm::Expected<Json> outputsOf(const Model& model, Request& request, const Toolk
                                std::string& bytes) {
   ExecutorOptions options;
   options.threads = 1;
-  auto executor = Executor::create(model, toolkit.kernels, options);
+  auto executor = Executor::create(model, toolkit.runner->kernels(), options);
   if (!executor)
     return executor.takeError();
   std::vector<NamedView> views;

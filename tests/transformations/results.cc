@@ -170,10 +170,10 @@ llvm::Expected<std::string> resultDifference(const Subject& subject,
   }
   ExecutorOptions options;
   options.threads = 1;
-  auto before = Executor::create(**original, toolkit.kernels, options);
+  auto before = Executor::create(**original, toolkit.runner->kernels(), options);
   if (!before)
     return before.takeError();
-  auto after = Executor::create(**copy, toolkit.kernels, options);
+  auto after = Executor::create(**copy, toolkit.runner->kernels(), options);
   if (!after)
     return after.takeError();
   auto steps = readReference(subject.steps);

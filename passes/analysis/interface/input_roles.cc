@@ -343,11 +343,8 @@ private:
                                                : InputFeed::Any;
   }
 
-  static bool isMaskFeed(InputFeed feed) {
-    return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
-           feed == InputFeed::AdditiveMask || feed == InputFeed::VisibleKeysAtEnd ||
-           feed == InputFeed::HiddenKeysAtEnd || feed == InputFeed::AdditiveMaskAtEnd ||
-           feed == InputFeed::KeyPositions;
+  static bool isOverKeys(InputFeed feed) {
+    return ir::isMaskFeed(feed) || feed == InputFeed::KeyPositions;
   }
 
   ManifestExtent extentOf(const TensorType& type, unsigned axis, InputFeed feed) const {
@@ -365,7 +362,7 @@ private:
     const unsigned last = type.rank() - 1;
     if (axis == last && feed == InputFeed::BatchRows)
       return "batch";
-    if (axis == last && (isMaskFeed(feed) || feed == InputFeed::Segments))
+    if (axis == last && (isOverKeys(feed) || feed == InputFeed::Segments))
       return "total";
     if (axis == last && feed != InputFeed::Any)
       return "new";
@@ -373,9 +370,9 @@ private:
           return laterSymbols.contains(symbol);
         }))
       return "batch";
-    if (axis + 1 == last && isMaskFeed(feed))
+    if (axis + 1 == last && isOverKeys(feed))
       return "new";
-    if (isMaskFeed(feed))
+    if (isOverKeys(feed))
       return int64_t{1};
     return extent.str();
   }

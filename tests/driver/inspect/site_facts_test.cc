@@ -1,6 +1,8 @@
 // Ranges of layers, and reasons.
 #include "driver/inspect/site_facts.h"
 
+#include "support/json.h"
+
 #include <gtest/gtest.h>
 
 namespace kvopt {

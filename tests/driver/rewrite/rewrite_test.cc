@@ -73,7 +73,7 @@ TEST_F(RewriteTest, TheFileIsReadOnce) {
   const RewriteResult result = llvm::cantFail(rewrite(std::move(model), request, toolkit));
   const auto* written = std::get_if<RewrittenModel>(&result);
   ASSERT_NE(written, nullptr);
-  ASSERT_TRUE(written->verification.has_value());
+  ASSERT_TRUE(written->verification);
   EXPECT_TRUE(written->verification->equal());
   EXPECT_TRUE(written->mayBeWritten());
   ASSERT_TRUE(written->claim);
@@ -100,7 +100,7 @@ TEST_F(RewriteTest, AProofNeedsNoRun) {
   const auto& written = std::get<RewrittenModel>(result);
   ASSERT_TRUE(written.checked.has_value());
   EXPECT_EQ(written.checked->verdict(), check::Verdict::ProvedReduced);
-  EXPECT_FALSE(written.verification.has_value());
+  EXPECT_FALSE(written.verification);
   EXPECT_TRUE(written.mayBeWritten());
 }
 
@@ -111,14 +111,14 @@ TEST_F(RewriteTest, WhatACheckDoesNotProveRuns) {
   const auto& written = std::get<RewrittenModel>(result);
   ASSERT_TRUE(written.checked.has_value());
   EXPECT_EQ(written.checked->verdict(), check::Verdict::Tested);
-  ASSERT_TRUE(written.verification.has_value());
+  ASSERT_TRUE(written.verification);
   EXPECT_TRUE(written.verification->equal());
   EXPECT_TRUE(written.mayBeWritten());
 
   request.verification = VerificationExtent::Check;
   RewriteResult checked = rewritten(shipped, request);
   auto& unrun = std::get<RewrittenModel>(checked);
-  EXPECT_FALSE(unrun.verification.has_value());
+  EXPECT_FALSE(unrun.verification);
   EXPECT_TRUE(unrun.mayBeWritten());
   for (check::Obligation& obligation : unrun.checked->obligations)
     obligation.verdict = check::Verdict::Skipped;
@@ -129,7 +129,7 @@ TEST_F(RewriteTest, PartsRun) {
   const RewriteResult result = rewritten(shipped, requestFor("pyramid"));
   const auto& written = std::get<RewrittenModel>(result);
   EXPECT_FALSE(written.checked.has_value()); // which would see the whole model only
-  ASSERT_TRUE(written.verification.has_value());
+  ASSERT_TRUE(written.verification);
   EXPECT_TRUE(written.mayBeWritten());
 }
 
@@ -161,7 +161,7 @@ TEST_F(RewriteTest, RoundedRowsRun) {
     const RewriteResult result = rewritten(shipped, request);
     const auto& written = std::get<RewrittenModel>(result);
     EXPECT_FALSE(written.checked.has_value());
-    EXPECT_TRUE(written.verification.has_value());
+    EXPECT_TRUE(written.verification);
     EXPECT_TRUE(written.mayBeWritten());
   }
 }

@@ -51,7 +51,7 @@ protected:
 
   /// The logits of one step of `tokens` from empty caches, and other outputs.
   std::vector<Tensor> firstStep(const Model& model, std::vector<std::vector<int64_t>> tokens) {
-    executor = valueOrThrow(Executor::create(model, toolkit.kernels));
+    executor = valueOrThrow(Executor::create(model, toolkit.runner->kernels()));
     std::vector<const Value*> asked;
     std::vector<NamedView> given;
     std::vector<Tensor> pasts;

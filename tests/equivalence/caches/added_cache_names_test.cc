@@ -83,9 +83,9 @@ protected:
     EXPECT_EQ(pairs, expected);
     EXPECT_EQ(model->passes->outputsMadeCaches.size(), takenOver);
     ASSERT_TRUE(model->verification);
-    EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+    EXPECT_TRUE(model->verification->equal()) << model->verification->summary(false);
     // What an output handed out over the whole sequence is what the cache holds now.
-    EXPECT_EQ(model->verification->comparison.steps.back().caches.size(), takenOver);
+    EXPECT_EQ(runsOf(*model).comparison.steps.back().caches.size(), takenOver);
     // No name is left to another value.
     llvm::StringSet<> outputs;
     for (const Value* output : model->model->graph().outputs())

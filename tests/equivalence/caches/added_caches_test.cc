@@ -80,12 +80,12 @@ protected:
       const auto* model = std::get_if<RewrittenModel>(&result);
       ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
       ASSERT_TRUE(model->verification);
-      EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
-      EXPECT_TRUE(model->verification->comparison.tokensEqual);
+      EXPECT_TRUE(model->verification->equal()) << model->verification->summary(false);
+      EXPECT_TRUE(runsOf(*model).comparison.tokensEqual);
       // Prefill, chunks, and single tokens after them.
-      EXPECT_GT(model->verification->comparison.steps.size(), 10U);
-      EXPECT_GT(model->verification->comparison.steps.back().pastTokens, 0);
-      EXPECT_EQ(model->verification->cacheBytesCopied, 0);
+      EXPECT_GT(runsOf(*model).comparison.steps.size(), 10U);
+      EXPECT_GT(runsOf(*model).comparison.steps.back().pastTokens, 0);
+      EXPECT_EQ(runsOf(*model).cacheBytesCopied, 0);
       EXPECT_FALSE(model->manifest.caches.empty());
     }
   }

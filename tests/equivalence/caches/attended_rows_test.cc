@@ -173,8 +173,8 @@ TEST_F(AttendedRows, AreNotTakenFromTheExportedModel) {
   const std::string path = written(attendedSpellings[0]);
   const DrivenModel exported = asExported(path, toolkit);
   const DrivenModel moved = rewritten(path, toolkit, "capacity=32", "kvopt");
-  auto ours = openSession(exported, toolkit.kernels, {});
-  auto theirs = openSession(moved, toolkit.kernels, {});
+  auto ours = openSession(exported, toolkit.runner->kernels(), {});
+  auto theirs = openSession(moved, toolkit.runner->kernels(), {});
   stepAlike(*ours, 5);
   std::vector<NamedView> caches;
   for (size_t i = 0; i < ours->cacheCount(); ++i)
@@ -193,11 +193,11 @@ TEST_F(AttendedRows, GoOnFromTheModelsOwnAndFromFewer) {
   const std::string path = written(attendedSpellings[0]);
   const DrivenModel exported = asExported(path, toolkit);
   const DrivenModel moved = rewritten(path, toolkit, "capacity=32", "kvopt");
-  auto ours = openSession(exported, toolkit.kernels, {});
-  auto theirs = openSession(moved, toolkit.kernels, {});
+  auto ours = openSession(exported, toolkit.runner->kernels(), {});
+  auto theirs = openSession(moved, toolkit.runner->kernels(), {});
   stepAlike(*ours, 6);
   stepAlike(*theirs, 6);
-  auto another = openSession(moved, toolkit.kernels, {});
+  auto another = openSession(moved, toolkit.runner->kernels(), {});
   std::vector<NamedView> caches;
   for (size_t i = 0; i < theirs->cacheCount(); ++i)
     caches.push_back({theirs->cacheInfo(i).past, valueOrThrow(theirs->exportedCacheRows(i)).view});

@@ -27,7 +27,7 @@ TEST_P(CacheBytesTest, AStepWritesItsOwnRowsAndNothingElse) {
   options.batch = batch;
   options.capacity = capacity;
   options.poison = true;
-  auto session = openSession(inPlace, toolkit.kernels, options);
+  auto session = openSession(inPlace, toolkit.runner->kernels(), options);
   TokenStream tokens(*inPlace.model, batch);
   std::vector<const std::byte*> places;
   for (size_t i = 0; i < session->cacheCount(); ++i)
@@ -68,7 +68,7 @@ TEST_P(CacheBytesTest, AFullBufferRefusesAndIsUnchanged) {
   SessionOptions options;
   options.batch = batch;
   options.capacity = 8;
-  auto session = openSession(inPlace, toolkit.kernels, options);
+  auto session = openSession(inPlace, toolkit.runner->kernels(), options);
   TokenStream tokens(*inPlace.model, batch);
   tokens.feed(*session, 7);
   std::vector<std::vector<std::byte>> before;
@@ -88,11 +88,11 @@ TEST_P(CacheBytesTest, StatefulSessionsMoveRowsOnlyWhenTheyGrow) {
   options.batch = batch;
   options.capacity = 8;
   options.mode = SessionOptions::Mode::Stateful;
-  auto session = openSession(inPlace, toolkit.kernels, options);
+  auto session = openSession(inPlace, toolkit.runner->kernels(), options);
   SessionOptions wide;
   wide.batch = batch;
   wide.capacity = capacity;
-  auto fixed = openSession(inPlace, toolkit.kernels, wide);
+  auto fixed = openSession(inPlace, toolkit.runner->kernels(), wide);
   TokenStream tokens(*inPlace.model, batch);
   TokenStream again(*inPlace.model, batch);
   for (int64_t added : stepTokens) {

@@ -63,7 +63,7 @@ TEST_P(ForgedTargetTest, IsRefused) {
   options.variants = variantsInMemory(*driven.model, driven.manifest);
   if (!driven.manifest.capacityValue)
     options.capacity = 32;
-  auto session = openSession(driven, toolkit.kernels, options);
+  auto session = openSession(driven, toolkit.runner->kernels(), options);
   stepAlike(*session, 7);
   stepAlike(*session, 1);
   EXPECT_GE(test::expectForgeriesRefused(*session, folder.path("."), forgeries()), forgeries());

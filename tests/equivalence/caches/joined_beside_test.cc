@@ -56,7 +56,7 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
         const auto* model = std::get_if<RewrittenModel>(&result);
         ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
         ASSERT_TRUE(model->verification);
-        EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+        EXPECT_TRUE(model->verification->equal()) << model->verification->summary(false);
         EXPECT_EQ(model->after.ops.count("Concat"), 0U);
         for (const ManifestCache& cache : model->manifest.caches)
           EXPECT_TRUE(cache.isOneBuffer());
@@ -123,7 +123,7 @@ TEST(JoinedBesideTest, OperatorsThatAppendAfterAllRowsHaveThePresentsToo) {
       const auto* model = std::get_if<RewrittenModel>(&result);
       ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
       ASSERT_TRUE(model->verification);
-      EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+      EXPECT_TRUE(model->verification->equal()) << model->verification->summary(false);
       EXPECT_EQ(model->manifest.caches.size(), 2U);
     }
   }

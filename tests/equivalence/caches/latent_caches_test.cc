@@ -191,10 +191,10 @@ TEST_F(LatentCaches, HoldRoundedRows) {
   ASSERT_EQ(latent->manifest.caches.size(), 1U);
   EXPECT_EQ(latent->manifest.caches.front().dtype, ElementType::Float16);
   EXPECT_EQ(latent->manifest.caches.front().replaces.size(), 2U);
-  ASSERT_TRUE(latent->verification.has_value());
-  EXPECT_TRUE(latent->verification->equal()) << verificationSummary(*latent->verification);
-  ASSERT_TRUE(latent->verification->rounding.has_value());
-  EXPECT_EQ(latent->verification->rounding->caches, 1U);
+  ASSERT_TRUE(latent->verification);
+  EXPECT_TRUE(latent->verification->equal()) << latent->verification->summary(false);
+  ASSERT_TRUE(runsOf(*latent).rounding.has_value());
+  EXPECT_EQ(runsOf(*latent).rounding->caches, 1U);
 }
 
 TEST_F(LatentCaches, AreQuantized) {
@@ -228,8 +228,8 @@ TEST_P(SavedLatentCaches, GoOn) {
   successOrThrow(exportModel(*latent.model, file));
   driven.model = valueOrThrow(importModel(file, toolkit.ops));
   successOrThrow(inferShapes(driven.model->graph()));
-  auto first = openSession(driven, toolkit.kernels, {});
-  auto second = openSession(driven, toolkit.kernels, {});
+  auto first = openSession(driven, toolkit.runner->kernels(), {});
+  auto second = openSession(driven, toolkit.runner->kernels(), {});
   stepAlike(*first, 7);
   successOrThrow(first->save(folder.path("rows.kvc")));
   successOrThrow(second->load(folder.path("rows.kvc")));
@@ -414,7 +414,7 @@ TEST(LatentCorpus, ExpandedLatentAttentionIsCompressed) {
       continue;
     SCOPED_TRACE(path);
     ++compressed;
-    ASSERT_TRUE(latent->verification.has_value());
+    ASSERT_TRUE(latent->verification);
     EXPECT_TRUE(latent->verification->equal());
   }
   EXPECT_GE(compressed, 4U);

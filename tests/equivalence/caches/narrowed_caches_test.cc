@@ -47,8 +47,8 @@ TEST_F(NarrowedCaches, HoldRoundedRowsInEveryTargetThatReadsThem) {
         }
         for (const ManifestCache& cache : narrowed->exported.caches)
           EXPECT_EQ(cache.dtype, ElementType::Float);
-        ASSERT_TRUE(narrowed->verification.has_value());
-        const VerificationReport& report = *narrowed->verification;
+        ASSERT_TRUE(narrowed->verification);
+        const VerificationReport& report = runsOf(*narrowed);
         EXPECT_TRUE(report.equal()) << verificationSummary(report);
         ASSERT_TRUE(report.rounding.has_value());
         EXPECT_EQ(report.rounding->caches, narrowed->manifest.caches.size());
@@ -129,8 +129,8 @@ TEST_F(NarrowedCaches, OfTheCorpusComputeTheSameButForRounding) {
       const RewriteResult exact = written(path, target, RowKind::Same);
       const auto* unrounded = std::get_if<RewrittenModel>(&exact);
       EXPECT_TRUE(unrounded && unrounded->verification && !unrounded->verification->equal() &&
-                  model->verification->rounding && model->verification->rounding->equal())
-          << verificationSummary(*model->verification);
+                  runsOf(*model).rounding && runsOf(*model).rounding->equal())
+          << model->verification->summary(false);
     }
   EXPECT_GE(narrowed, leastInSample(50));
 }

@@ -106,8 +106,8 @@ TEST_F(NewRowCaches, CanBeSeededAndCropped) {
       writtenModel(newRowText(newRowSpellings[0].past, newRowSpellings[0].text), toolkit, folder);
   const DrivenModel exported = asExported(path, toolkit);
   const DrivenModel whole = rewritten(path, toolkit, "capacity=32", "kvopt");
-  auto ours = openSession(exported, toolkit.kernels, {});
-  auto theirs = openSession(whole, toolkit.kernels, {});
+  auto ours = openSession(exported, toolkit.runner->kernels(), {});
+  auto theirs = openSession(whole, toolkit.runner->kernels(), {});
   stepAlike(*ours, 5);
   std::vector<NamedView> caches;
   for (size_t i = 0; i < ours->cacheCount(); ++i)

@@ -120,7 +120,7 @@ TEST_F(ReorderedCaches, AreRearrangedBySessions) {
   const DrivenModel lifted = rewritten(written(beamSpellings[0]), toolkit, "capacity=32");
   SessionOptions options;
   options.batch = 3;
-  auto session = openSession(lifted, toolkit.kernels, options);
+  auto session = openSession(lifted, toolkit.runner->kernels(), options);
   DecoderStep step;
   step.tokens = {{1}, {2}, {3}};
   (void)valueOrThrow(stepDecoder(*session, step));

@@ -250,8 +250,8 @@ TEST_F(ReplacedCaches, TakeRowsOfThisModelOnly) {
   const std::string path = written(rowsSpellings[0]);
   const DrivenModel exported = asExported(path, toolkit);
   const DrivenModel moved = rewritten(path, toolkit, "capacity=32", "kvopt");
-  auto ours = openSession(exported, toolkit.kernels, {});
-  auto theirs = openSession(moved, toolkit.kernels, {});
+  auto ours = openSession(exported, toolkit.runner->kernels(), {});
+  auto theirs = openSession(moved, toolkit.runner->kernels(), {});
   stepAlike(*ours, 5);
   llvm::Error refused = theirs->seed({{"past", valueOrThrow(ours->exportedCacheRows(0)).view}}, 5);
   ASSERT_TRUE(static_cast<bool>(refused));

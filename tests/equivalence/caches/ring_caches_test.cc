@@ -219,7 +219,7 @@ TEST_F(RingCaches, TakeNoMoreTokensThanTheyHaveRoomFor) {
   const DrivenModel ring = rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder),
                                      toolkit, "", "onnx24-ring:3");
   EXPECT_EQ(ring.manifest.stepLimit, 3);
-  auto session = openSession(ring, toolkit.kernels, {});
+  auto session = openSession(ring, toolkit.runner->kernels(), {});
   stepAlike(*session, 3);
   EXPECT_THAT([&] { stepAlike(*session, 4); },
               testing::Throws<std::exception>(testing::Property(
@@ -227,7 +227,8 @@ TEST_F(RingCaches, TakeNoMoreTokensThanTheyHaveRoomFor) {
   // An engine that does not read the manifest fails in the graph.
   Manifest unlimited = ring.manifest;
   unlimited.stepLimit = std::nullopt;
-  auto unaware = valueOrThrow(Session::create(*ring.model, toolkit.kernels, unlimited, {}));
+  auto unaware =
+      valueOrThrow(Session::create(*ring.model, toolkit.runner->kernels(), unlimited, {}));
   EXPECT_THAT([&] { stepAlike(*unaware, 4); },
               testing::Throws<std::exception>(
                   testing::Property(&std::exception::what, testing::HasSubstr("Gather"))));
@@ -236,7 +237,7 @@ TEST_F(RingCaches, TakeNoMoreTokensThanTheyHaveRoomFor) {
 TEST_F(RingCaches, TakeNoMemoryForMoreTokens) {
   const DrivenModel ring =
       rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder), toolkit, "", "ring");
-  auto session = openSession(ring, toolkit.kernels, {});
+  auto session = openSession(ring, toolkit.runner->kernels(), {});
   stepAlike(*session, 3);
   const int64_t bytes = session->cacheBytes();
   for (int step = 0; step < 300; ++step)
@@ -254,8 +255,8 @@ TEST_F(RingCaches, HoldTheWindowAfterTenThousandTokens) {
   for (const auto& [target, slots] : {std::pair("ring", 6), std::pair("onnx24-ring:20", 25)}) {
     SCOPED_TRACE(target);
     const DrivenModel ring = rewritten(path, toolkit, "", target);
-    auto all = openSession(kept, toolkit.kernels, {});
-    auto last = openSession(ring, toolkit.kernels, {});
+    auto all = openSession(kept, toolkit.runner->kernels(), {});
+    auto last = openSession(ring, toolkit.runner->kernels(), {});
     constexpr int64_t chunks[] = {1, 5, 6, 7, 20};
     for (int64_t step = 0; all->length() < 10000; ++step) {
       const int64_t count = std::min(chunks[step % 5], 10000 - all->length());
@@ -284,8 +285,8 @@ TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
         std::pair("ring", 23), std::pair("onnx24-ring:3", 6), std::pair("onnx24-ring:3", 23)}) {
     SCOPED_TRACE(formatted("{} tokens, {}", tokens, target));
     const DrivenModel ring = rewritten(path, toolkit, "", target);
-    auto all = openSession(kept, toolkit.kernels, {});
-    auto last = openSession(ring, toolkit.kernels, {});
+    auto all = openSession(kept, toolkit.runner->kernels(), {});
+    auto last = openSession(ring, toolkit.runner->kernels(), {});
     stepAlike(*all, tokens);
     std::vector<NamedView> caches;
     for (size_t i = 0; i < all->cacheCount(); ++i)
@@ -307,7 +308,7 @@ class CroppedRings : public RingCaches, public testing::WithParamInterface<const
 TEST_P(CroppedRings, GoBackAsLongAsNothingIsOverwritten) {
   const DrivenModel ring = rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder),
                                      toolkit, "", GetParam());
-  auto session = openSession(ring, toolkit.kernels, {});
+  auto session = openSession(ring, toolkit.runner->kernels(), {});
   stepAlike(*session, 4);
   const StepResult expected = stepAlike(*session, 1);
   stepAlike(*session, 2);

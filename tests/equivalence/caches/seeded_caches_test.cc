@@ -52,7 +52,7 @@ protected:
     SessionOptions options;
     options.batch = 2;
     options.capacity = 32;
-    return openSession(driven, toolkit.kernels, options);
+    return openSession(driven, toolkit.runner->kernels(), options);
   }
 };
 

@@ -89,7 +89,8 @@ public:
     options.capacity = isStateful(form) && !has(CacheUpdate::Static) ? 4 : 2 * wholeLength;
     if (driven.manifest.capacityValue)
       options.capacity = 0;
-    return valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
+    return valueOrThrow(
+        Session::create(*driven.model, toolkit.runner->kernels(), driven.manifest, options));
   }
 
   /// One step; all outputs as bytes. Row r gets the tokens of `rows[r]`.

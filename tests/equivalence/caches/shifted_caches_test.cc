@@ -48,7 +48,7 @@ std::unique_ptr<Session> shiftSession(const DrivenModel& driven, const Toolkit& 
   SessionOptions options;
   options.batch = batch;
   options.capacity = shiftCapacity;
-  return openSession(driven, toolkit.kernels, options);
+  return openSession(driven, toolkit.runner->kernels(), options);
 }
 
 void expectClose(const TensorView& a, const TensorView& b, double tolerance,

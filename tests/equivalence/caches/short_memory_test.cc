@@ -46,8 +46,8 @@ protected:
   void expectErrorsOnly(const DrivenModel& driven) {
     std::vector<std::vector<std::byte>> expected;
     {
-      auto session = valueOrThrow(
-          Session::create(*driven.model, toolkit.kernels, driven.manifest, options(nullptr)));
+      auto session = valueOrThrow(Session::create(*driven.model, toolkit.runner->kernels(),
+                                                  driven.manifest, options(nullptr)));
       for (int64_t tokens : shortStepTokens)
         expected.push_back(bytesOf(valueOrThrow(step(*session, tokens))));
     }
@@ -56,8 +56,8 @@ protected:
       auto allocator = std::make_shared<FailingAllocator>(failing);
       unsigned failures = 0;
       {
-        auto session =
-            Session::create(*driven.model, toolkit.kernels, driven.manifest, options(allocator));
+        auto session = Session::create(*driven.model, toolkit.runner->kernels(), driven.manifest,
+                                       options(allocator));
         if (!session) {
           expectNamesTheSize(session.takeError());
           ASSERT_TRUE(allocator->hasFailed());

@@ -25,7 +25,8 @@ struct ShortSession {
     runtime::SessionOptions options;
     options.batch = plan.batch;
     options.capacity = bufferRows;
-    session = valueOrThrow(runtime::Session::create(model, toolkit.kernels, manifest, options));
+    session =
+        valueOrThrow(runtime::Session::create(model, toolkit.runner->kernels(), manifest, options));
   }
 
   /// Bytes of caches that were copied so far.

@@ -179,8 +179,8 @@ protected:
     SessionOptions options;
     options.batch = 2;
     options.capacity = 32;
-    auto before = openSession(exported, toolkit.kernels, options);
-    auto after = openSession(split, toolkit.kernels, options);
+    auto before = openSession(exported, toolkit.runner->kernels(), options);
+    auto after = openSession(split, toolkit.runner->kernels(), options);
     stepAlike(*before, 6);
     const NamedView whole{"past", valueOrThrow(before->exportedCacheRows(0)).view};
     successOrThrow(after->seed({whole}, 6));

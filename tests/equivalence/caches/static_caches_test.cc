@@ -277,8 +277,8 @@ TEST_F(StaticCaches, ReadTheRowsThatPositionsReach) {
   EXPECT_NE(attention->operand(5), nullptr);
   SessionOptions options;
   options.batch = 2;
-  auto a = openSession(copied, toolkit.kernels, options);
-  auto b = openSession(inPlace, toolkit.kernels, options);
+  auto a = openSession(copied, toolkit.runner->kernels(), options);
+  auto b = openSession(inPlace, toolkit.runner->kernels(), options);
   const std::vector<std::vector<int64_t>> fed = {{0, 1, 2}, {3},      {7, 5},    {6, 7}, {23},
                                                  {0},       {22, 23}, {9, 9, 9}, {4}};
   for (const std::vector<int64_t>& positions : fed) {

@@ -54,13 +54,13 @@ void expectEqualBits(const DrivenModel& driven, const KernelRegistry& kernels) {
 using ThreadsTest = ShippedModelTest;
 
 TEST_P(ThreadsTest, GiveTheSameBits) {
-  expectEqualBits(asExported(path(), toolkit), toolkit.kernels);
-  expectEqualBits(rewritten(path(), toolkit), toolkit.kernels);
+  expectEqualBits(asExported(path(), toolkit), toolkit.runner->kernels());
+  expectEqualBits(rewritten(path(), toolkit), toolkit.runner->kernels());
 }
 
 TEST_P(ThreadsTest, SessionsAtTheSameTimeDoNotInterfere) {
   DrivenModel driven = rewritten(path(), toolkit);
-  Trace expected = traceOf(driven, toolkit.kernels, optionsFor(driven, 1));
+  Trace expected = traceOf(driven, toolkit.runner->kernels(), optionsFor(driven, 1));
   auto shared = std::make_shared<ThreadPool>(2);
   for (bool isShared : {true, false}) {
     std::vector<Trace> traces(3);
@@ -70,7 +70,7 @@ TEST_P(ThreadsTest, SessionsAtTheSameTimeDoNotInterfere) {
         SessionOptions options = optionsFor(driven, 2);
         if (isShared)
           options.pool = shared;
-        trace = traceOf(driven, toolkit.kernels, options);
+        trace = traceOf(driven, toolkit.runner->kernels(), options);
       });
     for (std::thread& caller : callers)
       caller.join();
@@ -93,7 +93,7 @@ TEST_F(ThreadsCorpusTest, GiveTheSameBits) {
         "gemma2-ts17-eager", "bloom-ts17-None", "deepseek_v3-ts17-sdpa", "gptneox-ts14-eager"}) {
     SCOPED_TRACE(name);
     std::string path = (corpusFolder() / name / "model.onnx").string();
-    expectEqualBits(asExported(path, toolkit), toolkit.kernels);
+    expectEqualBits(asExported(path, toolkit), toolkit.runner->kernels());
   }
 }
 

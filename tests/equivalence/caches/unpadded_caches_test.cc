@@ -81,8 +81,8 @@ TEST_F(UnpaddedCaches, AreWrittenForTargetsOfOneLength) {
     EXPECT_EQ(unpadded->manifest.unpadded, std::vector<std::string>{"attention_mask"});
     const Manifest again = valueOrThrow(parseManifest(unpadded->manifest.json()));
     EXPECT_EQ(again.json(), unpadded->manifest.json());
-    ASSERT_TRUE(unpadded->verification.has_value());
-    const VerificationReport& report = *unpadded->verification;
+    ASSERT_TRUE(unpadded->verification);
+    const VerificationReport& report = runsOf(*unpadded);
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     EXPECT_EQ(report.cacheBytesCopied, 0);
     EXPECT_GT(report.comparison.steps.size(), 20U);
@@ -116,8 +116,8 @@ TEST_F(UnpaddedCaches, HaveOneLengthWhateverItsSymbols) {
     const auto* unpadded = std::get_if<RewrittenModel>(&result);
     ASSERT_TRUE(unpadded) << std::get<RefusedModel>(result).message;
     EXPECT_EQ(unpadded->manifest.caches.size(), 4U);
-    ASSERT_TRUE(unpadded->verification.has_value());
-    EXPECT_TRUE(unpadded->verification->equal()) << verificationSummary(*unpadded->verification);
+    ASSERT_TRUE(unpadded->verification);
+    EXPECT_TRUE(unpadded->verification->equal()) << unpadded->verification->summary(false);
   }
 }
 
@@ -137,8 +137,8 @@ TEST_F(UnpaddedCaches, HaveAttentionWithoutMasks) {
       ASSERT_TRUE(unpadded) << std::get<RefusedModel>(result).message;
       EXPECT_EQ(unpadded->manifest.unpadded, std::vector<std::string>{"attention_mask"});
       EXPECT_FALSE(unpadded->manifest.hiddenRowsUndefined);
-      ASSERT_TRUE(unpadded->verification.has_value());
-      EXPECT_TRUE(unpadded->verification->equal()) << verificationSummary(*unpadded->verification);
+      ASSERT_TRUE(unpadded->verification);
+      EXPECT_TRUE(unpadded->verification->equal()) << unpadded->verification->summary(false);
       for (const Node& node : unpadded->model->graph().nodes())
         if (node.is("ai.kvopt::InPlaceKvSdpa")) {
           EXPECT_EQ(node.intAttr("causal", 0), 1);
@@ -176,8 +176,8 @@ TEST_F(UnpaddedCaches, RefusePaddedSteps) {
   const auto& unpadded = std::get<RewrittenModel>(result);
   SessionOptions options;
   options.batch = 2;
-  auto session =
-      valueOrThrow(Session::create(*unpadded.model, toolkit.kernels, unpadded.manifest, options));
+  auto session = valueOrThrow(
+      Session::create(*unpadded.model, toolkit.runner->kernels(), unpadded.manifest, options));
   DecoderStep step;
   step.tokens = {{1, 2, 3}, {4, 5, 6}};
   EXPECT_FALSE(llvm::errorToBool(stepDecoder(*session, step).takeError()));

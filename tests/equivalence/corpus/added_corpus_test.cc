@@ -71,7 +71,7 @@ protected:
     auto& added = std::get<RewrittenModel>(result);
     const std::string name = source.filename().string();
     if (added.verification && roundedDecoders().count(name) == 0) {
-      EXPECT_TRUE(added.verification->equal()) << verificationSummary(*added.verification);
+      EXPECT_TRUE(added.verification->equal()) << added.verification->summary(false);
     }
     const std::string path = folder.path("added.onnx");
     successOrThrow(exportModel(*added.model, path));
@@ -108,7 +108,7 @@ protected:
       return "not driven";
     }
     auto session = valueOrThrow(
-        Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings));
+        Session::create(*prepared.model, toolkit.runner->kernels(), prepared.manifest, *settings));
     const Tolerance tolerance = toleranceFor(prepared.model->graph(), 1);
     auto report = replayReference(*session, steps, {tolerance.absolute, 0});
     if (!report) {

@@ -22,7 +22,7 @@ public:
   StatefulRun(const std::string& path, const Toolkit& toolkit)
       : model(valueOrThrow(importModel(path, toolkit.ops))) {
     successOrThrow(inferShapes(model->graph()));
-    executor = valueOrThrow(Executor::create(*model, toolkit.kernels));
+    executor = valueOrThrow(Executor::create(*model, toolkit.runner->kernels()));
     allocator = executor->allocator();
   }
 

@@ -143,10 +143,10 @@ TEST(FusedCorpus, RecordedStepsAgree) {
         for (const ReferenceStep& step : valueOrThrow(readReference(folder.string()))) {
           SCOPED_TRACE(formatted("{}, step {}", batch, steps));
           if (agrees) {
-            expectStep(*model, step, toolkit.kernels);
+            expectStep(*model, step, toolkit.runner->kernels());
             ++steps;
           } else {
-            asExported += expectSameStep(*model, *exported, step, toolkit.kernels);
+            asExported += expectSameStep(*model, *exported, step, toolkit.runner->kernels());
           }
         }
       }
@@ -186,7 +186,8 @@ TEST(FusedCorpus, StackedPastsAgreeWithTheModelAsExported) {
   auto model = raisedModel(path.string(), toolkit);
   EXPECT_EQ(fusedIn(*exported), 5u);
   EXPECT_EQ(fusedIn(*model), 0u);
-  auto allocator = valueOrThrow(Executor::create(*exported, toolkit.kernels))->allocator();
+  auto allocator =
+      valueOrThrow(Executor::create(*exported, toolkit.runner->kernels()))->allocator();
   std::vector<NamedTensor> given;
   std::mt19937 generator(3);
   for (const auto& input : exported->graph().inputs()) {
@@ -202,8 +203,8 @@ TEST(FusedCorpus, StackedPastsAgreeWithTheModelAsExported) {
         tensor.view.as<int32_t>()[i] = input->name().contains("mask") ? i != 0 : 1 + i % 5;
     given.push_back({input->name().str(), std::move(tensor)});
   }
-  std::vector<Tensor> before = run(*exported, given, toolkit.kernels);
-  std::vector<Tensor> after = run(*model, given, toolkit.kernels);
+  std::vector<Tensor> before = run(*exported, given, toolkit.runner->kernels());
+  std::vector<Tensor> after = run(*model, given, toolkit.runner->kernels());
   ASSERT_EQ(before.size(), after.size());
   for (size_t i = 0; i < before.size(); ++i) {
     Comparison comparison =

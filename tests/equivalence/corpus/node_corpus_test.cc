@@ -118,7 +118,7 @@ TEST(NodeCorpus, RaisedAttentionComputesTheRecordedOutputs) {
         ++expandedRaised;
       }
       if (sdpas != 0)
-        expectRecordedOutputs(*recovered.model, folder, toolkit.kernels);
+        expectRecordedOutputs(*recovered.model, folder, toolkit.runner->kernels());
     } catch (const std::runtime_error& error) {
       ADD_FAILURE() << error.what();
     }

@@ -92,7 +92,7 @@ private:
     for (const auto& [name, view] : outputs)
       isHalf |= view.element == ElementType::Float16;
     return ManifestStep(recorded("input"), std::move(outputs), cacheCapacity)
-        .agrees(*model, manifest, toolkit.kernels,
+        .agrees(*model, manifest, toolkit.runner->kernels(),
                 isHalf ? Tolerance{2e-2, 0} : Tolerance{1e-4, 1e-3});
   }
 

@@ -49,7 +49,7 @@ std::string attempt(const std::string& folder, const Toolkit& toolkit,
       return model.takeError();
     if (llvm::Error error = inferShapes((*model)->graph()))
       return error;
-    auto executor = Executor::create(**model, toolkit.kernels);
+    auto executor = Executor::create(**model, toolkit.runner->kernels());
     if (!executor)
       return executor.takeError();
     return replayDataSets(**model, **executor, *sets, tolerance);

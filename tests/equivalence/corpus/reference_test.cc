@@ -33,7 +33,7 @@ TEST_P(ReferenceTest, EveryRecordedCaseAgrees) {
          {Run{"as exported", &exported, shared}, Run{"shared", &inPlace, shared},
           Run{"with room to spare", &inPlace, roomy}, Run{"stateful", &inPlace, stateful}}) {
       SCOPED_TRACE(recorded + ", " + run.name);
-      auto session = openSession(*run.model, toolkit.kernels, run.options);
+      auto session = openSession(*run.model, toolkit.runner->kernels(), run.options);
       ComparisonReport report = valueOrThrow(replayReference(*session, steps, Tolerance{1e-4, 0}));
       EXPECT_TRUE(report.equal()) << report.worst()->name << " "
                                   << report.worst()->comparison.maxAbs;

@@ -37,8 +37,8 @@ std::optional<std::string> differenceAfterShift(const std::string& path, const T
   const int64_t vocabulary = valueOrThrow(vocabularyOf(driven.model->graph()));
   SessionOptions options;
   options.capacity = 24;
-  auto shifted =
-      valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
+  auto shifted = valueOrThrow(
+      Session::create(*driven.model, toolkit.runner->kernels(), driven.manifest, options));
   if (llvm::errorToBool(shifted->checkShift()))
     return std::nullopt;
   std::vector<int64_t> places(shiftedTokens);
@@ -46,8 +46,8 @@ std::optional<std::string> differenceAfterShift(const std::string& path, const T
   feedOneByOne(*shifted, places, vocabulary);
   successOrThrow(shifted->shift(3, 4));
   places.erase(places.begin() + 3, places.begin() + 7);
-  auto fresh =
-      valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
+  auto fresh = valueOrThrow(
+      Session::create(*driven.model, toolkit.runner->kernels(), driven.manifest, options));
   feedOneByOne(*fresh, places, vocabulary);
   std::string differences;
   int64_t compared = 0;

@@ -71,7 +71,7 @@ private:
       body.removeInput(*input);
     part->markEdited();
     successOrThrow(ir::inferShapes(body));
-    const auto executor = valueOrThrow(runtime::Executor::create(*part, toolkit.kernels));
+    const auto executor = valueOrThrow(runtime::Executor::create(*part, toolkit.runner->kernels()));
     std::vector<ir::TensorRef> tensors;
     for (const runtime::Tensor& tensor :
          valueOrThrow(executor->run(llvm::ArrayRef<runtime::NamedView>()))) {

@@ -217,7 +217,7 @@ protected:
     ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
     EXPECT_EQ(model->freed, "batch, sequence and past") << model->fixedBecause;
     ASSERT_TRUE(model->verification) << model->notVerified;
-    EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+    EXPECT_TRUE(model->verification->equal()) << model->verification->summary(false);
     const DrivenModel before = asExported(writtenModel(dynamic, toolkit, folder), toolkit);
     successOrThrow(inferShapes(model->model->graph()));
     const VerificationReport report = valueOrThrow(verifyModels(
@@ -393,7 +393,7 @@ TEST_F(FreedExtentsTest, PlacesMayBeCountedFromTheLastKey) {
   ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
   EXPECT_EQ(model->freed, "batch and sequence") << model->fixedBecause;
   ASSERT_TRUE(model->verification) << model->notVerified;
-  EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+  EXPECT_TRUE(model->verification->equal()) << model->verification->summary(false);
 }
 
 TEST_F(FreedExtentsTest, StayWhereATableIsNotThatOfEarlierKeys) {
@@ -543,8 +543,8 @@ TEST_F(FreedExtentsTest, ExportsForOneTokenTakeSeveral) {
     const DrivenModel driven{std::move(model->model), model->manifest};
     SessionOptions options;
     options.capacity = 16;
-    auto inOneStep = openSession(driven, toolkit.kernels, options);
-    auto oneByOne = openSession(driven, toolkit.kernels, options);
+    auto inOneStep = openSession(driven, toolkit.runner->kernels(), options);
+    auto oneByOne = openSession(driven, toolkit.runner->kernels(), options);
     constexpr int64_t tokens = 7;
     const StepResult all = stepAlike(*inOneStep, tokens);
     for (int64_t i = 0; i < tokens; ++i) {

@@ -35,7 +35,7 @@ public:
     }
     runtime::ExecutorOptions options;
     options.threads = 1;
-    if (auto made = runtime::Executor::create(model, toolkit.kernels, options))
+    if (auto made = runtime::Executor::create(model, toolkit.runner->kernels(), options))
       executor = std::move(*made);
     else
       llvm::consumeError(made.takeError());

@@ -23,7 +23,7 @@ public:
     runtime::ExecutorOptions options;
     options.threads = 1;
     for (auto [model, executor] : {std::pair{&before, &one}, std::pair{&after, &other}}) {
-      auto made = runtime::Executor::create(*model, toolkit.kernels, options);
+      auto made = runtime::Executor::create(*model, toolkit.runner->kernels(), options);
       if (made)
         *executor = std::move(*made);
       else

@@ -18,7 +18,7 @@ class RuntimeNumbers {
 public:
   RuntimeNumbers(const ir::Model& model, const RandomGraph& graph, unsigned seed,
                  const driver::Toolkit& toolkit) {
-    auto executor = valueOrThrow(runtime::Executor::create(model, toolkit.kernels));
+    auto executor = valueOrThrow(runtime::Executor::create(model, toolkit.runner->kernels()));
     std::mt19937 random(seed);
     std::vector<runtime::Tensor> tensors;
     std::vector<runtime::NamedView> views;

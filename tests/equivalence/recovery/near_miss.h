@@ -56,7 +56,7 @@ randomInputs(const ir::Model& model, const Point& point,
 
 inline std::vector<std::string> outputsAt(const ir::Model& model, const Point& point,
                                           const driver::Toolkit& toolkit) {
-  auto executor = valueOrThrow(runtime::Executor::create(model, toolkit.kernels));
+  auto executor = valueOrThrow(runtime::Executor::create(model, toolkit.runner->kernels()));
   std::vector<runtime::Tensor> inputs = randomInputs(model, point, executor->allocator());
   std::vector<runtime::NamedView> views;
   for (size_t i = 0; i < inputs.size(); ++i)

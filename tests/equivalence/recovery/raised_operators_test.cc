@@ -59,7 +59,7 @@ std::unique_ptr<Model> modelOf(const Case& c, const Toolkit& toolkit) {
 }
 
 std::vector<Tensor> outputsOf(const Model& model, const Case& c, const Toolkit& toolkit) {
-  auto executor = valueOrThrow(Executor::create(model, toolkit.kernels));
+  auto executor = valueOrThrow(Executor::create(model, toolkit.runner->kernels()));
   std::vector<NamedView> views;
   for (const Input& input : c.inputs)
     views.push_back({input.name, input.tensor.view()});

@@ -155,8 +155,8 @@ protected:
       EXPECT_FALSE(node.is("Softmax") || node.is("Exp") || node.is("MatMul")) << node.describe();
     }
     ASSERT_EQ(attentions, 1u) << reasons();
-    auto before = valueOrThrow(runtime::Executor::create(*original, toolkit.kernels));
-    auto after = valueOrThrow(runtime::Executor::create(*raised, toolkit.kernels));
+    auto before = valueOrThrow(runtime::Executor::create(*original, toolkit.runner->kernels()));
+    auto after = valueOrThrow(runtime::Executor::create(*raised, toolkit.runner->kernels()));
     const SpellingSizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
     for (const SpellingSizes& sizes : allSizes)
       // With the larger factor scores reach about 100, where neighboring floats are 8e-6 apart.

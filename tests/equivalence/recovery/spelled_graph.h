@@ -90,7 +90,7 @@ protected:
       inputs.push_back(
           {input->name(), runtime::TensorView::contiguous(ir::ElementType::Float, shape, bytes)});
     }
-    auto executor = runtime::Executor::create(model, toolkit.kernels);
+    auto executor = runtime::Executor::create(model, toolkit.runner->kernels());
     if (!executor)
       throw std::runtime_error(takeDiagnostic(executor.takeError()).str());
     auto outputs = (*executor)->run(inputs);

@@ -132,7 +132,7 @@ inline std::optional<std::vector<runtime::Tensor>> outputsOf(const ir::Model& mo
                                                              Diagnostic& why) {
   runtime::ExecutorOptions options;
   options.threads = 1;
-  auto executor = runtime::Executor::create(model, toolkit.kernels, options);
+  auto executor = runtime::Executor::create(model, toolkit.runner->kernels(), options);
   if (!executor) {
     why = takeDiagnostic(executor.takeError());
     return std::nullopt;

@@ -88,7 +88,7 @@ TEST_P(BlocksTest, FunctionBodiesComputeTheSame) {
   const EquivalencePlan plan = shortPlan(*blocks.model);
   SessionOptions options;
   options.batch = plan.batch;
-  auto fused = openSession(blocks, toolkit.kernels, options);
+  auto fused = openSession(blocks, toolkit.runner->kernels(), options);
   auto body = valueOrThrow(Session::create(*blocks.model, *standard, blocks.manifest, options));
   EXPECT_NE(&fused->graph(), &body->graph());
   ComparisonReport report = valueOrThrow(compareSessions(*fused, *body, plan));
@@ -100,7 +100,7 @@ TEST_P(BlocksTest, ChunksThatFillBlocksAreNotCopied) {
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
   options.batch = 2;
-  auto session = openSession(blocks, toolkit.kernels, options);
+  auto session = openSession(blocks, toolkit.runner->kernels(), options);
   stepAlike(*session, 16);
   EXPECT_EQ(session->statistics().blockBytesCopied, 0);
   stepAlike(*session, 8);
@@ -118,8 +118,8 @@ TEST_P(BlocksTest, CroppingAdoptedBlocksDoesNotWriteIntoThem) {
   DrivenModel growing = raised(path(), toolkit);
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
-  auto expected = openSession(growing, toolkit.kernels, options);
-  auto found = openSession(blocks, toolkit.kernels, options);
+  auto expected = openSession(growing, toolkit.runner->kernels(), options);
+  auto found = openSession(blocks, toolkit.runner->kernels(), options);
   for (Session* session : {expected.get(), found.get()}) {
     stepAlike(*session, 16);
     successOrThrow(session->crop(11));
@@ -136,8 +136,8 @@ TEST_P(BlocksTest, CroppingAdoptedBlocksDoesNotWriteIntoThem) {
 TEST_P(BlocksTest, ForksShareBlocksUntilTheyWrite) {
   DrivenModel growing = raised(path(), toolkit);
   DrivenModel blocks = inBlocks(8, 64);
-  auto expected = openSession(growing, toolkit.kernels, {});
-  auto found = openSession(blocks, toolkit.kernels, {});
+  auto expected = openSession(growing, toolkit.runner->kernels(), {});
+  auto found = openSession(blocks, toolkit.runner->kernels(), {});
   stepAlike(*expected, 20);
   stepAlike(*found, 20);
   auto expectedFork = valueOrThrow(expected->fork());
@@ -161,7 +161,7 @@ TEST_P(BlocksTest, ForksMayRunAtTheSameTime) {
   DrivenModel blocks = inBlocks(4, 64);
   SessionOptions options;
   options.threads = 1;
-  auto session = openSession(blocks, toolkit.kernels, options);
+  auto session = openSession(blocks, toolkit.runner->kernels(), options);
   stepAlike(*session, 10);
   constexpr int64_t forks = 3;
   auto decode = [](Session& fork, int64_t seed) {
@@ -192,8 +192,8 @@ TEST_P(BlocksTest, BeamsAreReordered) {
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
   options.batch = 3;
-  auto expected = openSession(growing, toolkit.kernels, options);
-  auto found = openSession(blocks, toolkit.kernels, options);
+  auto expected = openSession(growing, toolkit.runner->kernels(), options);
+  auto found = openSession(blocks, toolkit.runner->kernels(), options);
   for (Session* session : {expected.get(), found.get()}) {
     stepAlike(*session, 11);
     successOrThrow(session->reorder({2, 0, 2}));
@@ -212,11 +212,11 @@ TEST_P(BlocksTest, SavedFrozenAndThawedSessionsGoOn) {
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
   options.batch = 2;
-  auto session = openSession(blocks, toolkit.kernels, options);
+  auto session = openSession(blocks, toolkit.runner->kernels(), options);
   stepAlike(*session, 19);
   const std::string file = testing::TempDir() + "/" + GetParam().name + ".blocks";
   successOrThrow(session->save(file));
-  auto loaded = openSession(blocks, toolkit.kernels, options);
+  auto loaded = openSession(blocks, toolkit.runner->kernels(), options);
   stepAlike(*loaded, 4, 9);
   successOrThrow(loaded->load(file));
   expectSameCaches(*session, *loaded);
@@ -237,7 +237,7 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
   DrivenModel blocks = inBlocks(8, 40);
   SessionOptions options;
   options.blockLimit = 3;
-  auto session = openSession(blocks, toolkit.kernels, options);
+  auto session = openSession(blocks, toolkit.runner->kernels(), options);
   stepAlike(*session, 20);
   DecoderStep tooMany;
   tooMany.pastLength = 20;
@@ -248,7 +248,7 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
             std::string::npos);
   EXPECT_EQ(session->length(), 20);
   stepAlike(*session, 4);
-  auto roomy = openSession(blocks, toolkit.kernels, {});
+  auto roomy = openSession(blocks, toolkit.runner->kernels(), {});
   stepAlike(*roomy, 39);
   EXPECT_EQ(roomy->capacity(), 40);
   tooMany.pastLength = 39;
@@ -263,8 +263,8 @@ TEST_P(BlocksTest, AShortPromptInALongContextTakesLittleMemory) {
   constexpr int64_t context = 8192, size = 1024;
   DrivenModel blocks = inBlocks(size, context);
   DrivenModel contiguous = rewritten(path(), toolkit, "capacity=" + std::to_string(context));
-  auto inBlock = openSession(blocks, toolkit.kernels, {});
-  auto inPlace = openSession(contiguous, toolkit.kernels, {});
+  auto inBlock = openSession(blocks, toolkit.runner->kernels(), {});
+  auto inPlace = openSession(contiguous, toolkit.runner->kernels(), {});
   stepAlike(*inBlock, 50);
   stepAlike(*inPlace, 50);
   EXPECT_EQ(inBlock->blocks()->manager().takenBlocks(), 1);

@@ -24,7 +24,7 @@ protected:
   std::unique_ptr<runtime::Session> open(const DrivenModel& driven,
                                          runtime::SessionOptions options = {}) {
     options.variants = variants;
-    return openSession(driven, toolkit.kernels, options);
+    return openSession(driven, toolkit.runner->kernels(), options);
   }
 
   static void expectClose(const runtime::TensorView& expected, const runtime::TensorView& found) {
@@ -78,7 +78,7 @@ protected:
     DrivenModel exported = asExported(path(), toolkit);
     runtime::SessionOptions options;
     options.batch = 2;
-    auto expected = openSession(exported, toolkit.kernels, options);
+    auto expected = openSession(exported, toolkit.runner->kernels(), options);
     auto session = open(driven, options);
     stepAlike(*expected, 19);
     stepAlike(*session, 19);
@@ -121,10 +121,10 @@ protected:
     runtime::SessionOptions options;
     options.poison = true;
     return valueOrThrow(
-        runtime::Session::create(*read.model, toolkit.kernels, read.manifest, options));
+        runtime::Session::create(*read.model, toolkit.runner->kernels(), read.manifest, options));
   }
 
-  std::shared_ptr<runtime::VariantSource> variants;
+  std::shared_ptr<ir::VariantSource> variants;
 };
 
 /// The models of the corpus that have references, in a form with fixed blocks.

@@ -40,7 +40,7 @@ TEST_P(PyramidTest, EqualsTheExportedModelWhateverNumberTheCapacityIs) {
     DrivenModel pyramid = pyramidOf(16, capacity);
     SessionOptions options;
     options.batch = 3;
-    auto expected = openSession(exported, toolkit.kernels, options);
+    auto expected = openSession(exported, toolkit.runner->kernels(), options);
     auto found = open(pyramid, options);
     for (int64_t past = 0; past < capacity; past = found->length())
       expectSame(stepAlike(*expected, past == 0 ? capacity - 1 : 1),
@@ -56,7 +56,7 @@ TEST_P(PyramidTest, EveryPastTakesTheSmallestVariantInPrefillAndDecode) {
   ASSERT_EQ(pyramid.manifest.variants.size(), 4u);
   SessionOptions options;
   options.batch = 2;
-  auto expected = openSession(exported, toolkit.kernels, options);
+  auto expected = openSession(exported, toolkit.runner->kernels(), options);
   auto found = open(pyramid, options);
   std::set<size_t> chosen;
   for (int64_t past = 0; past < capacity; ++past)
@@ -84,7 +84,7 @@ TEST_P(PyramidTest, VariantsThatAreLeftOutAreReplacedByLargerOnes) {
   auto& listed = pyramid.manifest.variants;
   listed = {listed[0], listed[2], listed[6]};
   variants = variantsInMemory(*pyramid.model, pyramid.manifest);
-  auto expected = openSession(exported, toolkit.kernels, {});
+  auto expected = openSession(exported, toolkit.runner->kernels(), {});
   auto found = open(pyramid);
   const int64_t blocks[] = {0, 2, 2, 6, 6};
   const int64_t counts[] = {3, 2, 4, 5, 1};
@@ -100,7 +100,7 @@ TEST_P(PyramidTest, SessionsAreCutForkedAndRearranged) {
   DrivenModel pyramid = pyramidOf(8, 60);
   SessionOptions options;
   options.batch = 3;
-  auto expected = openSession(exported, toolkit.kernels, options);
+  auto expected = openSession(exported, toolkit.runner->kernels(), options);
   auto found = open(pyramid, options);
   expectSameOperations(*expected, *found);
 }
@@ -150,7 +150,7 @@ TEST_P(WrittenPyramidTest, IsDrivenFromItsManifest) {
   ASSERT_EQ(written.manifest.variants.size(), 6u);
   EXPECT_EQ(written.manifest.variants.front().file, "m.past0.onnx");
   EXPECT_EQ(written.manifest.variants.back().file, "m.onnx");
-  auto expected = openSession(exported, toolkit.kernels, {});
+  auto expected = openSession(exported, toolkit.runner->kernels(), {});
   auto found = openFiles(written);
   for (size_t i = 0; i < 6; ++i) {
     expectSame(stepAlike(*expected, 3), stepAlike(*found, 3));

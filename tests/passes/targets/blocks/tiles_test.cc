@@ -70,7 +70,7 @@ TEST_P(TilesTest, EveryPastInPrefillAndDecode) {
   DrivenModel tiles = tilesOf(size, capacity);
   SessionOptions options;
   options.batch = 2;
-  auto expected = openSession(exported, toolkit.kernels, options);
+  auto expected = openSession(exported, toolkit.runner->kernels(), options);
   auto found = open(tiles, options);
   for (int64_t past = 0; past < capacity; ++past)
     for (int64_t count : {int64_t{1}, int64_t{3}, capacity - past}) {
@@ -91,7 +91,7 @@ TEST_P(TilesTest, SessionsAreCutForkedAndRearranged) {
   DrivenModel tiles = tilesOf(8, 60);
   SessionOptions options;
   options.batch = 3;
-  auto expected = openSession(exported, toolkit.kernels, options);
+  auto expected = openSession(exported, toolkit.runner->kernels(), options);
   auto found = open(tiles, options);
   expectSameOperations(*expected, *found);
 }
@@ -151,7 +151,7 @@ TEST_P(WrittenTilesTest, ArePiecesThatTheManifestPutsTogether) {
   EXPECT_EQ(folder.entryCount(), 2 + tiles.parts.size() + tiles.tiles.size());
   EXPECT_EQ(tiles.parts[1], "m.part1.onnx");
   EXPECT_EQ(tiles.tiles[0], "m.tile0.onnx");
-  auto expected = openSession(exported, toolkit.kernels, {});
+  auto expected = openSession(exported, toolkit.runner->kernels(), {});
   auto found = openFiles(written);
   for (size_t i = 0; i < 6; ++i)
     expectSame(stepAlike(*expected, 3), stepAlike(*found, 3));
@@ -164,7 +164,7 @@ TEST_P(WrittenTilesTest, APieceThatIsMissingOrAnotherIsAnError) {
   write(tilesOf(4, 18), folder);
   PreparedModel written = read(folder);
   const auto problem = [&] {
-    auto session = Session::create(*written.model, toolkit.kernels, written.manifest, {});
+    auto session = Session::create(*written.model, toolkit.runner->kernels(), written.manifest, {});
     return session ? problemOfStep(**session) : takeDiagnostic(session.takeError()).str();
   };
   EXPECT_EQ(problem(), "");

@@ -130,7 +130,7 @@ TEST_P(InPlaceTest, FunctionBodiesComputeTheSame) {
   SessionOptions options;
   options.batch = plan.batch;
   options.capacity = plan.totalTokens() + 3;
-  auto fused = openSession(inPlace, toolkit.kernels, options);
+  auto fused = openSession(inPlace, toolkit.runner->kernels(), options);
   // Zero times a poisoned row is no zero in plain matrix products; a body may read zeros there.
   auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
   EXPECT_NE(&fused->graph(), &body->graph());

@@ -76,7 +76,7 @@ TEST_P(OnnxTargetTest, ScattersOnlyTheNewRowsInPlace) {
   SessionOptions options;
   options.capacity = 40;
   options.batch = 2;
-  auto session = openSession(driven, toolkit.kernels, options);
+  auto session = openSession(driven, toolkit.runner->kernels(), options);
   TokenStream tokens(*driven.model, 2);
   for (int64_t count : {7, 1, 3, 1}) {
     const int64_t before = session->length();

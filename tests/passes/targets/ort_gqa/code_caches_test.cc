@@ -2,8 +2,8 @@
 // of rows, that scales are those of what was run, and that what is wrong is found out.
 #include "passes/targets/ort_gqa/code_caches.h"
 
-#include "driver/rewrite/calibration.h"
 #include "driver/synthetic/decoder.h"
+#include "driver/verify/calibration.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -94,7 +94,7 @@ TEST_P(GroupCodes, HaveTheScalesOfWhatWasRun) {
       valueOrThrow(calibrate(*driven.model, driven.manifest, plan, 8, toolkit));
   SessionOptions options;
   options.capacity = 64;
-  auto session = openSession(driven, toolkit.kernels, options);
+  auto session = openSession(driven, toolkit.runner->kernels(), options);
   for (int64_t token : plan.tokens) {
     DecoderStep step;
     step.pastLength = session->length();

@@ -54,7 +54,7 @@ TEST_P(OrtGqaTest, AStepWritesItsOwnRowsWhereThePastLies) {
   SessionOptions options;
   options.batch = 2;
   options.capacity = 60;
-  auto session = openSession(model, toolkit.kernels, options);
+  auto session = openSession(model, toolkit.runner->kernels(), options);
   TokenStream tokens(*model.model, options.batch);
   std::vector<const std::byte*> places;
   for (size_t i = 0; i < session->cacheCount(); ++i)

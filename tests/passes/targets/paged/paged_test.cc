@@ -126,7 +126,7 @@ protected:
     options.batch = batch;
     options.capacity = capacity;
     options.mode = mode;
-    return openSession(paged, toolkit.kernels, options);
+    return openSession(paged, toolkit.runner->kernels(), options);
   }
 
   static StepResult feed(Session& session, const std::vector<std::vector<int64_t>>& tokens) {

@@ -1,6 +1,6 @@
 // Models with caches of int8 and of four-bit codes: that they are the exported ones but for the
 // rounding of rows, and that what is not is found out.
-#include "runtime/equivalence/quantized_model.h"
+#include "passes/unrounding/quantized_model.h"
 #include "support/format.h"
 #include "support/four_bit_row.h"
 #include "support/string_ends.h"
@@ -18,6 +18,7 @@ namespace kvopt {
 using namespace driver;
 using namespace ir;
 using namespace runtime;
+using namespace unrounding;
 
 namespace {
 
@@ -76,7 +77,7 @@ TEST_P(QuantizedCaches, InBlocksGiveTheBitsOfABuffer) {
     DrivenModel driven = quantized(path(), toolkit, target);
     SessionOptions options;
     options.capacity = driven.manifest.ownsCaches() ? 150 : 0;
-    auto session = openSession(driven, toolkit.kernels, options);
+    auto session = openSession(driven, toolkit.runner->kernels(), options);
     TokenStream tokens(*driven.model, 1);
     std::string bytes;
     for (int64_t count : {20, 1, 3, 1, 40, 1}) {
@@ -149,7 +150,7 @@ TEST_P(QuantizedCaches, WriteAQuarterOfTheBytes) {
     const DrivenModel& driven = isInt8 ? int8 : plain;
     SessionOptions options;
     options.capacity = 40;
-    auto session = openSession(driven, toolkit.kernels, options);
+    auto session = openSession(driven, toolkit.runner->kernels(), options);
     TokenStream tokens(*driven.model, 1);
     tokens.feed(*session, 9);
     for (int i = 0; i < 3; ++i)
@@ -197,7 +198,7 @@ TEST_P(QuantizedCaches, ThreadsAndCapacityDoNotMatter) {
     options.threads = threads;
     options.mode = mode;
     options.capacity = capacity;
-    auto session = openSession(int8, toolkit.kernels, options);
+    auto session = openSession(int8, toolkit.runner->kernels(), options);
     TokenStream tokens(*int8.model, 1);
     std::string bytes;
     for (int64_t count : {20, 1, 3, 1, 1}) {

@@ -49,7 +49,7 @@ masks (float[1, 1, S, 4] query, {}[1, 1, S, {}] mask, int64[1] past_length) => (
   /// Every column of both, for a past and new rows.
   void expectColumns(const MaskForm& form, int64_t pastRows, int64_t past, int64_t newRows) {
     auto model = maskModel(form, pastRows);
-    auto executor = valueOrThrow(Executor::create(*model, toolkit.kernels, {}));
+    auto executor = valueOrThrow(Executor::create(*model, toolkit.runner->kernels(), {}));
     const bool isOneColumn = llvm::StringRef(form.width) == "1";
     const int64_t width = isOneColumn ? 1 : past + newRows;
     std::vector<float> query(static_cast<size_t>(newRows * 4));
