@@ -1,17 +1,19 @@
-"""syntax.py BUILD [--llvm FOLDER] [--compiler CXX] [--only TEXT] [--since REVISION] [--one-of N] [-j N]: checks the files
-of a build with another compiler or with the headers of another LLVM, each alone, and lists those that do not compile.
-Nothing is written.
+"""syntax.py BUILD [--llvm FOLDER] [--compiler CXX] [--only TEXT] [--since REVISION] [--one-of N] [--most N] [-j N]:
+checks the files of a build with another compiler or with the headers of another LLVM, each alone, and lists those that do
+not compile. Nothing is written.
 
   bash scripts/debian_packages.sh build/debian/llvm-19 --release bookworm --alone llvm-19-dev
   python3 scripts/syntax.py build/release --compiler clang++-14 --llvm build/debian/llvm-19/root/usr/lib/llvm-19/include
 
 --only takes files whose path has this text, --since those that have changed after a revision or include a header that
-has, all files if git does not know the revision, and --one-of every N-th of them.
+has, all files if git does not know the revision, --one-of every N-th of them, and --most as many, others for another
+revision.
 """
 import argparse
 import concurrent.futures
 import json
 import pathlib
+import random
 import re
 import shlex
 import subprocess
@@ -83,6 +85,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--since")
     parser.add_argument("--one-of", type=int, default=1)
+    parser.add_argument("--most", type=int, default=sys.maxsize)
     parser.add_argument("-j", type=int, default=2)
     options = parser.parse_args()
     if options.llvm:
@@ -99,6 +102,10 @@ def main():
     if changed is not None:
         entries = [entry for entry in entries if is_affected(pathlib.Path(entry["file"]), changed)]
     entries = entries[::options.one_of]
+    if len(entries) > options.most:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], text=True, check=True, stdout=subprocess.PIPE).stdout
+        print(f"{options.most} of {len(entries)} files")
+        entries = random.Random(head).sample(entries, options.most)
     headers = [header for header in headers
                if any(header["file"].removesuffix(".cxx") in entry["command"] for entry in entries)]
     failed = 0

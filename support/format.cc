@@ -1,3 +1,4 @@
+// Erased values as arguments of fmt.
 #include "support/format.h"
 
 #include <fmt/args.h>

@@ -1,3 +1,4 @@
+// Escaping of the values of a pattern.
 #include "support/safe_text.h"
 
 #include <deque>

@@ -34,7 +34,7 @@ TEST(Printing, FewFilesDeclareTextSafe) {
   expectOnlyIn("SafeText::trusted(",
                {"cli/app.cc", "cli/support/progress.cc", "cli/report/site_table.cc",
                 "cli/support/style.cc", "cli/report/xml_text.cc", "support/diagnostic.cc",
-                "support/safe_text.h"});
+                "support/safe_text.cc"});
 }
 
 // Strings that are formatted without formatText keep the line feeds of names.
