@@ -5,6 +5,7 @@
 #include "driver/rewrite/rewrite.h"
 #include "driver/synthetic/decoder.h"
 #include "driver/verify/claims.h"
+#include "support/json.h"
 #include "support/string_ends.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
