@@ -8,6 +8,7 @@
 #include "passes/pattern/reason.h"
 #include "passes/targets/target.h"
 #include "runtime/equivalence/reference_steps.h"
+#include "support/json.h"
 #include "tests/equivalence/corpus/corpus.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -233,7 +234,7 @@ static llvm::Expected<llvm::ArrayRef<std::string>> ownLines(const Subject& subje
 llvm::Expected<std::string> siteDifference(const Subject& subject,
                                            const TransformedModel& transformed,
                                            const Toolkit& toolkit) {
-  const auto expected = ownLines(subject, toolkit);
+  auto expected = ownLines(subject, toolkit);
   if (!expected)
     return expected.takeError();
   auto after = raise(*transformed.model, toolkit);
