@@ -16,7 +16,10 @@ using testing::Not;
 class ClaimTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    ASSERT_EQ(runProgram({"gen", "llama", "--layers", "1", "--vocab", "64", "-o", first}).code, 0);
+    ASSERT_EQ(runProgram({"gen", "llama", "--layers", "1", "--vocab", "64", "--hidden", "16",
+                          "--heads", "2", "--intermediate", "16", "-o", first})
+                  .code,
+              0);
   }
 
   /// Rewrites the first model, and returns the manifest next to the result.

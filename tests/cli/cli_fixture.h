@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,14 @@ inline nlohmann::json runJson(std::vector<std::string> arguments, int expectedCo
 /// A file of the models that ship with the project.
 inline std::string shippedModel(const std::string& name) {
   return std::string(KVOPT_SOURCE_DIR) + "/models/" + name + "/model.onnx";
+}
+
+/// A file of the beginning of the text that the demonstration model has not seen.
+inline std::string shortHeldoutText(const TemporaryFolder& folder) {
+  std::ifstream file(std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt");
+  std::string text(2048, ' ');
+  file.read(text.data(), 2048);
+  return folder.write("heldout.txt", text);
 }
 
 inline size_t countLines(const std::string& text) {

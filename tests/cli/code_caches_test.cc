@@ -2,6 +2,7 @@
 #include "tests/cli/cli_fixture.h"
 
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 
 namespace kvopt {
@@ -21,9 +22,19 @@ protected:
     return runProgram(arguments);
   }
 
+  /// A file of the beginning of the text that the model has not seen.
+  std::string writtenText(size_t bytes) const {
+    std::ifstream file(std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt");
+    std::string beginning(bytes, ' ');
+    file.read(beginning.data(), static_cast<std::streamsize>(bytes));
+    return texts.write("text.txt", beginning);
+  }
+
   TemporaryFolder folder;
+  TemporaryFolder texts;
   std::string model = shippedModel("kjv");
-  std::string text = std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt";
+  /// Enough for codes of four bits.
+  std::string text = writtenText(8192);
 };
 
 TEST_F(CodeCachesCliTest, AreWrittenVerifiedAndRun) {

@@ -11,7 +11,10 @@ using testing::HasSubstr;
 class EditedWeightsTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    ASSERT_EQ(runProgram({"gen", "llama", "--layers", "1", "--vocab", "900", "-o", first}).code, 0);
+    ASSERT_EQ(runProgram({"gen", "llama", "--layers", "1", "--vocab", "900", "--hidden", "16",
+                          "--heads", "2", "--intermediate", "16", "-o", first})
+                  .code,
+              0);
   }
 
   /// Writes the model with the first number of a row of its embeddings replaced.

@@ -23,32 +23,8 @@ protected:
     return runProgram(arguments);
   }
 
-  /// The bytes of the written model and manifest.
-  std::string written(std::vector<std::string> more) {
-    more.insert(more.end(), {"--verify", "off"});
-    const ProgramResult result = run(more);
-    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
-    return folder.read("out.onnx") + folder.read("out.kv.json");
-  }
-
   TemporaryFolder folder;
 };
-
-TEST_F(FormsTest, APresetWritesTheBytesOfItsOptions) {
-  const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
-      {{"--to", "int8"}, {"--to", "kvopt", "--rows", "int8"}},
-      {{"--to", "onnx24"}, {"--to", "onnx", "--opset", "24"}},
-      {{"--to", "onnx23"}, {"--to", "onnx", "--cache", "grow"}},
-      {{"--to", "ort-gqa"}, {}},
-      {{"--to", "kvopt", "--cache-dtype", "float16"}, {"--to", "kvopt", "--rows", "float16"}},
-      {{"--to", "blocks-plain:8", "--capacity", "32"},
-       {"--to", "primitive", "--cache", "blocks:8", "--capacity", "32"}},
-      {{"--to", "int8-blocks:8", "--capacity", "32"},
-       {"--cache", "blocks:8", "--rows", "int8", "--capacity", "32"}},
-  };
-  for (const auto& [preset, options] : cases)
-    EXPECT_EQ(written(preset), written(options)) << testing::PrintToString(options);
-}
 
 TEST_F(FormsTest, WithoutAnEngineTheFirstLineSaysTheForm) {
   const ProgramResult ort = run({"--verify", "off"});

@@ -1,4 +1,4 @@
-// The target int8 from the command line: rewritten, verified, run and timed.
+// The target int8 from the command line: what is said of a comparison in which rows are rounded.
 #include "tests/cli/cli_fixture.h"
 
 #include <filesystem>
@@ -86,36 +86,6 @@ TEST_F(Int8CliTest, RecordingsAreComparedWithWhatRowsStandFor) {
   EXPECT_NE(usual.err.find("--atol says what may be"), std::string::npos) << usual.err;
   ProgramResult wide = runProgram({"verify", file, "--reference", recorded, "--atol", "0.1"});
   EXPECT_EQ(wide.code, 0) << wide.out;
-}
-
-TEST_F(Int8CliTest, RunsAndGoesOnFromASavedCache) {
-  const std::vector<std::string> run = {"run", file, "--tokens", "1,2,3,4,5", "--capacity", "40"};
-  auto with = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = run;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    ProgramResult result = runProgram(arguments);
-    EXPECT_EQ(result.code, 0) << result.err;
-    return result.out;
-  };
-  const std::string first = with({"--steps", "4", "--save-cache", folder.path("c")});
-  EXPECT_EQ(with({"--steps", "4"}), first);
-  EXPECT_EQ(runProgram({"run", file, "--tokens", "7", "--steps", "2", "--capacity", "40",
-                        "--load-cache", folder.path("c")})
-                .code,
-            0);
-}
-
-TEST_F(Int8CliTest, IsTimedBesideTheOriginal) {
-  nlohmann::json json =
-      runJson({"bench", original, file, "-p", "8", "-n", "2", "-d", "0", "-r", "1", "-t", "1"});
-  ASSERT_EQ(json["rows"].size(), 2u);
-  EXPECT_FALSE(json["rows"][1].contains("error") && !json["rows"][1]["error"].is_null()) << json;
-}
-
-TEST_F(Int8CliTest, IsListed) {
-  EXPECT_NE(runProgram({"list", "targets"}).out.find("int8"), std::string::npos);
-  EXPECT_NE(runProgram({"list", "ops"}).out.find("InPlaceQuantizedKvSdpa"), std::string::npos);
-  EXPECT_NE(runProgram({"list", "kernels"}).out.find("InPlaceQuantizedKvSdpa"), std::string::npos);
 }
 
 } // namespace

@@ -74,10 +74,6 @@ TEST_P(LayersTest, OthersAreDrivenAsBefore) {
   for (const nlohmann::json& cache : partial["caches"])
     grown += cache["layer"] != 0 && cache["kind"] == "self" && cache["one_buffer"] == false;
   EXPECT_GT(grown, 0u);
-  // A few steps suffice: longer runs do not drive the caches otherwise.
-  EXPECT_EQ(runJson({"verify", model, folder.path("written.onnx"), "--prompt", "3", "--chunks", "2",
-                     "--steps", "2"})["equal"],
-            true);
 }
 
 TEST(LayersRefusalTest, ChosenLayersNeedWork) {

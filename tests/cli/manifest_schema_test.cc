@@ -11,13 +11,13 @@ class ManifestSchemaTest : public testing::Test {
 protected:
   ManifestSchemaTest()
       : schema(nlohmann::json::parse(runProgram({"list", "manifest", "--schema"}).out)) {
-    models = {shippedModel("llama_gqa-ts14-eager"), shippedModel("gpt2-dynamo18-eager"),
-              shippedModel("qwen2-dynamo23-sdpa")};
+    models = {shippedModel("gpt2-dynamo18-eager")};
     for (const std::vector<std::string>& kind :
          {std::vector<std::string>{"window", "--window", "8"},
           {"mla"},
           {"encoder-decoder"},
           {"hybrid"},
+          {"llama"},
           {"llama", "--cache", "static", "--max-positions", "64"},
           {"llama", "--dtype", "float16", "--kv-heads", "2", "--head-dim", "32"}})
       generate(kind);
@@ -26,7 +26,8 @@ protected:
   void generate(std::vector<std::string> arguments) {
     models.push_back(folder.path() + "/m" + std::to_string(models.size()) + ".onnx");
     arguments.insert(arguments.begin(), "gen");
-    arguments.insert(arguments.end(), {"-o", models.back(), "--vocab", "32"});
+    arguments.insert(arguments.end(), {"-o", models.back(), "--vocab", "32", "--layers",
+                                       arguments[1] == "hybrid" ? "2" : "1"});
     const ProgramResult result = runProgram(arguments);
     ASSERT_EQ(result.code, 0) << result.err;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ten faults, each planted in one place of a decoder: `kvopt reduce` finds the nodes that show it.
+"""Nine faults, each planted in one place of a decoder: `kvopt reduce` finds the nodes that show it.
 
     reduce_faults.py KVOPT [--large]
 
@@ -45,10 +45,6 @@ FAULTS = [
     ("softmax over another axis", [],
      lambda text: only(text, r'(layers\.1/self_attn/Softmax_\d+_output_0" = Softmax <axis = )-1>', r"\g<1>2>"),
      "kvopt explain {} | grep -q MISSED.*pattern-mismatch", 6),
-    ("scale of one layer", [],
-     lambda text: only(text, r'(layers\.1/self_attn/Constant_\d+_output_0" = Constant <value = float \{)0\.25\}',
-                       r"\g<1>0.3125}"),
-     "kvopt explain {} | grep -q 'scale 0.3125'", 8),
     ("mask of later keys", [],
      lambda text: only(text, r"= LessOrEqual ", "= GreaterOrEqual "),
      "kvopt explain {} | grep -q 'j >= i + P'", 20),

@@ -34,7 +34,7 @@ TEST(RewriteCheckTest, TheReportHasTheVerdict) {
 TEST(RewriteCheckTest, NothingIsWrittenThatIsNotDecided) {
   TemporaryFolder folder;
   const std::string output = folder.path("out.onnx");
-  const std::string text = std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt";
+  const std::string text = shortHeldoutText(folder);
   const ProgramResult result =
       runProgram({"rewrite", shippedModel("kjv"), "-o", output, "--to", "ort", "--rows", "int8",
                   "--calibration-text", text, "--verify", "check"});

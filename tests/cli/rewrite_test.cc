@@ -133,7 +133,8 @@ TEST(RewriteTest, APyramidIsWrittenAgainAsItIsAndTakenForNothingElse) {
     return std::vector<std::string>{"rewrite", model,  "-o",         output,
                                     "--to",    target, "--capacity", "40"};
   };
-  ASSERT_EQ(runProgram(arguments(shippedModel("kjv"), first, "pyramid:16")).code, 0);
+  ASSERT_EQ(runProgram(arguments(shippedModel("llama_gqa-ts14-eager"), first, "pyramid:16")).code,
+            0);
   const std::string again = folder.path("q.onnx");
   ProgramResult result = runProgram(arguments(first, again, "pyramid:16"));
   ASSERT_EQ(result.code, 0) << result.err;
@@ -195,7 +196,6 @@ TEST(RewriteTest, OneBranchOfAMergedDecoderTakesAllSteps) {
     EXPECT_NE(result.out.find("assumes  with an empty past"), std::string::npos) << result.out;
     EXPECT_EQ(runProgram({"run", output, "--tokens", "1,2,3", "--steps", "12"}).out, tokens)
         << target;
-    EXPECT_EQ(runProgram({"verify", merged, output, "--steps", "6"}).code, 0) << target;
     // Without the option, only what keeps both branches takes the model.
     arguments.pop_back();
     EXPECT_EQ(runProgram(arguments).code, llvm::StringRef(target) == "kvopt" ? 0 : 1) << target;
@@ -221,7 +221,10 @@ TEST(RewriteTest, OneBranchOfAMergedDecoderTakesAllSteps) {
 TEST(RewriteTest, OneBranchIsNotWrittenWhereTheOtherComputesSomethingElse) {
   TemporaryFolder folder;
   const std::string merged = folder.path("merged.onnx"), output = folder.path("out.onnx");
-  ASSERT_EQ(runProgram({"gen", "llama", "--merged", "--vocab", "64", "-o", merged}).code, 0);
+  ASSERT_EQ(runProgram({"gen", "llama", "--merged", "--vocab", "64", "--layers", "1", "--hidden",
+                        "16", "--heads", "2", "--intermediate", "16", "-o", merged})
+                .code,
+            0);
   std::string text = runProgram({"opt", merged, "--elements", "all"}).out;
   // In the branch that comes first, which is that without a past.
   const llvm::StringRef sigmoid = "Sigmoid (";
@@ -285,26 +288,23 @@ TEST(RewriteTest, ANewerOpsetIsReported) {
 }
 
 TEST(RewriteTest, ASecondRewriteChangesNothing) {
-  for (const char* target : {"kvopt", "onnx24", "onnx23"}) {
-    SCOPED_TRACE(target);
-    TemporaryFolder folder;
-    const std::string once = folder.path("f.onnx");
-    ASSERT_EQ(runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o", once, "--to",
-                          target, "--verify", "off"})
-                  .code,
-              0);
-    ProgramResult again =
-        runProgram({"rewrite", once, "-o", folder.path("g.onnx"), "--to", target});
-    EXPECT_EQ(again.code, 0) << again.err;
-    EXPECT_NE(again.out.find("already"), std::string::npos) << again.out;
-    EXPECT_EQ(folder.read("g.onnx"), folder.read("f.onnx"));
-    EXPECT_EQ(folder.read("g.kv.json"), folder.read("f.kv.json"));
-    ProgramResult dry =
-        runProgram({"rewrite", once, "--dry-run", "--to", target, "--format", "json"});
-    EXPECT_EQ(dry.code, 0) << dry.err;
-    EXPECT_EQ(nlohmann::json::parse(dry.out)["already"], true);
-    EXPECT_EQ(folder.entryCount(), 4u);
-  }
+  TemporaryFolder folder;
+  const std::string once = folder.path("f.onnx");
+  ASSERT_EQ(runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o", once, "--to",
+                        "onnx24", "--verify", "off"})
+                .code,
+            0);
+  ProgramResult again =
+      runProgram({"rewrite", once, "-o", folder.path("g.onnx"), "--to", "onnx24"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("already"), std::string::npos) << again.out;
+  EXPECT_EQ(folder.read("g.onnx"), folder.read("f.onnx"));
+  EXPECT_EQ(folder.read("g.kv.json"), folder.read("f.kv.json"));
+  ProgramResult dry =
+      runProgram({"rewrite", once, "--dry-run", "--to", "onnx24", "--format", "json"});
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_EQ(nlohmann::json::parse(dry.out)["already"], true);
+  EXPECT_EQ(folder.entryCount(), 4u);
 }
 
 TEST(RewriteTest, GroupQueryAttentionIsInPlaceAlready) {
@@ -351,33 +351,6 @@ TEST(RewriteTest, ARestOfLayersFollowsWhereCachesGrow) {
   EXPECT_EQ(runJson({"rewrite", whole, "--dry-run", "--to", "onnx23"})["already"], true);
 }
 
-TEST(RewriteTest, WhatKvoptRewroteCanBeRewrittenAgain) {
-  TemporaryFolder folder;
-  const std::string exported = shippedModel("llama_gqa-ts14-eager");
-  const std::string half = folder.path("half.onnx");
-  ASSERT_EQ(runProgram(rewriteTo(half, {"--layers", "0"})).code, 0);
-  const std::string whole = folder.path("whole.onnx");
-  ASSERT_EQ(runProgram(rewriteTo(whole, {"--capacity", "64"})).code, 0);
-  const std::string output = folder.path("again.onnx");
-  const std::vector<std::vector<std::string>> commands = {
-      {"rewrite", half, "-o", output, "--to", "kvopt"},
-      {"rewrite", whole, "-o", output, "--to", "kvopt", "--capacity", "128", "--verify", "quick"},
-      {"rewrite", whole, "-o", output, "--to", "primitive", "--verify", "quick"}};
-  for (const std::vector<std::string>& command : commands) {
-    const nlohmann::json json = runJson(command);
-    EXPECT_EQ(json["sites"]["rewritten"], 2);
-    EXPECT_TRUE(isShownEqual(json));
-    EXPECT_EQ(runProgram({"verify", exported, output}).code, 0);
-  }
-  const nlohmann::json json =
-      runJson({"rewrite", whole, "--dry-run", "--to", "onnx23", "--verify", "quick"});
-  EXPECT_EQ(json["cache_bytes_copied_per_token"]["before"], 2 * 2 * 2 * 16 * 4);
-  ProgramResult same =
-      runProgram({"rewrite", whole, "-o", output, "--to", "kvopt", "--capacity", "64"});
-  EXPECT_EQ(same.code, 0) << same.err;
-  EXPECT_EQ(folder.read("again.onnx"), folder.read("whole.onnx"));
-}
-
 TEST(RewriteTest, WhatCannotBeTakenBackIsRefused) {
   TemporaryFolder folder;
   const std::string whole = folder.path("whole.onnx");
@@ -397,15 +370,6 @@ TEST(RewriteTest, WhatCannotBeTakenBackIsRefused) {
     EXPECT_NE(result.err.find("rewritten before, for '"), std::string::npos) << result.err;
     EXPECT_FALSE(std::filesystem::exists(output));
   }
-}
-
-TEST(RewriteTest, AGrowingTargetHasNoBufferToBind) {
-  TemporaryFolder folder;
-  ProgramResult result = runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o",
-                                     folder.path("f.onnx"), "--to", "onnx23", "--verify", "off"});
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.out.find("ONE buffer"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("wrote"), std::string::npos) << result.out;
 }
 
 TEST(RewriteTest, ManifestFileAndMetadataAreTheSame) {
@@ -499,6 +463,11 @@ TEST(RewriteTest, AFolderThatCannotBeWrittenIsBadInput) {
 TEST(RewriteTest, SomeLayersOnly) {
   TemporaryFolder folder;
   nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--layers", "0"}));
+  // The other layer keeps its spelling.
+  EXPECT_EQ(json["ops"]["before"]["Softmax"], 2);
+  EXPECT_EQ(json["ops"]["after"]["Softmax"], 1);
+  EXPECT_EQ(json["ops"]["after"]["ai.kvopt::InPlaceKvSdpa"], 1);
+  EXPECT_FALSE(json["ops"]["after"].contains("ai.kvopt::Sdpa"));
   EXPECT_EQ(json["sites"]["rewritten"], 1);
   EXPECT_EQ(json["sites"]["total"], 2);
   EXPECT_TRUE(isShownEqual(json));
@@ -509,17 +478,6 @@ TEST(RewriteTest, SomeLayersOnly) {
     EXPECT_EQ(cache["one_buffer"], cache["layer"] == 0);
   EXPECT_EQ(
       runProgram({"verify", shippedModel("llama_gqa-ts14-eager"), folder.path("f.onnx")}).code, 0);
-}
-
-TEST(RewriteTest, OtherLayersKeepTheirSpelling) {
-  TemporaryFolder folder;
-  nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--layers", "0"}));
-  const nlohmann::json& before = json["ops"]["before"];
-  const nlohmann::json& after = json["ops"]["after"];
-  EXPECT_EQ(before["Softmax"], 2);
-  EXPECT_EQ(after["Softmax"], 1);
-  EXPECT_EQ(after["ai.kvopt::InPlaceKvSdpa"], 1);
-  EXPECT_FALSE(after.contains("ai.kvopt::Sdpa"));
 }
 
 TEST(RewriteTest, AFixedCapacityEndsGenerationAndRefusesALongerPrompt) {

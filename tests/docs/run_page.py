@@ -8,6 +8,7 @@ may be a part, or else written. Comments of the page say more:
   <!-- exit: N -->            the next block ends with this code
   <!-- prints: TEXT -->       the next block prints TEXT, among other things
   <!-- not run: WHY -->       the next block is not run
+  <!-- with: OLD -> NEW -->   the next block runs with NEW in place of OLD, which takes longer or runs in another test
   <!-- may skip -->           the next block may end with 77: an engine cannot be fetched
   <!-- needs: COMMAND -->     the next block is skipped where COMMAND fails
   <!-- in: RELEASE PACKAGE,… PATH… -->
@@ -25,7 +26,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LINKS = ("CMakeLists.txt", "LICENSE", "README.md", "bench", "docs", "examples", "models", "python", "scripts", "tests")
-COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|may skip|needs|in)(?:: (.*?))? -->$")
+COMMENT = re.compile(r"<!-- (setup|exit|prints|not run|with|may skip|needs|in)(?:: (.*?))? -->$")
 
 
 def parts(text):
@@ -75,6 +76,11 @@ class Page:
         if "not run" in marks:
             return print(f"not run ({marks['not run']}):\n{text}", flush=True)
         self.count += 1
+        if "with" in marks:
+            shown, quicker = marks["with"].split(" -> ")
+            if shown not in text:
+                return self.fail(f"the block does not have '{shown}'", text)
+            text = text.replace(shown, quicker)
         if "needs" in marks and subprocess.run(["bash", "-c", marks["needs"]], cwd=self.folder, env=self.environment,
                                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
             self.skipped += 1

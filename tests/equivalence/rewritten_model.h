@@ -181,35 +181,6 @@ class ShippedModelTest : public testing::TestWithParam<ShippedModel> {
 protected:
   std::string folder() const { return modelFolder(GetParam().name); }
   std::string path() const { return folder() + "/model.onnx"; }
-  std::vector<std::string> referenceCases() const {
-    std::vector<std::string> cases;
-    for (const runtime::ReferenceCase& each : kvopt::runtime::referenceCases(folder()))
-      cases.push_back(each.path);
-    return cases;
-  }
-
-  /// Expects that a prefill of 33 tokens, chunks of 16, 1 and 7 and 64 decode steps of two batch
-  /// rows leave the same outputs and caches as in the exported model.
-  driver::VerificationReport expectEqualsExported(const DrivenModel& exported,
-                                                  const DrivenModel& found,
-                                                  runtime::Padding padding) {
-    runtime::EquivalencePlan plan;
-    plan.padding = padding;
-    plan.tolerance = {1e-4, 0};
-    driver::VerificationReport report = valueOrThrow(driver::verifyModels(
-        *exported.model, exported.manifest, *found.model, found.manifest, plan, 1, toolkit));
-    EXPECT_TRUE(report.equal()) << driver::verificationSummary(report);
-    EXPECT_TRUE(report.comparison.tokensEqual);
-    EXPECT_EQ(report.comparison.steps.size(), 68u);
-    for (const runtime::StepComparison& step : report.comparison.steps) {
-      EXPECT_EQ(step.outputs.size(), 1u);
-      EXPECT_EQ(step.caches.size(), 2 * GetParam().sites);
-      for (const auto* group : {&step.outputs, &step.caches})
-        for (const runtime::TensorComparison& tensor : *group)
-          EXPECT_GT(tensor.comparison.compared, 0) << step.phase << " " << tensor.name;
-    }
-    return report;
-  }
 
   driver::Toolkit toolkit;
 };

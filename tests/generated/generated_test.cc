@@ -149,9 +149,11 @@ TEST_P(GeneratedDecoders, AreTakenForWhatTheyAre) {
 
 INSTANTIATE_TEST_SUITE_P(Shards, GeneratedDecoders, testing::Range<uint64_t>(0, shards));
 
-/// Names of all spellings, as random decoders have them.
-std::set<std::string> allSpellings(const Toolkit& toolkit) {
-  std::set<std::string> names;
+/// Names of all spellings, as random decoders have them; they are the same for all tests.
+const std::set<std::string>& allSpellings(const Toolkit& toolkit) {
+  static std::set<std::string> names;
+  if (!names.empty())
+    return names;
   for (uint64_t seed = 1; seed <= decodersWithAllSpellings; ++seed) {
     const GeneratedDecoder decoder = generatedDecoder(randomRecipe(seed, nullptr), toolkit.ops);
     names.insert(decoder.spellings.begin(), decoder.spellings.end());
@@ -182,7 +184,7 @@ TEST(GeneratedSpellings, AreRecognized) {
 
 TEST(GeneratedSpellings, AreRecognizedInPairs) {
   const Toolkit toolkit;
-  const std::set<std::string> names = allSpellings(toolkit);
+  const std::set<std::string>& names = allSpellings(toolkit);
   const uint64_t oneIn = std::max<uint64_t>(1, numberIn("KVOPT_GENERATED_PAIRS", pairsOneIn));
   uint64_t pairs = 0;
   for (const std::string& name : names)

@@ -17,10 +17,10 @@ python)
   python() { bash "$root/scripts/onnxruntime_python.sh" "$@"; }
   python -c 'import onnxruntime; print("onnxruntime", onnxruntime.__version__)' || exit
   example() { python "$root/examples/ort_decode.py" "$@"; }
+  # A file of numpy: a header of 128 bytes, and the numbers.
   input() {
-    python -c 'import sys, numpy as np
-extents = [int(extent) for extent in sys.argv[1].split(",")]
-np.save(sys.argv[2], np.fromfile(sys.argv[2], np.float32).reshape(extents))' "$2" "$3"
+    header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
+    printf '\223NUMPY\001\000\166\000%-117s\n' "$header" | cat - "$3" >"$3.npy"
     echo "--input $1=$3.npy"
   }
   ;;
@@ -52,14 +52,15 @@ decodes() {
   fi
 }
 
+# Each model once, every other one without padding.
+padding=''
 for model in "$root"/models/*/model.onnx; do
   name=$(basename "$(dirname "$model")")
   expected=$("$kvopt" run "$model" --tokens 1,2,3 --steps 8)
-  for padding in '' '--padding none'; do
-    # shellcheck disable=SC2086
-    "$kvopt" rewrite "$model" -o "$work/$name.onnx" --to ort --verify off -q $padding >/dev/null
-    decodes "$name $padding" "$expected" "$work/$name.onnx" 1,2,3 8
-  done
+  # shellcheck disable=SC2086
+  "$kvopt" rewrite "$model" -o "$work/$name.onnx" --to ort --verify off -q $padding >/dev/null
+  decodes "$name $padding" "$expected" "$work/$name.onnx" 1,2,3 8
+  [ -z "$padding" ] && padding='--padding none' || padding=''
 done
 
 # What an encoder computed, from files.

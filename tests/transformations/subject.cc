@@ -8,6 +8,7 @@
 #include "passes/pattern/reason.h"
 #include "passes/targets/target.h"
 #include "runtime/equivalence/reference_steps.h"
+#include "support/json.h"
 #include "tests/equivalence/corpus/corpus.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -110,8 +111,8 @@ private:
 };
 
 /// Lines of the first list that the second does not have.
-std::string missingLines(const std::vector<std::string>& lines,
-                         const std::vector<std::string>& from, const char* mark) {
+std::string missingLines(llvm::ArrayRef<std::string> lines, llvm::ArrayRef<std::string> from,
+                         const char* mark) {
   std::vector<std::string> missing;
   std::set_difference(lines.begin(), lines.end(), from.begin(), from.end(),
                       std::back_inserter(missing));
@@ -215,21 +216,32 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
   return lines;
 }
 
-llvm::Expected<std::string> siteDifference(const Subject& subject,
-                                           const TransformedModel& transformed,
-                                           const Toolkit& toolkit) {
+/// The lines of a subject before any transformation. They are read once for all transformations.
+static llvm::Expected<llvm::ArrayRef<std::string>> ownLines(const Subject& subject,
+                                                            const Toolkit& toolkit) {
+  static std::map<std::string, std::vector<std::string>> known;
+  if (auto found = known.find(subject.file); found != known.end())
+    return found->second;
   auto original = importModel(subject.file, toolkit.ops);
   if (!original)
     return original.takeError();
-  auto before = raise(**original, toolkit);
-  if (!before)
-    return before.takeError();
+  auto raised = raise(**original, toolkit);
+  if (!raised)
+    return raised.takeError();
+  return known[subject.file] = siteLines(*raised, TransformedModel(), toolkit);
+}
+
+llvm::Expected<std::string> siteDifference(const Subject& subject,
+                                           const TransformedModel& transformed,
+                                           const Toolkit& toolkit) {
+  auto expected = ownLines(subject, toolkit);
+  if (!expected)
+    return expected.takeError();
   auto after = raise(*transformed.model, toolkit);
   if (!after)
     return after.takeError();
-  const auto expected = siteLines(*before, TransformedModel(), toolkit);
   const auto found = siteLines(*after, transformed, toolkit);
-  std::string text = missingLines(expected, found, "-") + missingLines(found, expected, "+");
+  std::string text = missingLines(*expected, found, "-") + missingLines(found, *expected, "+");
   if (!text.empty())
     for (const std::string& assumption : after->context->assumptions)
       text += formatted("  assumed: {}\n", assumption);

@@ -1,5 +1,6 @@
 // Ranges of layers, and reasons.
 #include "driver/inspect/site_facts.h"
+#include "support/json.h"
 
 #include "support/json.h"
 

@@ -43,7 +43,7 @@ const LayoutCase cases[] = {
 };
 
 /// Names of one side in a snippet over f, x, c, a and t.
-std::string named(std::string text, const std::string& side) {
+std::string sided(std::string text, const std::string& side) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     bool isWord = [&] {
@@ -61,7 +61,7 @@ std::string named(std::string text, const std::string& side) {
 }
 
 std::string cacheText(const LayoutCase& c, const std::string& side) {
-  return named(formatted("  {}\n  c = Concat <axis = {}> (past_{}, f)\n  present_{} = Identity "
+  return sided(formatted("  {}\n  c = Concat <axis = {}> (past_{}, f)\n  present_{} = Identity "
                          "(c)\n  {}\n",
                          c.fresh, c.axis, side, side, c.read),
                side);

@@ -326,11 +326,14 @@ TEST(SessionChild, GoesOn) {
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
+/// Every model in two of the forms, others for the next model.
 TEST_F(CorpusTest, SessionOperationsLeaveNoTrace) {
   Toolkit toolkit;
   unsigned tested = 0;
+  size_t turn = 0;
   for (const std::string& name : sampleOf(foldersWith(corpusFolder(), "model.onnx")))
-    for (Form form : everyForm) {
+    for (size_t i = 0; i < 2; ++i) {
+      const Form form = everyForm[turn++ % std::size(everyForm)];
       SCOPED_TRACE(name + " " + std::to_string(static_cast<int>(form)));
       try {
         Driven model((corpusFolder() / name / "model.onnx").string(), form, toolkit);
@@ -343,7 +346,7 @@ TEST_F(CorpusTest, SessionOperationsLeaveNoTrace) {
         EXPECT_STREQ(error.what(), "nothing was lowered");
       }
     }
-  EXPECT_GE(tested, leastInSample(250));
+  EXPECT_GE(tested, leastInSample(100));
 }
 
 } // namespace

@@ -80,16 +80,23 @@ public:
   static void visit(const CacheSet& set, size_t cache, int64_t row, int64_t from, int64_t to,
                     const Visit& each) {
     const CacheGeometry& geometry = set.geometry(cache);
+    const auto axis = geometry.sequenceAxis();
+    const TensorView rows = geometry.batchRow(set.buffer(cache), row);
+    const TensorView first = sliceAxis(rows, axis, 0, 1);
+    // Where the elements of a row are, which is the same for every row.
+    std::vector<int64_t> offsets;
+    for (int64_t i = 0; i < first.elementCount(); ++i) {
+      int64_t offset = 0, rest = i;
+      for (unsigned at = first.rank(); at-- > 0; rest /= first.shape[at])
+        offset += rest % first.shape[at] * first.strides[at];
+      offsets.push_back(offset);
+    }
+    const int64_t* places = offsets.data();
+    const auto count = static_cast<int64_t>(offsets.size());
     for (int64_t token = from; token < to; ++token) {
-      TensorView rows = sliceAxis(geometry.batchRow(set.buffer(cache), row),
-                                  geometry.sequenceAxis(), token, token + 1);
-      Extents index(rows.rank(), 0);
-      for (int64_t i = 0; i < rows.elementCount(); ++i) {
-        int64_t offset = 0, rest = i;
-        for (unsigned axis = rows.rank(); axis-- > 0; rest /= rows.shape[axis])
-          offset += rest % rows.shape[axis] * rows.strides[axis];
-        each(rows.as<float>()[offset], token, i);
-      }
+      float* start = rows.as<float>() + token * rows.strides[axis];
+      for (int64_t i = 0; i < count; ++i)
+        each(start[places[i]], token, i);
     }
   }
 

@@ -40,34 +40,6 @@ protected:
   }
 };
 
-TEST_P(BlocksTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), toolkit);
-  for (const char* target : {"blocks", "blocks-plain"})
-    for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-      SCOPED_TRACE(target);
-      expectEqualsExported(exported, inBlocks(5, 130, target), padding);
-    }
-}
-
-TEST_P(BlocksTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
-  DrivenModel growing = raised(path(), toolkit);
-  for (int64_t size : {1, 5, 16, 64, 200})
-    for (unsigned threads : {1u, 2u}) {
-      SCOPED_TRACE(size);
-      DrivenModel blocks = inBlocks(size, 130);
-      EquivalencePlan plan;
-      plan.tolerance = {0, 0};
-      VerificationReport report =
-          valueOrThrow(verifyModels(*growing.model, growing.manifest, *blocks.model,
-                                    blocks.manifest, plan, threads, toolkit));
-      EXPECT_TRUE(report.equal()) << verificationSummary(report);
-      for (const StepComparison& step : report.comparison.steps)
-        for (const auto* group : {&step.outputs, &step.caches})
-          for (const TensorComparison& tensor : *group)
-            EXPECT_TRUE(tensor.comparison.bitExact) << step.phase << " " << tensor.name;
-    }
-}
-
 TEST_P(BlocksTest, NothingIsJoinedOutsideOfFunctionBodies) {
   DrivenModel blocks = inBlocks(16, 70);
   unsigned fused = 0;
@@ -80,20 +52,6 @@ TEST_P(BlocksTest, NothingIsJoinedOutsideOfFunctionBodies) {
   EXPECT_EQ(fused, GetParam().sites);
   for (const ManifestCache& cache : blocks.manifest.caches)
     EXPECT_EQ(cache.blocks().size(), 5u);
-}
-
-TEST_P(BlocksTest, FunctionBodiesComputeTheSame) {
-  DrivenModel blocks = inBlocks(6, 40);
-  const auto standard = standardKernels(toolkit);
-  const EquivalencePlan plan = shortPlan(*blocks.model);
-  SessionOptions options;
-  options.batch = plan.batch;
-  auto fused = openSession(blocks, toolkit.runner->kernels(), options);
-  auto body = valueOrThrow(Session::create(*blocks.model, *standard, blocks.manifest, options));
-  EXPECT_NE(&fused->graph(), &body->graph());
-  ComparisonReport report = valueOrThrow(compareSessions(*fused, *body, plan));
-  EXPECT_TRUE(report.equal());
-  EXPECT_TRUE(report.tokensEqual);
 }
 
 TEST_P(BlocksTest, ChunksThatFillBlocksAreNotCopied) {

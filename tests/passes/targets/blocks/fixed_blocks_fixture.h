@@ -13,10 +13,8 @@ namespace kvopt {
 class FixedBlocksTest : public ShippedModelTest {
 protected:
   /// Variants and pieces of what was lowered last are those of the sessions that are opened.
-  DrivenModel lowered(const std::string& target, int64_t capacity,
-                      const std::string& options = "") {
-    DrivenModel driven =
-        rewritten(path(), toolkit, "capacity=" + std::to_string(capacity) + " " + options, target);
+  DrivenModel lowered(const std::string& target, int64_t capacity) {
+    DrivenModel driven = rewritten(path(), toolkit, "capacity=" + std::to_string(capacity), target);
     variants = driver::variantsInMemory(*driven.model, driven.manifest);
     return driven;
   }

@@ -23,15 +23,6 @@ protected:
   }
 };
 
-TEST_P(PyramidTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), toolkit);
-  DrivenModel pyramid = pyramidOf(9, 130);
-  for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-    SCOPED_TRACE(static_cast<int>(padding));
-    expectEqualsExported(exported, pyramid, padding);
-  }
-}
-
 /// The model may compute with any of these numbers, of which none is the capacity.
 TEST_P(PyramidTest, EqualsTheExportedModelWhateverNumberTheCapacityIs) {
   DrivenModel exported = asExported(path(), toolkit);
@@ -192,10 +183,8 @@ INSTANTIATE_TEST_SUITE_P(Shipped, PyramidTest, shippedModels(), shippedModelName
 INSTANTIATE_TEST_SUITE_P(Shipped, WrittenPyramidTest, shippedModels(), shippedModelName);
 
 /// Windows, soft caps, sinks, latent and grouped caches in blocks that hold rows which are none.
-using PyramidCorpusTest = FixedBlocksCorpusTest;
-
-TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
-  // A pyramid takes what blocks take.
+TEST_F(FixedBlocksCorpusTest, EveryModelThatTakesThemEqualsItsReferences) {
+  // Pyramids and tiles take what blocks take.
   const ReferenceTable blocks = compared("blocks:5");
   EXPECT_GE(blocks.count(ReferenceVerdict::Equal), leastInSample(50));
   for (const ReferenceRow& row : blocks.rows)
@@ -204,7 +193,7 @@ TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
                   result.verdict == ReferenceVerdict::Refused ||
                   result.verdict == ReferenceVerdict::NotCompared)
           << row.model << " " << row.name << ": " << result.reason;
-  for (const char* target : {"pyramid:5", "pyramid:3"})
+  for (const char* target : {"pyramid:5", "tiles:5"})
     expectSameVerdicts(blocks, compared(target));
 }
 

@@ -16,30 +16,10 @@ using testing::HasSubstr;
 
 class TilesTest : public FixedBlocksTest {
 protected:
-  DrivenModel tilesOf(int64_t size, int64_t capacity, const std::string& options = "") {
-    return lowered("tiles:" + std::to_string(size), capacity, options);
+  DrivenModel tilesOf(int64_t size, int64_t capacity) {
+    return lowered("tiles:" + std::to_string(size), capacity);
   }
 };
-
-TEST_P(TilesTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), toolkit);
-  for (const char* state : {"state=float32", "state=float16"}) {
-    DrivenModel tiles = tilesOf(9, 130, state);
-    for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-      SCOPED_TRACE(formatted("{}, padding {}", state, static_cast<int>(padding)));
-      if (tiles.manifest.tiles->state == ElementType::Float) {
-        expectEqualsExported(exported, tiles, padding);
-        continue;
-      }
-      EquivalencePlan plan;
-      plan.padding = padding;
-      plan.tolerance = {2e-2, 5e-3};
-      const VerificationReport report = valueOrThrow(verifyModels(
-          *exported.model, exported.manifest, *tiles.model, tiles.manifest, plan, 1, toolkit));
-      EXPECT_TRUE(report.equal()) << verificationSummary(report);
-    }
-  }
-}
 
 /// The host's loop and the model's own chain are the same tiles.
 TEST_P(TilesTest, PiecesAndTheWholeModelGiveTheSameBits) {
@@ -185,15 +165,6 @@ TEST_P(WrittenTilesTest, APieceThatIsMissingOrAnotherIsAnError) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, TilesTest, shippedModels(), shippedModelName);
 INSTANTIATE_TEST_SUITE_P(Shipped, WrittenTilesTest, shippedModels(), shippedModelName);
-
-using TilesCorpusTest = FixedBlocksCorpusTest;
-
-/// Windows, soft caps, sinks, latent and grouped caches.
-TEST_F(TilesCorpusTest, EveryModelThatAPyramidTakesEqualsItsReferences) {
-  const ReferenceTable tiles = compared("tiles:5");
-  EXPECT_GE(tiles.count(ReferenceVerdict::Equal), leastInSample(50));
-  expectSameVerdicts(compared("pyramid:5"), tiles);
-}
 
 } // namespace
 } // namespace kvopt

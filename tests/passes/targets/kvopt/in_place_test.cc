@@ -91,55 +91,6 @@ TEST_P(InPlaceTest, KeepsEveryInputAndOutputAndAddsTheLength) {
   EXPECT_EQ(inPlace.manifest.lengths[0].input, "past_length");
 }
 
-TEST_P(InPlaceTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), toolkit);
-  DrivenModel inPlace = rewritten(path(), toolkit);
-  for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-    SCOPED_TRACE(static_cast<int>(padding));
-    VerificationReport report = expectEqualsExported(exported, inPlace, padding);
-    EXPECT_EQ(report.cacheBytesCopied, 0);
-  }
-}
-
-TEST_P(InPlaceTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
-  DrivenModel growing = raised(path(), toolkit);
-  DrivenModel inPlace = rewritten(path(), toolkit);
-  EXPECT_EQ(growing.manifest.contract, CacheUpdate::Grows);
-  for (Padding padding : {Padding::None, Padding::Left, Padding::Right})
-    for (unsigned threads : {1u, 2u}) {
-      EquivalencePlan plan;
-      plan.padding = padding;
-      plan.tolerance = {0, 0};
-      VerificationReport report =
-          valueOrThrow(verifyModels(*growing.model, growing.manifest, *inPlace.model,
-                                    inPlace.manifest, plan, threads, toolkit));
-      EXPECT_TRUE(report.equal()) << verificationSummary(report);
-      for (const StepComparison& step : report.comparison.steps)
-        for (const auto* group : {&step.outputs, &step.caches})
-          for (const TensorComparison& tensor : *group) {
-            EXPECT_GT(tensor.comparison.compared, 0) << tensor.name;
-            EXPECT_TRUE(tensor.comparison.bitExact) << step.phase << " " << tensor.name;
-          }
-    }
-}
-
-TEST_P(InPlaceTest, FunctionBodiesComputeTheSame) {
-  DrivenModel inPlace = rewritten(path(), toolkit);
-  const auto standard = standardKernels(toolkit);
-  const EquivalencePlan plan = shortPlan(*inPlace.model);
-  SessionOptions options;
-  options.batch = plan.batch;
-  options.capacity = plan.totalTokens() + 3;
-  auto fused = openSession(inPlace, toolkit.runner->kernels(), options);
-  // Zero times a poisoned row is no zero in plain matrix products; a body may read zeros there.
-  auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
-  EXPECT_NE(&fused->graph(), &body->graph());
-  ComparisonReport report = valueOrThrow(compareSessions(*fused, *body, plan));
-  EXPECT_TRUE(report.equal());
-  EXPECT_TRUE(report.tokensEqual);
-  EXPECT_GT(body->statistics().inPlaceBytesCopied, 0);
-}
-
 INSTANTIATE_TEST_SUITE_P(Shipped, InPlaceTest, shippedModels(), shippedModelName);
 
 } // namespace

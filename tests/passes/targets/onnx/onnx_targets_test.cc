@@ -49,28 +49,6 @@ TEST_P(OnnxTargetTest, KeepsTheIrVersion) {
     EXPECT_EQ(rewritten(path(), toolkit, "", target).model->irVersion, exported.model->irVersion);
 }
 
-TEST_P(OnnxTargetTest, IsWrittenAlikeEveryTime) {
-  for (const char* target : {"onnx24", "onnx23"}) {
-    const DrivenModel once = rewritten(path(), toolkit, "capacity=64", target);
-    const DrivenModel again = rewritten(path(), toolkit, "capacity=64", target);
-    EXPECT_TRUE(valueOrThrow(exportModelBytes(*once.model)) ==
-                valueOrThrow(exportModelBytes(*again.model)))
-        << target;
-    EXPECT_EQ(once.manifest.json(), again.manifest.json());
-  }
-}
-
-TEST_P(OnnxTargetTest, ComputesTheSameAsTheExportedModel) {
-  for (const char* target : {"onnx24", "onnx23"}) {
-    SCOPED_TRACE(target);
-    const DrivenModel driven = rewritten(path(), toolkit, "", target);
-    const VerificationReport report = valueOrThrow(
-        verifyRewrite(path(), *driven.model, driven.manifest, fullVerification(), toolkit));
-    EXPECT_TRUE(report.equal()) << verificationSummary(report);
-    EXPECT_EQ(report.runs.front().plan.batch, 3);
-  }
-}
-
 TEST_P(OnnxTargetTest, ScattersOnlyTheNewRowsInPlace) {
   const DrivenModel driven = rewritten(path(), toolkit, "", "onnx24");
   SessionOptions options;
@@ -104,7 +82,6 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   std::vector<std::string> paths;
   for (const std::string& model : models)
     paths.push_back((corpusFolder() / model / "model.onnx").string());
-  const std::vector<ModelForm> forms = {ModelForm::Shared, ModelForm::Stateful};
   Toolkit toolkit;
   // GroupQueryAttention puts new rows behind each batch row's own.
   const char* lengths = "target-lacks-feature";
@@ -123,6 +100,10 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   };
   for (const auto& [target, reasons] : refused) {
     SCOPED_TRACE(target);
+    // Only its buffers can grow: others' caches grow in any case.
+    const std::vector<ModelForm> forms =
+        target == "onnx24" ? std::vector<ModelForm>{ModelForm::Shared, ModelForm::Stateful}
+                           : std::vector<ModelForm>{ModelForm::Shared};
     llvm::Expected<ReferenceTable> table =
         compareWithReferences(paths, forms, 1, toolkit, valueOrThrow(presetForm(target)));
     ASSERT_TRUE(static_cast<bool>(table));

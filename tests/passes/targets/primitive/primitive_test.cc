@@ -36,14 +36,6 @@ TEST_P(PrimitiveTest, EverythingAroundAttentionStays) {
   EXPECT_EQ(softmaxes, GetParam().sites);
 }
 
-TEST_P(PrimitiveTest, ComputesTheSameAsTheExportedModel) {
-  const DrivenModel plain = rewritten(path(), toolkit, "", "primitive");
-  const VerificationReport report = valueOrThrow(
-      verifyRewrite(path(), *plain.model, plain.manifest, fullVerification(), toolkit));
-  EXPECT_TRUE(report.equal()) << verificationSummary(report);
-  EXPECT_EQ(report.runs.front().plan.batch, 3);
-}
-
 /// The manifest of a model of which nothing is known of positions.
 Manifest withoutRotations(Manifest manifest) {
   manifest.rotations.reset();
@@ -67,16 +59,6 @@ void expectTheSameForm(const std::string& path, const Toolkit& toolkit, bool mas
 }
 
 TEST_P(PrimitiveTest, IsRecoveredAsWhatItWas) { expectTheSameForm(path(), toolkit); }
-
-TEST_P(PrimitiveTest, WhatIsPlainGetsNoPlainer) {
-  TemporaryFolder folder;
-  const std::string plain = folder.path("plain.onnx");
-  const DrivenModel once = rewritten(path(), toolkit, "", "primitive");
-  successOrThrow(exportModel(*once.model, plain));
-  const DrivenModel again = rewritten(plain, toolkit, "", "primitive");
-  EXPECT_EQ(again.model->graph().nodes().size(), once.model->graph().nodes().size());
-  EXPECT_EQ(again.manifest.json(), once.manifest.json());
-}
 
 using PrimitiveCorpusTest = CorpusTest;
 

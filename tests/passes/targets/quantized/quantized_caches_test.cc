@@ -43,34 +43,6 @@ EquivalencePlan shortPlan() {
 
 using QuantizedCaches = ShippedModelTest;
 
-TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
-  DrivenModel exported = asExported(path(), toolkit);
-  for (const auto& [target, padding] :
-       std::vector<std::pair<std::string, Padding>>{{"int8", Padding::None},
-                                                    {"int8", Padding::Left},
-                                                    {"int8", Padding::Right},
-                                                    {"int4", Padding::None},
-                                                    {"int4", Padding::Left},
-                                                    {"int8-blocks:9", Padding::None},
-                                                    {"int8-blocks:64", Padding::Left}}) {
-    SCOPED_TRACE(target + " " + std::to_string(static_cast<int>(padding)));
-    DrivenModel other = quantized(path(), toolkit, target);
-    EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
-    plan.padding = padding;
-    VerificationReport report = verified(exported, other, plan, toolkit);
-    EXPECT_TRUE(report.equal()) << verificationSummary(report);
-    ASSERT_TRUE(report.quantization);
-    const QuantizationReport& quantization = *report.quantization;
-    EXPECT_EQ(quantization.bits, target == "int4" ? 4 : 8);
-    EXPECT_EQ(quantization.sites, GetParam().sites);
-    EXPECT_EQ(quantization.steps, 68u);
-    EXPECT_TRUE(quantization.rowsIdentical);
-    EXPECT_GT(quantization.deviation.largest, 0);
-    EXPECT_LT(quantization.deviation.largest, quantization.deviation.magnitude);
-    EXPECT_EQ(quantization.deviation.tokens, 2 * 68);
-  }
-}
-
 /// How rows are divided changes no bit, and attention reads the codes of new rows, too.
 TEST_P(QuantizedCaches, InBlocksGiveTheBitsOfABuffer) {
   auto outputs = [&](const char* target) {
@@ -212,18 +184,6 @@ TEST_P(QuantizedCaches, ThreadsAndCapacityDoNotMatter) {
   EXPECT_TRUE(outputs(2, SessionOptions::Mode::AsManifest, 64) == expected);
   EXPECT_TRUE(outputs(1, SessionOptions::Mode::AsManifest, 301) == expected);
   EXPECT_TRUE(outputs(2, SessionOptions::Mode::Stateful, 1) == expected);
-}
-
-TEST_P(QuantizedCaches, SurviveWritingAndAreNotRewrittenAgain) {
-  TemporaryFolder temporary;
-  const std::string file = temporary.path("int8.onnx");
-  DrivenModel int8 = quantized(path(), toolkit);
-  successOrThrow(exportModel(*int8.model, file));
-  DrivenModel read = asExported(file, toolkit);
-  EXPECT_EQ(read.manifest.json(), int8.manifest.json());
-  VerificationReport report = verified(asExported(path(), toolkit), read, shortPlan(), toolkit);
-  EXPECT_TRUE(report.equal()) << verificationSummary(report);
-  EXPECT_THROW(quantized(file, toolkit), std::runtime_error);
 }
 
 /// An edge that the rewrite got wrong, and a body that says something else, are differences.
