@@ -1,12 +1,13 @@
 # How a fresh build compiles less: files that belong together, and the headers of other libraries once.
 #
-#   kvopt_unity(<target> [<files>])
+#   kvopt_unity(<target> [<files> [BY_FOLDER]])
 #
 # With -DCMAKE_UNITY_BUILD=ON, which the presets for whole builds set, files are compiled together, at most so many at a
 # time as given: the folders of a target one after the other, in the order of their names, and a folder with more files in
 # parts. Most of the time for a file goes into headers and into functions of the standard library, which such a unit compiles
-# once. A name that a file defines for itself must therefore be unique in its target, or nearly. Without it, and with a
-# compiler cache, every file is compiled alone, which also shows where one lacks an include.
+# once. A name that a file defines for itself must therefore be unique in its target, or with BY_FOLDER, which keeps the
+# files of folders apart, in its folder. Without CMAKE_UNITY_BUILD, and with a compiler cache, every file is compiled alone,
+# which also shows where one lacks an include.
 set(kvopt_unity_files 40)
 
 function(kvopt_unity target)
@@ -42,7 +43,7 @@ function(kvopt_unity target)
     foreach(source IN LISTS files_${folder})
       if(NOT left)
         math(EXPR together "${filled} + ${size}")
-        if(filled AND together GREATER limit)
+        if(filled AND (together GREATER limit OR ARGC GREATER 2))
           math(EXPR unit "${unit} + 1")
           set(filled 0)
         endif()

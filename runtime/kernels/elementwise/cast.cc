@@ -106,6 +106,9 @@ llvm::Error castView(KernelContext& context, const TensorView& x, ElementType ta
     return castToSmall(context, x, target, *range);
   if (isFloatCode(target))
     return castToCodes(context, x, target);
+  auto isKnown = [](auto) { return llvm::Error::success(); };
+  if (llvm::Error error = dispatch(NumericAndBoolTypes(), context, target, isKnown))
+    return error;
   llvm::Expected<TensorView> y = context.output(0, target, x.shape);
   if (!y)
     return y.takeError();
