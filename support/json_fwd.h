@@ -1,4 +1,4 @@
-// The name of JSON values, for headers that pass them on. What makes or reads them includes
+// The name of JSON values, for headers that pass them on. Files that make or read them include
 // "support/json.h".
 #pragma once
 
