@@ -167,9 +167,9 @@ private:
         return appends ? shared : wrong;
       }
       forEachNode(node, [&](const Node& visited) {
-        std::vector<ExtentEquation> equations;
-        addExtentEquations(visited, equations);
-        for (const ExtentEquation& equation : equations)
+        std::vector<ExtentEquation> own;
+        addExtentEquations(visited, own);
+        for (const ExtentEquation& equation : own)
           if (forcesZero(equation.left - equation.right)) {
             blame(equation.left);
             blame(equation.right);
