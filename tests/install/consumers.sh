@@ -55,7 +55,7 @@ target_link_libraries(consumer PRIVATE kvopt::kvopt)
 EOF
   cmake -G Ninja -S "$work/project" -B "$work/build" >"$work/configure.log"
   steps=$(ninja -C "$work/build" -t commands consumer)
-  [[ $steps == *libkvopt.so* && $steps != *_tests* && $steps != *example_* ]]
+  [[ $steps == *libkvopt.so* && $steps != *_tests* && $steps != */example_* ]]
   [ ! -e "$work/build/cmake_install.cmake" ] || ! grep -q libkvopt "$work/build/cmake_install.cmake"
   echo "configured; the program needs $(grep -c . <<<"$steps") build steps"
   ;;
