@@ -126,7 +126,7 @@ std::vector<std::string> wordsOf(const std::string& text) {
   return words;
 }
 
-void check(bool holds, const char* what, const std::vector<std::string>& words,
+void require(bool holds, const char* what, const std::vector<std::string>& words,
            const std::string& printed) {
   if (holds)
     return;
@@ -157,14 +157,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::fflush(nullptr);
     printed = out.text() + err.text();
   }
-  check(code >= 0 && code <= 4, "an exit code that is no answer", words, printed);
-  check(!hasUnsafeCharacters(printed), "unsafe characters", words, printed);
+  require(code >= 0 && code <= 4, "an exit code that is no answer", words, printed);
+  require(!hasUnsafeCharacters(printed), "unsafe characters", words, printed);
   // The first word that names a model is what the command reads, except for `gen`.
   const auto model = std::find_if(words.begin(), words.end(), [](const std::string& word) {
     return std::string_view(word).ends_with(".onnx");
   });
   if (words[1] != "gen" && code == 0 && model != words.end() && model - words.begin() == 2)
-    check(scratch.isUnchanged(*model), "a changed input", words, printed);
+    require(scratch.isUnchanged(*model), "a changed input", words, printed);
   scratch.restore();
   return 0;
 }
