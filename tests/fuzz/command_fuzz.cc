@@ -127,7 +127,7 @@ std::vector<std::string> wordsOf(const std::string& text) {
 }
 
 void require(bool holds, const char* what, const std::vector<std::string>& words,
-           const std::string& printed) {
+             const std::string& printed) {
   if (holds)
     return;
   std::string line;

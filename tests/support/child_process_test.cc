@@ -29,6 +29,13 @@ TEST(ChildProcess, ExitCodesAreThoseOfAShell) {
   EXPECT_EQ(endOf("kill -SEGV $$").code, 128 + 11);
 }
 
+TEST(ChildProcess, ACommandThatCannotStartIsAnError) {
+  auto end = runCommand(std::string(1 << 20, ':'), 60s);
+  ASSERT_FALSE(bool(end));
+  const std::string message = llvm::toString(end.takeError());
+  EXPECT_NE(message.find("Argument list too long"), std::string::npos) << message;
+}
+
 TEST(ChildProcess, ReadsNothingAndPrintsNothing) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(endOf("read line").code, 1);
