@@ -5,6 +5,7 @@
 #include "api/tensor.h"
 
 #include "driver/first_step.h"
+#include "driver/generate/generation.h"
 #include "runtime/session/token_choice.h"
 #include "support/json.h"
 
@@ -92,16 +93,8 @@ llvm::Error checkOutput(const kvopt_session* session, size_t index, const void* 
 
 OrderedJson statisticsOf(const kvopt_session& driven) {
   const Session& session = *driven.session;
-  const SessionStatistics& counters = session.statistics();
-  OrderedJson json = {{"schema", "kvopt/session/1"},
-                      {"steps", counters.steps},
-                      {"length", session.length()},
-                      {"cache_bytes", session.cacheBytes()},
-                      {"cache_bytes_written", counters.cacheBytesWritten},
-                      {"cache_bytes_copied", counters.inPlaceBytesCopied},
-                      {"cache_bytes_moved", counters.cacheBytesMoved},
-                      {"cache_reallocations", counters.cacheReallocations},
-                      {"temporary_peak_bytes", counters.temporaryPeak}};
+  OrderedJson json = {{"schema", "kvopt/session/1"}, {"steps", session.statistics().steps}};
+  json.update(memoryJson(session));
   if (const std::string& untested = driven.model->prepared.untested; !untested.empty())
     json["remark"] = untested;
   return json;

@@ -218,7 +218,8 @@ public:
   std::string_view text;
 };
 
-/// The same for a pattern that is made at run time. A field without a value ends the program.
+/// The same for a pattern that is made at run time. Throws fmt::format_error if a field has no
+/// value, or has one that its specification does not go with.
 std::string formatValues(std::string_view pattern, std::span<const FormatValue> values);
 
 template <class... Values>

@@ -51,26 +51,21 @@ OrderedJson sequenceJson(const RunReport& report, size_t row) {
 
 OrderedJson statisticsJson(const RunReport& report, const Session& session) {
   const GenerationResult& result = report.result;
-  const SessionStatistics& counters = session.statistics();
-  return {{"prefill_tokens", result.promptTokens},
-          {"prefill_tps", rate(result.promptTokens, result.prefillSeconds)},
-          {"decode_tokens", result.decodedTokens},
-          {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
-          {"draft_tokens", result.draftedTokens},
-          {"draft_tokens_accepted", result.acceptedTokens},
-          {"context_shifts", result.contextShifts},
-          {"dropped_tokens", result.droppedTokens},
-          {"length", session.length()},
-          {"cache_bytes", session.cacheBytes()},
-          {"cache_bytes_written", counters.cacheBytesWritten},
-          {"cache_bytes_copied", counters.inPlaceBytesCopied},
-          {"cache_bytes_moved", counters.cacheBytesMoved},
-          {"cache_reallocations", counters.cacheReallocations},
-          {"temporary_peak_bytes", counters.temporaryPeak},
-          {"temporary_last_bytes", counters.lastRun.temporaryPeak()},
-          {"folded_nodes", counters.lastRun.foldedNodes},
-          {"folded_bytes", counters.lastRun.foldedBytes},
-          {"streamed_nodes", counters.lastRun.streamedNodes}};
+  const RunStatistics& last = session.statistics().lastRun;
+  OrderedJson json = {{"prefill_tokens", result.promptTokens},
+                      {"prefill_tps", rate(result.promptTokens, result.prefillSeconds)},
+                      {"decode_tokens", result.decodedTokens},
+                      {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
+                      {"draft_tokens", result.draftedTokens},
+                      {"draft_tokens_accepted", result.acceptedTokens},
+                      {"context_shifts", result.contextShifts},
+                      {"dropped_tokens", result.droppedTokens}};
+  json.update(memoryJson(session));
+  json.update({{"temporary_last_bytes", last.temporaryPeak()},
+               {"folded_nodes", last.foldedNodes},
+               {"folded_bytes", last.foldedBytes},
+               {"streamed_nodes", last.streamedNodes}});
+  return json;
 }
 
 } // namespace

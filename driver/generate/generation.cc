@@ -5,6 +5,7 @@
 #include "driver/generate/padding_test.h"
 #include "ir/manifest/documented_inputs.h"
 #include "support/diagnostic.h"
+#include "support/json.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -391,6 +392,17 @@ llvm::Expected<GenerationResult> generate(Session& session,
       return error;
   }
   return Generator(session, options).run(prompts);
+}
+
+OrderedJson memoryJson(const Session& session) {
+  const SessionStatistics& counters = session.statistics();
+  return {{"length", session.length()},
+          {"cache_bytes", session.cacheBytes()},
+          {"cache_bytes_written", counters.cacheBytesWritten},
+          {"cache_bytes_copied", counters.inPlaceBytesCopied},
+          {"cache_bytes_moved", counters.cacheBytesMoved},
+          {"cache_reallocations", counters.cacheReallocations},
+          {"temporary_peak_bytes", counters.temporaryPeak}};
 }
 
 } // namespace kvopt::driver

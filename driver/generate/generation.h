@@ -3,6 +3,7 @@
 
 #include "runtime/session/token_choice.h"
 #include "runtime/session/token_feed.h"
+#include "support/json_fwd.h"
 
 namespace kvopt::driver {
 
@@ -61,6 +62,10 @@ struct GenerationResult {
   double prefillSeconds = 0;       ///< until the first token of each sequence is known
   double decodeSeconds = 0;
 };
+
+/// Length, bytes of caches and of temporary memory of a session, by the names that reports and the
+/// interfaces for other languages share.
+OrderedJson memoryJson(const runtime::Session& session);
 
 /// Appends the prompts, one per batch row, to the session's tokens, and generates. Shorter prompts
 /// are padded on the left, and the model's attention_mask hides the padding; fails for a model

@@ -8,7 +8,6 @@
 #include "runtime/memory/element_storage.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
-#include "support/progress.h"
 
 #include <algorithm>
 #include <cmath>
@@ -42,18 +41,12 @@ public:
       : reader(std::move(opened)), plan(given), step(extents) {}
 
   llvm::Error run(ProgressListener* listener) {
-    const llvm::ArrayRef<int64_t> text = plan.tokens;
-    Progress progress(listener, "calibrating");
-    progress.expect(static_cast<double>(text.size()));
-    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context)) {
-      if (llvm::Error error =
-              readWindow(text.slice(begin).take_front(static_cast<size_t>(plan.context))))
-        return error;
-      progress.advance(static_cast<double>(plan.context));
-    }
+    auto read = [this](llvm::ArrayRef<int64_t> window) { return readWindow(window); };
+    if (llvm::Error error = forEachWindow(plan, listener, "calibrating", read))
+      return error;
     if (steps == 0)
       return usageError("the text for calibration has {} tokens, and a step of the model {}",
-                        text.size(), step.tokens);
+                        plan.tokens.size(), step.tokens);
     return llvm::Error::success();
   }
 

@@ -4,7 +4,6 @@
 #include "driver/verify/text_reader.h"
 #include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
-#include "support/progress.h"
 
 #include <cmath>
 
@@ -33,15 +32,9 @@ public:
     if (llvm::Error error = fitScores())
       return error;
     report.context = plan.context;
-    const llvm::ArrayRef<int64_t> text = plan.tokens;
-    Progress progress(listener, "reading the text");
-    progress.expect(static_cast<double>(text.size()));
-    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context)) {
-      if (llvm::Error error =
-              readWindow(text.slice(begin).take_front(static_cast<size_t>(plan.context))))
-        return error;
-      progress.advance(static_cast<double>(plan.context));
-    }
+    auto read = [this](llvm::ArrayRef<int64_t> window) { return readWindow(window); };
+    if (llvm::Error error = forEachWindow(plan, listener, "reading the text", read))
+      return error;
     if (report.tokens == 0)
       return usageError("the text has no token that is predicted from one before it");
     return report;

@@ -7,10 +7,24 @@
 #include "runtime/session/token_choice.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
+#include "support/progress.h"
 
 namespace kvopt::driver {
 using namespace ir;
 using namespace runtime;
+
+llvm::Error forEachWindow(const TextPlan& plan, ProgressListener* listener, const char* words,
+                          llvm::function_ref<llvm::Error(llvm::ArrayRef<int64_t> window)> read) {
+  const llvm::ArrayRef<int64_t> text = plan.tokens;
+  Progress progress(listener, words);
+  progress.expect(static_cast<double>(text.size()));
+  for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context)) {
+    if (llvm::Error error = read(text.slice(begin).take_front(static_cast<size_t>(plan.context))))
+      return error;
+    progress.advance(static_cast<double>(plan.context));
+  }
+  return llvm::Error::success();
+}
 
 llvm::Error checkByteTokens(const Graph& graph, llvm::ArrayRef<ManifestInput> described,
                             const char* option, const char* instead) {

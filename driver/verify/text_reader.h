@@ -6,10 +6,14 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 #include "runtime/session/token_feed.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <memory>
 #include <vector>
 
+namespace kvopt {
+class ProgressListener;
+} // namespace kvopt
 namespace kvopt::driver {
 
 /// A text in windows of `context` tokens. Each window starts from empty caches.
@@ -20,6 +24,11 @@ struct TextPlan {
   int64_t chunk = 128;
   std::vector<ir::InputRecipe> recipes;
 };
+
+/// Calls `read` for each window of the plan's text, in order, until it fails. The progress has the
+/// name `words`.
+llvm::Error forEachWindow(const TextPlan& plan, ProgressListener* listener, const char* words,
+                          llvm::function_ref<llvm::Error(llvm::ArrayRef<int64_t> window)> read);
 
 /// A usage error if the model's tokens are known not to be bytes, so that a text is not a list of
 /// them. `option` gives the text, and `instead` gives token numbers.

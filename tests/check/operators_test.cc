@@ -145,6 +145,19 @@ const Meaning meanings[] = {
     {"Attention",
      "keys = Concat <axis = 2> (x4, y4) result = Attention <is_causal = 1> (x4, keys, keys)",
      fromTheStart.c_str(), fromTheEnd.c_str()},
+    {"Attention's cached keys",
+     "result4, k, v = Attention <is_causal = 1> (x4, y4, y4, , x4, x4) result = Identity (result4)",
+     fromTheEnd.c_str(), fromTheStart.c_str()},
+    {"Attention's lengths",
+     "keys = Concat <axis = 2> (x4, y4) tokens = Expand (count, list) "
+     "result = Attention <is_causal = 1> (x4, keys, keys, , , , tokens)",
+     fromTheStart.c_str(), fromTheEnd.c_str()},
+    {"OneHot",
+     "places = Sub (column, count) ends = Slice (bias, l0, l2) hot = OneHot (places, count, ends) "
+     "result = MatMul (hot, x)",
+     "ends = Slice (bias, l0, l2) hot = OneHot (column, count, ends) result = MatMul (hot, x)",
+     "places = Sub (listed, column) ends = Slice (bias, l0, l2) hot = OneHot (places, count, ends) "
+     "result = MatMul (hot, x)"},
     {"GroupQueryAttention", groupQuery, groups.c_str(), otherGroups.c_str()},
     {"GroupQueryAttention's window", groupQuery, groups.c_str(), allKeys.c_str()},
 };
