@@ -10,7 +10,7 @@
 namespace kvopt::ir {
 namespace {
 
-enum class Family { Float, Integer, Other };
+enum class Family { Float, Signed, Unsigned, Other };
 
 struct Row {
   ElementType type;
@@ -23,18 +23,18 @@ struct Row {
 /// Sorted by the enumeration, which starts at 1.
 constexpr Row rows[] = {
     {ElementType::Float, "float", "float32", 32, Family::Float},
-    {ElementType::UInt8, "uint8", "uint8", 8, Family::Integer},
-    {ElementType::Int8, "int8", "int8", 8, Family::Integer},
-    {ElementType::UInt16, "uint16", "uint16", 16, Family::Integer},
-    {ElementType::Int16, "int16", "int16", 16, Family::Integer},
-    {ElementType::Int32, "int32", "int32", 32, Family::Integer},
-    {ElementType::Int64, "int64", "int64", 64, Family::Integer},
+    {ElementType::UInt8, "uint8", "uint8", 8, Family::Unsigned},
+    {ElementType::Int8, "int8", "int8", 8, Family::Signed},
+    {ElementType::UInt16, "uint16", "uint16", 16, Family::Unsigned},
+    {ElementType::Int16, "int16", "int16", 16, Family::Signed},
+    {ElementType::Int32, "int32", "int32", 32, Family::Signed},
+    {ElementType::Int64, "int64", "int64", 64, Family::Signed},
     {ElementType::String, "string", "string", 0, Family::Other},
     {ElementType::Bool, "bool", "bool", 8, Family::Other},
     {ElementType::Float16, "float16", "float16", 16, Family::Float},
     {ElementType::Double, "double", "float64", 64, Family::Float},
-    {ElementType::UInt32, "uint32", "uint32", 32, Family::Integer},
-    {ElementType::UInt64, "uint64", "uint64", 64, Family::Integer},
+    {ElementType::UInt32, "uint32", "uint32", 32, Family::Unsigned},
+    {ElementType::UInt64, "uint64", "uint64", 64, Family::Unsigned},
     {ElementType::Complex64, "complex64", "complex64", 64, Family::Other},
     {ElementType::Complex128, "complex128", "complex128", 128, Family::Other},
     {ElementType::BFloat16, "bfloat16", "bfloat16", 16, Family::Float},
@@ -42,12 +42,12 @@ constexpr Row rows[] = {
     {ElementType::Float8E4M3FNUZ, "float8e4m3fnuz", "float8e4m3fnuz", 8, Family::Float},
     {ElementType::Float8E5M2, "float8e5m2", "float8e5m2", 8, Family::Float},
     {ElementType::Float8E5M2FNUZ, "float8e5m2fnuz", "float8e5m2fnuz", 8, Family::Float},
-    {ElementType::UInt4, "uint4", "uint4", 4, Family::Integer},
-    {ElementType::Int4, "int4", "int4", 4, Family::Integer},
+    {ElementType::UInt4, "uint4", "uint4", 4, Family::Unsigned},
+    {ElementType::Int4, "int4", "int4", 4, Family::Signed},
     {ElementType::Float4E2M1, "float4e2m1", "float4e2m1", 4, Family::Float},
     {float8E8M0Type, "float8e8m0", "float8e8m0", 8, Family::Float},
-    {uint2Type, "uint2", "uint2", 2, Family::Integer},
-    {int2Type, "int2", "int2", 2, Family::Integer},
+    {uint2Type, "uint2", "uint2", 2, Family::Unsigned},
+    {int2Type, "int2", "int2", 2, Family::Signed},
 };
 
 const Row* find(ElementType type) {
@@ -110,7 +110,12 @@ bool isFloatingPoint(ElementType type) {
 
 bool isInteger(ElementType type) {
   const Row* row = find(type);
-  return row && row->family == Family::Integer;
+  return row && (row->family == Family::Signed || row->family == Family::Unsigned);
+}
+
+bool isUnsigned(ElementType type) {
+  const Row* row = find(type);
+  return row && row->family == Family::Unsigned;
 }
 
 } // namespace kvopt::ir

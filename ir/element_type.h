@@ -55,5 +55,7 @@ std::optional<ElementType> elementTypeFromDtypeName(llvm::StringRef name);
 
 bool isFloatingPoint(ElementType type);
 bool isInteger(ElementType type);
+/// Whether it is an integer type without negative numbers.
+bool isUnsigned(ElementType type);
 
 } // namespace kvopt::ir

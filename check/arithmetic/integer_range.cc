@@ -16,11 +16,7 @@ struct IntegerType {
 };
 
 IntegerType integerType(ir::ElementType type) {
-  using ir::ElementType;
-  const bool isSigned = type == ElementType::Int4 || type == ElementType::Int8 ||
-                        type == ElementType::Int16 || type == ElementType::Int32 ||
-                        type == ElementType::Int64;
-  return {ir::bitWidth(type).value_or(mostBits), isSigned};
+  return {ir::bitWidth(type).value_or(mostBits), !ir::isUnsigned(type)};
 }
 
 /// The integer of a type's bits. Integers that the check does not represent are open.

@@ -97,16 +97,14 @@ Dim heldBy(ElementType element, const Dim& value) {
   std::optional<unsigned> bits = bitWidth(element);
   if (!isInteger(element) || !bits)
     return Dim::unknown();
-  bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
-                    element == ElementType::UInt32 || element == ElementType::UInt64 ||
-                    element == ElementType::UInt4 || element == uint2Type;
   std::optional<int64_t> constant = value.value();
   if (!constant)
-    return *bits >= 32 && (!isUnsigned || value.isKnownNonNegative()) ? value : Dim::unknown();
+    return *bits >= 32 && (!isUnsigned(element) || value.isKnownNonNegative()) ? value
+                                                                               : Dim::unknown();
   if (*bits >= 64)
-    return !isUnsigned || *constant >= 0 ? value : Dim::unknown();
-  int64_t span = int64_t{1} << (isUnsigned ? *bits : *bits - 1);
-  bool fits = *constant < span && *constant >= (isUnsigned ? 0 : -span);
+    return !isUnsigned(element) || *constant >= 0 ? value : Dim::unknown();
+  int64_t span = int64_t{1} << (isUnsigned(element) ? *bits : *bits - 1);
+  bool fits = *constant < span && *constant >= (isUnsigned(element) ? 0 : -span);
   return fits ? value : Dim::unknown();
 }
 

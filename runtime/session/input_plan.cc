@@ -43,11 +43,9 @@ InputFeed describedFeed(const Value& input, llvm::ArrayRef<ManifestInput> descri
 bool holds(ElementType element, double number) {
   if (!isInteger(element))
     return true;
-  const bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
-                          element == ElementType::UInt32 || element == ElementType::UInt64;
-  const double limit =
-      std::ldexp(1.0, static_cast<int>(bitWidth(element).value_or(8)) - (isUnsigned ? 0 : 1));
-  return number > (isUnsigned ? -1.0 : -limit - 1.0) && number < limit;
+  const double limit = std::ldexp(1.0, static_cast<int>(bitWidth(element).value_or(8)) -
+                                           (isUnsigned(element) ? 0 : 1));
+  return number > (isUnsigned(element) ? -1.0 : -limit - 1.0) && number < limit;
 }
 
 /// Batch rows, then tokens; an axis of fixed extent counts codebooks.

@@ -47,9 +47,8 @@ void fillNumber(const TensorView& view, int64_t value) {
 /// Whether a number that is not negative fits in an element type.
 bool holds(ElementType element, int64_t number) {
   const unsigned bits = bitWidth(element).value_or(64);
-  const bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
-                          element == ElementType::UInt32;
-  return !isInteger(element) || bits >= 64 || number < int64_t{1} << (isUnsigned ? bits : bits - 1);
+  return !isInteger(element) || bits >= 64 ||
+         number < int64_t{1} << (isUnsigned(element) ? bits : bits - 1);
 }
 
 /// Whether the length is one number for the whole batch. Blocks are listed for each row.

@@ -17,9 +17,7 @@ int64_t largestOf(ElementType element) {
   const auto bits = static_cast<int>(bitWidth(element).value_or(64));
   if (!isInteger(element) || bits >= 64)
     return INT64_MAX;
-  const bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
-                          element == ElementType::UInt32;
-  return (int64_t{1} << (isUnsigned ? bits : bits - 1)) - 1;
+  return (int64_t{1} << (isUnsigned(element) ? bits : bits - 1)) - 1;
 }
 
 /// Elements of an int64 or int32 tensor; none of other types.
