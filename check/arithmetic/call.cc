@@ -333,6 +333,8 @@ Ref multiplyReals(Call& call, const Ref& a, const Ref& b) {
 Ref unknownOf(Call& call, llvm::StringRef name, const Ref& operand) {
   const uint64_t hash = nameHash(name);
   return mapReals(call, {operand}, operand->shape, [&](llvm::ArrayRef<Exact> elements) {
+    if (name == "Log" && elements[0].isZero())
+      return Exact{0, 0, Status::MinusInfinity};
     return call.field().unknown(hash, {elements[0]});
   });
 }

@@ -291,8 +291,10 @@ Exact Field::unknown(uint64_t name, std::initializer_list<Exact> operands) const
     const uint64_t residue = operand.hasResidue() ? operand.p : 0;
     const Status own = statusOf(operand);
     bits = mixBits(bits ^ residue ^ (static_cast<uint64_t>(own) << 40));
-    if (own >= Status::Unspecified)
-      status = std::max(status, own);
+    // What a function has at infinity may be no number.
+    const bool isInfinite = own == Status::MinusInfinity || own == Status::PlusInfinity;
+    if (isInfinite || own >= Status::Unspecified)
+      status = std::max(status, isInfinite ? Status::Undecided : own);
   }
   Exact result = arbitrary(bits);
   result.status = status;

@@ -131,7 +131,10 @@ Results modulo(Call& call) {
                           [](double x, double y) { return std::fmod(x, y); }));
   return need(call, combined(
                         call, a, b, Tracing::Remainder,
-                        [](int64_t x, int64_t y) { return y == -1 ? 0 : (x % y + y) % y; },
+                        [](int64_t x, int64_t y) {
+                          const int64_t rest = y == -1 ? 0 : x % y;
+                          return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+                        },
                         [](double x, double y) { return x - y * std::floor(x / y); }));
 }
 
@@ -173,11 +176,11 @@ Ref bounded(Call& call, Ref a, Ref b, bool isUpper) {
     return isUpper ? combined(
                          call, a, b, Tracing::Upper,
                          [](int64_t x, int64_t y) { return std::max(x, y); },
-                         [](double x, double y) { return std::max(x, y); })
+                         [](double x, double y) { return boundOf(x, y, true); })
                    : combined(
                          call, a, b, Tracing::Lower,
                          [](int64_t x, int64_t y) { return std::min(x, y); },
-                         [](double x, double y) { return std::min(x, y); });
+                         [](double x, double y) { return boundOf(x, y, false); });
   if (!a->isReal())
     std::swap(a, b);
   auto shape = broadcastShape(a->shape, b->shape);
@@ -254,15 +257,23 @@ Results exponential(Call& call) {
   return {result};
 }
 
+/// A power modulo 2^64, with an exponent that is not negative.
+int64_t powerOfIntegers(int64_t base, int64_t exponent) {
+  uint64_t result = 1;
+  for (auto square = uint64_t(base); exponent != 0; exponent >>= 1, square *= square)
+    if ((exponent & 1) != 0)
+      result *= square;
+  return wrapped(result);
+}
+
 Results power(Call& call) {
   const Ref a = call.in(0), b = call.in(1);
+  if (a->isInteger() && b->isInteger() &&
+      llvm::any_of(b->integers, [](int64_t exponent) { return exponent < 0; }))
+    return call.unsupported("it is a negative power of an integer");
   const Ref known = areKnown(call) && a->kind == b->kind
-                        ? combined(
-                              call, a, b, Tracing::None,
-                              [](int64_t x, int64_t y) {
-                                return static_cast<int64_t>(std::pow(double(x), double(y)));
-                              },
-                              [](double x, double y) { return std::pow(x, y); })
+                        ? combined(call, a, b, Tracing::None, powerOfIntegers,
+                                   [](double x, double y) { return std::pow(x, y); })
                         : nullptr;
   if (areKnown(call) && a->kind == b->kind && !isBetterReal(call, known))
     return need(call, known);

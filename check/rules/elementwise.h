@@ -3,6 +3,8 @@
 
 #include "check/arithmetic/call.h"
 
+#include <algorithm>
+
 namespace kvopt::check {
 
 using IntegerFunction = int64_t (*)(int64_t, int64_t);
@@ -10,6 +12,13 @@ using NumberFunction = double (*)(double, double);
 
 /// A known number as its element type stores it.
 double stored(double value, ir::ElementType type);
+
+/// The larger or smaller number; NaN if one of them is.
+inline double boundOf(double a, double b, bool isUpper) {
+  if (a != a || b != b)
+    return a != a ? a : b;
+  return isUpper ? std::max(a, b) : std::min(a, b);
+}
 
 /// How the growth of a combined element follows from those of both operands.
 enum class Tracing {

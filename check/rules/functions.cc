@@ -24,7 +24,7 @@ double (*knownFunction(llvm::StringRef name))(double) {
       .Case("Floor", [](double x) { return std::floor(x); })
       .Case("Ceil", [](double x) { return std::ceil(x); })
       .Case("Round", [](double x) { return std::nearbyint(x); })
-      .Case("Sign", [](double x) { return double((x > 0) - (x < 0)); })
+      .Case("Sign", [](double x) { return x != x ? x : double((x > 0) - (x < 0)); })
       .Case("Relu", [](double x) { return std::max(x, 0.0); })
       .Case("Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); })
       .Default(nullptr);
@@ -61,7 +61,7 @@ Results unary(Call& call) {
     auto result = std::make_shared<Tensor>(*a);
     traceSign(call, *a, *result);
     for (int64_t& value : result->integers)
-      value = name == "Abs"    ? std::abs(value)
+      value = name == "Abs"    ? (value < 0 ? int64_t(0 - uint64_t(value)) : value)
               : name == "Relu" ? std::max<int64_t>(value, 0)
                                : (value > 0) - (value < 0);
     return {result};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace kvopt::check {
 namespace {
@@ -86,7 +87,6 @@ Ref scaledBy(Call& call, const Ref& a, int64_t divisor) {
   });
 }
 
-/// Reduction of integers or of known numbers.
 /// The growth of one element of a reduction with another one.
 GrowthId reducedGrowth(Call& call, llvm::StringRef name, Growths::Number a, Growths::Number b) {
   Growths& growths = call.math.growths;
@@ -160,6 +160,26 @@ void traceReduced(Call& call, const Ref& data, const Reduction& reduction, Tenso
   }
 }
 
+/// A sum or product, which wraps around for integers.
+template <class T> T sumOf(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+template <class T> T productOf(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
+}
+
+int64_t largerOrSmaller(int64_t a, int64_t b, bool isUpper) {
+  return isUpper ? std::max(a, b) : std::min(a, b);
+}
+double largerOrSmaller(double a, double b, bool isUpper) { return boundOf(a, b, isUpper); }
+
+/// Reduction of integers or of known numbers.
 Ref reducedKnown(Call& call, const Ref& data, const Reduction& reduction, llvm::StringRef name) {
   auto result = std::make_shared<Tensor>();
   result->kind = data->kind;
@@ -177,12 +197,13 @@ Ref reducedKnown(Call& call, const Ref& data, const Reduction& reduction, llvm::
       if (name == "ReduceMax" || name == "ReduceMin") {
         if (!isSet[reduction.targets[i]])
           target = value;
-        target = name == "ReduceMax" ? std::max(target, value) : std::min(target, value);
+        target = largerOrSmaller(target, value, name == "ReduceMax");
         isSet[reduction.targets[i]] = true;
       } else if (name == "ReduceProd") {
-        target *= value;
+        target = productOf(target, value);
       } else {
-        target += name == "ReduceSumSquare" || name == "ReduceL2" ? value * value : value;
+        const bool isSquare = name == "ReduceSumSquare" || name == "ReduceL2";
+        target = sumOf(target, isSquare ? productOf(value, value) : value);
       }
     }
     for (auto& value : to) {
