@@ -14,9 +14,6 @@ using namespace ir;
 
 namespace {
 
-/// Largest integer up to which doubles are exact.
-constexpr double mostInteger = 9007199254740992.0;
-
 using Numbers = std::unique_ptr<NumberTensor>;
 
 struct Operands {
@@ -53,13 +50,19 @@ Numbers listOf(std::vector<double> numbers) {
   return result;
 }
 
-/// The number rounded to the element type; clears `ok` for an integer that is not exact.
+/// The number as the element type holds it: rounded, or truncated to an integer. Clears `ok` for an
+/// integer that is not exact, or that would wrap.
 double heldBy(ElementType type, double number, bool& ok) {
   if (type == ElementType::Float)
     return static_cast<double>(static_cast<float>(number));
-  if (isInteger(type) && !(std::abs(number) <= mostInteger))
+  if (!isInteger(type))
+    return number;
+  const double held = std::trunc(number);
+  const auto bits = static_cast<int>(bitWidth(type).value_or(0));
+  const double end = std::ldexp(1.0, isUnsigned(type) ? bits : bits - 1);
+  if (!isExact(held) || held >= end || held < (isUnsigned(type) ? 0 : -end))
     ok = false;
-  return number;
+  return held;
 }
 
 using UnaryFunction = double (*)(double);
@@ -69,7 +72,7 @@ struct UnaryOperator {
 };
 
 double roundHalfToEven(double x) { return std::nearbyint(x); }
-double signOf(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+double signOf(double x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }
 
 constexpr UnaryOperator unaryOperators[] = {
     {"Neg", [](double x) { return -x; }},
@@ -85,11 +88,10 @@ constexpr UnaryOperator unaryOperators[] = {
     {"Cos", [](double x) { return std::cos(x); }},
     {"Tanh", [](double x) { return std::tanh(x); }},
     {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
-    {"Relu", [](double x) { return x > 0 ? x : 0; }},
+    {"Relu", [](double x) { return x < 0 ? 0 : x; }},
     {"Reciprocal", [](double x) { return 1 / x; }},
     {"Not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
     {"IsNaN", [](double x) { return std::isnan(x) ? 1.0 : 0.0; }},
-    {"IsInf", [](double x) { return std::isinf(x) ? 1.0 : 0.0; }},
 };
 
 /// `isIntegral`: for integers, whose division truncates.
@@ -97,7 +99,13 @@ using BinaryFunction = double (*)(double, double, bool isIntegral);
 struct BinaryOperator {
   const char* name;
   BinaryFunction apply;
+  /// Whether only the order of the operands counts, so that one of them may be inexact.
+  bool compares = false;
 };
+
+// NaN is both larger and smaller than other numbers.
+double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }
+double smaller(double a, double b) { return b < a || std::isnan(b) ? b : a; }
 
 double divide(double a, double b, bool isIntegral) {
   return isIntegral ? (b == 0 ? std::numeric_limits<double>::quiet_NaN() : std::trunc(a / b))
@@ -119,17 +127,17 @@ constexpr BinaryOperator binaryOperators[] = {
     {"Div", divide},
     {"Mod", modulo},
     {"Pow", [](double a, double b, bool) { return std::pow(a, b); }},
-    {"Min", [](double a, double b, bool) { return std::min(a, b); }},
-    {"Max", [](double a, double b, bool) { return std::max(a, b); }},
+    {"Min", [](double a, double b, bool) { return smaller(a, b); }, true},
+    {"Max", [](double a, double b, bool) { return larger(a, b); }, true},
     {"Sum", [](double a, double b, bool) { return a + b; }},
     {"And", [](double a, double b, bool) { return a != 0 && b != 0 ? 1.0 : 0.0; }},
     {"Or", [](double a, double b, bool) { return a != 0 || b != 0 ? 1.0 : 0.0; }},
     {"Xor", [](double a, double b, bool) { return (a != 0) != (b != 0) ? 1.0 : 0.0; }},
-    {"Equal", [](double a, double b, bool) { return a == b ? 1.0 : 0.0; }},
-    {"Less", [](double a, double b, bool) { return a < b ? 1.0 : 0.0; }},
-    {"LessOrEqual", [](double a, double b, bool) { return a <= b ? 1.0 : 0.0; }},
-    {"Greater", [](double a, double b, bool) { return a > b ? 1.0 : 0.0; }},
-    {"GreaterOrEqual", [](double a, double b, bool) { return a >= b ? 1.0 : 0.0; }},
+    {"Equal", [](double a, double b, bool) { return a == b ? 1.0 : 0.0; }, true},
+    {"Less", [](double a, double b, bool) { return a < b ? 1.0 : 0.0; }, true},
+    {"LessOrEqual", [](double a, double b, bool) { return a <= b ? 1.0 : 0.0; }, true},
+    {"Greater", [](double a, double b, bool) { return a > b ? 1.0 : 0.0; }, true},
+    {"GreaterOrEqual", [](double a, double b, bool) { return a >= b ? 1.0 : 0.0; }, true},
 };
 
 Numbers unary(const Operands& operands, UnaryFunction apply) {
@@ -141,13 +149,14 @@ Numbers unary(const Operands& operands, UnaryFunction apply) {
   return ok ? std::move(result) : nullptr;
 }
 
-Numbers binary(const Operands& operands, BinaryFunction apply) {
+Numbers binary(const Operands& operands, const BinaryOperator& op) {
   const NumberTensor* first = operands.at(0);
   if (!first)
     return nullptr;
   Numbers sum = std::make_unique<NumberTensor>(*first);
   // Mod of integers may have the sign of the dividend on request, like floats.
-  const bool isIntegral = isInteger(operands.elementOf(0)) && operands.node.intAttr("fmod", 0) == 0;
+  const bool areIntegers = isInteger(operands.elementOf(0));
+  const bool isIntegral = areIntegers && operands.node.intAttr("fmod", 0) == 0;
   bool ok = true;
   for (unsigned i = 1; i < operands.node.operands().size(); ++i) {
     const NumberTensor* next = operands.at(i);
@@ -158,9 +167,11 @@ Numbers binary(const Operands& operands, BinaryFunction apply) {
     const BroadcastElements left(*extents, sum->extents), right(*extents, next->extents);
     for (size_t e = 0; e < result->numbers.size(); ++e) {
       const auto element = static_cast<int64_t>(e);
-      const double number = apply(sum->numbers[static_cast<size_t>(left(element))],
-                                  next->numbers[static_cast<size_t>(right(element))], isIntegral);
-      result->numbers[e] = heldBy(operands.element(), number, ok);
+      const double a = sum->numbers[static_cast<size_t>(left(element))];
+      const double b = next->numbers[static_cast<size_t>(right(element))];
+      if (areIntegers && (op.compares ? !isExact(a) && !isExact(b) : !isExact(a) || !isExact(b)))
+        ok = false;
+      result->numbers[e] = heldBy(operands.element(), op.apply(a, b, isIntegral), ok);
     }
     sum = std::move(result);
   }
@@ -176,11 +187,8 @@ Numbers cast(const Operands& operands) {
     const double number = data->numbers[i];
     if (to == ElementType::Bool)
       result->numbers[i] = number != 0 ? 1 : 0;
-    else if (isInteger(to) && !isInteger(operands.elementOf(0)))
-      result->numbers[i] =
-          std::isfinite(number) ? heldBy(to, std::trunc(number), ok) : (ok = false, 0.0);
-    else if (isInteger(to))
-      result->numbers[i] = number; // Sentinels of Slice keep their meaning.
+    else if (to == operands.elementOf(0))
+      result->numbers[i] = number; // such as the end of a Slice that is beyond every axis
     else
       result->numbers[i] = heldBy(to, number, ok);
   }
@@ -200,6 +208,17 @@ Numbers clip(const Operands& operands) {
     return nullptr;
   for (size_t i = 0; i < data->numbers.size(); ++i)
     result->numbers[i] = std::min(std::max(data->numbers[i], *low), *high);
+  return result;
+}
+
+Numbers isInfinite(const Operands& operands) {
+  const NumberTensor* data = operands.at(0);
+  Numbers result = data ? tensorOf(data->extents) : nullptr;
+  const bool negative = operands.node.intAttr("detect_negative", 1) != 0;
+  const bool positive = operands.node.intAttr("detect_positive", 1) != 0;
+  for (size_t i = 0; result && i < data->numbers.size(); ++i)
+    result->numbers[i] =
+        std::isinf(data->numbers[i]) && (data->numbers[i] < 0 ? negative : positive) ? 1 : 0;
   return result;
 }
 
@@ -346,17 +365,16 @@ struct Reduction {
   const char* name;
   double start;
   double (*combine)(double sum, double next);
-  bool isMean;
+  bool isMean = false;
+  bool isBound = false;
 };
 
 constexpr Reduction reductions[] = {
-    {"ReduceSum", 0, [](double a, double b) { return a + b; }, false},
+    {"ReduceSum", 0, [](double a, double b) { return a + b; }},
     {"ReduceMean", 0, [](double a, double b) { return a + b; }, true},
-    {"ReduceProd", 1, [](double a, double b) { return a * b; }, false},
-    {"ReduceMax", -std::numeric_limits<double>::infinity(),
-     [](double a, double b) { return std::max(a, b); }, false},
-    {"ReduceMin", std::numeric_limits<double>::infinity(),
-     [](double a, double b) { return std::min(a, b); }, false},
+    {"ReduceProd", 1, [](double a, double b) { return a * b; }},
+    {"ReduceMax", -std::numeric_limits<double>::infinity(), larger, false, true},
+    {"ReduceMin", std::numeric_limits<double>::infinity(), smaller, false, true},
 };
 
 Numbers reduce(const Operands& operands, const Reduction& reduction) {
@@ -375,14 +393,16 @@ Numbers reduce(const Operands& operands, const Reduction& reduction) {
   if (!result)
     return nullptr;
   std::fill(result->numbers.begin(), result->numbers.end(), reduction.start);
+  const bool mustBeExact = isInteger(operands.element()) && !reduction.isBound;
+  bool ok = true;
   for (size_t e = 0; e < data->numbers.size(); ++e) {
     Extents index = indexOf(static_cast<int64_t>(e), data->extents);
     for (unsigned axis : *axes)
       index[axis] = 0;
     double& sum = result->numbers[static_cast<size_t>(elementAt(index, kept))];
     sum = reduction.combine(sum, data->numbers[e]);
+    ok = ok && (!mustBeExact || isExact(sum));
   }
-  bool ok = true;
   for (double& number : result->numbers)
     number = heldBy(operands.element(), reduction.isMean ? number / count : number, ok);
   if (operands.node.intAttr("keepdims", 1) == 0)
@@ -408,7 +428,9 @@ Numbers argument(const Operands& operands, bool largest) {
     for (int64_t i = 1; i < data->extents[*axis]; ++i) {
       const double next = data->numbers[static_cast<size_t>(first + i * stride)];
       const double so = data->numbers[static_cast<size_t>(first + best * stride)];
-      if (largest ? next > so : next < so)
+      if (isInteger(operands.elementOf(0)) && !isExact(so) && !isExact(next))
+        return nullptr;
+      if (!std::isnan(so) && (largest ? larger(so, next) : smaller(so, next)) != so)
         best = i;
     }
     result->numbers[e] = static_cast<double>(best);
@@ -427,6 +449,7 @@ constexpr OtherOperator otherOperators[] = {
     {"Cast", cast},
     {"CastLike", cast},
     {"Clip", clip},
+    {"IsInf", isInfinite},
     {"Shape", shape},
     {"Size", size},
     {"ConstantOfShape", constantOfShape},
@@ -499,7 +522,7 @@ std::unique_ptr<NumberTensor> numbersFrom(const Node& node, Evaluation& evaluati
       return unary(operands, entry.apply);
   for (const BinaryOperator& entry : binaryOperators)
     if (name == entry.name)
-      return binary(operands, entry.apply);
+      return binary(operands, entry);
   for (const OtherOperator& entry : otherOperators)
     if (name == entry.name)
       return entry.compute(operands);

@@ -3,6 +3,8 @@
 
 #include "passes/analysis/evaluation/evaluation.h"
 
+#include <cmath>
+
 namespace kvopt::analysis {
 
 /// The first result of `node`, all of whose operands are numbers. Null if the operator is not in
@@ -15,6 +17,12 @@ bool isReduction(const ir::Node& node);
 /// Axes that such an operator combines, ascending; nullopt if they are unknown.
 std::optional<llvm::SmallVector<unsigned, 4>> reducedAxes(const ir::Node& node, size_t rank,
                                                           Evaluation& evaluation);
+
+/// Whether a double holds each integer of this size. A larger one may be rounded.
+inline bool isExact(double integer) {
+  constexpr double mostInteger = 9007199254740992.0;
+  return std::abs(integer) <= mostInteger;
+}
 
 /// Maximum number of elements of a tensor of numbers.
 inline constexpr int64_t mostNumbers = int64_t{1} << 18;

@@ -50,12 +50,14 @@ TraceResult sumOf(const Traced& traced, double firstSign, double nextSign) {
   const size_t count = traced.indices.size();
   traced.forms.assign(count, LinearForm());
   std::vector<bool> isBlock(count, false);
+  const bool areIntegers = isInteger(traced.node.operand(0)->type().elementType());
   for (unsigned i = 0; i < traced.node.operands().size(); ++i) {
     Forms part;
     if (!traced.operandForms(i, part))
       return TraceResult::TooMuch;
     for (size_t e = 0; e < count; ++e)
-      if (!isBlock[e] && !traced.forms[e].add(part[e], i == 0 ? firstSign : nextSign)) {
+      if (!isBlock[e] && ((areIntegers && !isExact(part[e].constant)) ||
+                          !traced.forms[e].add(part[e], i == 0 ? firstSign : nextSign))) {
         traced.forms[e] = LinearForm::element(traced.node.result(), traced.indices[e]);
         isBlock[e] = true;
       }
@@ -86,6 +88,8 @@ TraceResult multiply(const Traced& traced) {
 }
 
 TraceResult divide(const Traced& traced) {
+  if (isInteger(traced.node.operand(0)->type().elementType()))
+    return TraceResult::Block; // it truncates
   Forms left, right;
   if (!traced.operandForms(0, left) || !traced.operandForms(1, right))
     return TraceResult::TooMuch;
