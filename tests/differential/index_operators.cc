@@ -198,7 +198,7 @@ Instance scatterRows(const char* name, Dice& dice) {
 
 Instance oneHot(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({9, 11}));
-  const Extents extents = dice.extents(0, 2);
+  const Extents extents = dice.extents(1, 2);
   const auto rank = static_cast<int64_t>(extents.size());
   const int64_t depth = dice.between(1, 4);
   const ElementType type = anyType(dice);

@@ -72,7 +72,9 @@ Instance largest(const char* name, Dice& dice) {
   Extents extents = dice.extents(1, 3);
   const int64_t axis = instance.opset < 11 ? dice.between(0, int64_t(extents.size()) - 1)
                                            : dice.axis(extents.size());
-  const int64_t k = dice.between(0, extents[placeOf(axis, extents.size())]);
+  int64_t& extent = extents[placeOf(axis, extents.size())];
+  extent = std::max<int64_t>(extent, 1);
+  const int64_t k = dice.between(instance.opset < 10 ? 1 : 0, extent);
   instance.results = 2;
   const ElementType type = instance.opset < 11
                                ? dice.anyOf({ElementType::Float, ElementType::Double})
