@@ -7,7 +7,7 @@ namespace kvopt::differential {
 using namespace ir;
 
 std::vector<Extents> broadcastExtents(Dice& dice, size_t count) {
-  const Extents full = dice.extents(0, 3);
+  const Extents full = dice.extents(0, dice.oneIn(3) ? 1 : 3);
   std::vector<Extents> result;
   for (size_t i = 0; i < count; ++i) {
     Extents own(full.begin() + dice.between(0, dice.oneIn(3) ? int64_t(full.size()) : 0),

@@ -259,7 +259,10 @@ ElementType floatType(Dice& dice) {
   return dice.anyOf({Float, Float, Float, Double, Float16, BFloat16});
 }
 
-ElementType numericType(Dice& dice) { return dice.oneIn(2) ? floatType(dice) : integerType(dice); }
+ElementType numericType(Dice& dice) {
+  // Shape rules follow the contents of int64.
+  return dice.oneIn(4) ? ElementType::Int64 : dice.oneIn(2) ? floatType(dice) : integerType(dice);
+}
 
 ElementType anyType(Dice& dice) { return dice.oneIn(6) ? ElementType::Bool : numericType(dice); }
 
