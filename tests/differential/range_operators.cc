@@ -26,8 +26,8 @@ Instance slice(const char* name, Dice& dice) {
   const size_t count = hasAxes ? axes.size() : static_cast<size_t>(dice.between(0, rank));
   std::vector<int64_t> starts, ends, steps;
   for (size_t i = 0; i < count; ++i) {
-    starts.push_back(bound(dice));
-    ends.push_back(bound(dice));
+    starts.push_back(dice.oneIn(4) ? 0 : bound(dice));
+    ends.push_back(dice.oneIn(4) ? std::numeric_limits<int64_t>::max() : bound(dice));
     steps.push_back(dice.oneIn(8) ? bound(dice) : dice.anyOf<int64_t>({1, 1, 2, 3, -1, -2, -3}));
     if (steps.back() == 0)
       steps.back() = 1;

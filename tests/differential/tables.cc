@@ -75,12 +75,14 @@ llvm::Expected<std::vector<Numbers>> kernelResults(const Instance& instance) {
 }
 
 Dim Symbols::dimOf(int64_t extent) {
-  const size_t kind = dice.below(3);
+  const size_t kind = dice.below(4);
   if (kind == 0)
     return Dim::fixed(extent);
-  std::string symbol = kind == 1 ? formatted("E{}", extent) : formatted("S{}", values.size());
-  values.emplace_back(symbol, extent);
-  return Dim::symbol(symbol);
+  const int64_t added = kind == 1 ? dice.between(0, extent) : 0;
+  const int64_t value = extent - added;
+  std::string symbol = kind == 2 ? formatted("S{}", values.size()) : formatted("E{}", value);
+  values.emplace_back(symbol, value);
+  return Dim::symbol(symbol) + Dim::fixed(added);
 }
 
 TensorType Symbols::typeOf(const Numbers& numbers) {

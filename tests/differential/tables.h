@@ -51,7 +51,8 @@ Verdict compareForms(const Instance& instance, llvm::ArrayRef<Numbers> expected,
 class Symbols {
 public:
   explicit Symbols(Dice& chosen) : dice(chosen) {}
-  /// The extent itself, or a symbol: one of its own, or one that equal extents share.
+  /// The extent itself, or a symbol of its own, or one that equal extents share, or a sum of such a
+  /// symbol and a number.
   ir::Dim dimOf(int64_t extent);
   ir::TensorType typeOf(const Numbers& numbers);
   /// An input whose extents may be symbols.
