@@ -1,7 +1,6 @@
 // Shared parts of shape rules: broadcasting, axes, provable arithmetic on extents.
 #include "ir/shapes/shape_rules.h"
 
-#include "ir/late_element_types.h"
 #include "support/diagnostic.h"
 #include "support/string_ends.h"
 

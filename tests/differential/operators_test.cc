@@ -124,8 +124,9 @@ void print(const std::map<std::string, Row>& matrix, bool withReasons) {
   for (const Table& table : tables())
     std::cout << formatted("{:>16}", table.name);
   std::cout << '\n';
-  for (const auto& [op, row] : matrix) {
-    std::cout << formatted("{:<20}", op);
+  for (const auto& entry : matrix) {
+    const Row& row = entry.second;
+    std::cout << formatted("{:<20}", entry.first);
     auto text = [&](const char* table) {
       const auto found = row.find(table);
       const Cell cell = found == row.end() ? Cell() : found->second;
