@@ -8,7 +8,7 @@ namespace {
 
 Instance ofFloats(const char* name, Dice& dice, int64_t opset) {
   Instance instance(name, opset);
-  return instance.in(any(dice, floatType(dice), dice.extents(0, 3))).rounded(20).opaque();
+  return instance.in(any(dice, {floatType(dice), dice.extents(0, 3)})).rounded(20).opaque();
 }
 
 Instance activation(const char* name, Dice& dice) { return ofFloats(name, dice, 20); }
@@ -17,7 +17,7 @@ Instance activation(const char* name, Dice& dice) { return ofFloats(name, dice, 
 Instance ofPositive(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({6, 13}));
   const ElementType type = floatType(dice);
-  instance.in(integers(dice, type, dice.extents(0, 3), 1, 16)).rounded(4);
+  instance.in(integers(dice, {type, dice.extents(0, 3)}, 1, 16)).rounded(4);
   if (name == std::string("Log") || name == std::string("Sqrt"))
     instance.opaque();
   return instance;
@@ -29,7 +29,7 @@ Instance ofNumbers(const char* name, Dice& dice) {
   if (name == std::string("Neg") && stored(type, -1) > 0)
     type = ElementType::Int32;
   Instance instance(name, 13);
-  instance.in(any(dice, type, dice.extents(0, 3)));
+  instance.in(any(dice, {type, dice.extents(0, 3)}));
   if (name != std::string("Neg"))
     instance.opaque();
   return instance;
@@ -37,14 +37,14 @@ Instance ofNumbers(const char* name, Dice& dice) {
 
 Instance rounding(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({11, 13}));
-  return instance.in(any(dice, floatType(dice), dice.extents(0, 3))).opaque();
+  return instance.in(any(dice, {floatType(dice), dice.extents(0, 3)})).opaque();
 }
 
 Instance relu(const char* name, Dice& dice) {
   const ElementType type =
       dice.oneIn(3) ? dice.anyOf({ElementType::Int32, ElementType::Int64}) : floatType(dice);
   Instance instance(name, 14);
-  return instance.in(any(dice, type, dice.extents(0, 3))).opaque();
+  return instance.in(any(dice, {type, dice.extents(0, 3)})).opaque();
 }
 
 Instance gelu(const char* name, Dice& dice) {
@@ -63,12 +63,12 @@ Instance swish(const char* name, Dice& dice) {
 
 Instance same(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({1, 13, 21}));
-  return instance.in(distinct(dice, anyType(dice), dice.extents(0, 4)));
+  return instance.in(distinct(dice, {anyType(dice), dice.extents(0, 4)}));
 }
 
 Instance dropout(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({10, 13}));
-  instance.in(distinct(dice, floatType(dice), dice.extents(1, 3)));
+  instance.in(distinct(dice, {floatType(dice), dice.extents(1, 3)}));
   if (instance.opset < 12)
     return instance;
   if (dice.oneIn(2))

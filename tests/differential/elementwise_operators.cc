@@ -33,13 +33,13 @@ Instance arithmetic(const char* name, Dice& dice) {
   const auto extents = broadcastExtents(dice, 2);
   Instance instance(name, arithmeticVersion(dice, type));
   for (const Extents& own : extents)
-    instance.in(any(dice, type, own));
+    instance.in(any(dice, {type, own}));
   return instance.rounded(40);
 }
 
 /// Numbers other than 0. Of integers, none is -1, by which the least integer cannot be divided.
 Numbers divisors(Dice& dice, ElementType type, const Extents& extents) {
-  Numbers numbers = varied(dice, type, extents);
+  Numbers numbers = varied(dice, {type, extents});
   for (Number& number : numbers.elements)
     if (number == 0 || (isInteger(type) && number == -1))
       number = 3;
@@ -50,9 +50,9 @@ Instance quotient(const char* name, Dice& dice) {
   const ElementType type = numericType(dice);
   const auto extents = broadcastExtents(dice, 2);
   Instance instance(name, arithmeticVersion(dice, type));
-  instance.in(any(dice, type, extents[0]));
+  instance.in(any(dice, {type, extents[0]}));
   const bool byZero = isFloatingPoint(type) && dice.oneIn(6);
-  instance.in(byZero ? varied(dice, type, extents[1]) : divisors(dice, type, extents[1]));
+  instance.in(byZero ? varied(dice, {type, extents[1]}) : divisors(dice, type, extents[1]));
   return instance.rounded(20);
 }
 
@@ -60,7 +60,7 @@ Instance remainder(const char* name, Dice& dice) {
   const ElementType type = numericType(dice);
   const auto extents = broadcastExtents(dice, 2);
   Instance instance(name, dice.anyOf<int64_t>({10, 13, 18}));
-  instance.in(varied(dice, type, extents[0])).in(divisors(dice, type, extents[1]));
+  instance.in(varied(dice, {type, extents[0]})).in(divisors(dice, type, extents[1]));
   if (isFloatingPoint(type) || dice.oneIn(3))
     instance.attr("fmod", int64_t{1});
   else if (dice.oneIn(3))
@@ -75,8 +75,8 @@ Instance power(const char* name, Dice& dice) {
   const auto extents = broadcastExtents(dice, 2);
   Instance instance(name, dice.anyOf<int64_t>({12, 13, 15}));
   const bool isLarge = isInteger(type) && isInteger(exponent) && dice.oneIn(3);
-  instance.in(integers(dice, type, extents[0], isLarge ? -5 : 1, 4));
-  instance.in(integers(dice, exponent, extents[1], 0, isLarge ? 40 : 3));
+  instance.in(integers(dice, {type, extents[0]}, isLarge ? -5 : 1, 4));
+  instance.in(integers(dice, {exponent, extents[1]}, 0, isLarge ? 40 : 3));
   if (isFloatingPoint(type) && isFloatingPoint(exponent) && dice.oneIn(3))
     for (Number& number : instance.operands[1].numbers.elements)
       number = dice.oneIn(2) ? 0.5 : -1;
@@ -88,7 +88,7 @@ Instance several(const char* name, Dice& dice) {
   const ElementType type = isBound ? numericType(dice) : floatType(dice);
   Instance instance(name, dice.anyOf<int64_t>({12, 13}));
   for (const Extents& own : broadcastExtents(dice, static_cast<size_t>(dice.between(1, 3))))
-    instance.in(any(dice, type, own));
+    instance.in(any(dice, {type, own}));
   if (isBound)
     return instance.opaque();
   return instance.rounded(40);
@@ -97,7 +97,7 @@ Instance several(const char* name, Dice& dice) {
 Instance logic(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({7, 13, 18}));
   for (const Extents& own : broadcastExtents(dice, 2))
-    instance.in(integers(dice, ElementType::Bool, own, 0, 1));
+    instance.in(integers(dice, {ElementType::Bool, own}, 0, 1));
   return instance;
 }
 
@@ -105,26 +105,26 @@ Instance bits(const char* name, Dice& dice) {
   const ElementType type = integerType(dice);
   Instance instance(name, 18);
   for (const Extents& own : broadcastExtents(dice, 2))
-    instance.in(varied(dice, type, own));
+    instance.in(varied(dice, {type, own}));
   return instance;
 }
 
 Instance negation(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({7, 13, 18}));
-  return instance.in(integers(dice, ElementType::Bool, dice.extents(0, 3), 0, 1));
+  return instance.in(integers(dice, {ElementType::Bool, dice.extents(0, 3)}, 0, 1));
 }
 
 Instance comparison(const char* name, Dice& dice) {
   const ElementType type = name == std::string("Equal") ? anyType(dice) : numericType(dice);
   Instance instance(name, dice.anyOf<int64_t>({13, 16, 19}));
   for (const Extents& own : broadcastExtents(dice, 2))
-    instance.in(dice.oneIn(3) ? any(dice, type, own) : integers(dice, type, own, 0, 2));
+    instance.in(dice.oneIn(3) ? any(dice, {type, own}) : integers(dice, {type, own}, 0, 2));
   return instance;
 }
 
 Instance notNumbers(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({13, 20}));
-  return instance.in(special(dice, floatType(dice), dice.extents(0, 3)));
+  return instance.in(special(dice, {floatType(dice), dice.extents(0, 3)}));
 }
 
 Instance infinities(const char* name, Dice& dice) {
@@ -135,21 +135,21 @@ Instance infinities(const char* name, Dice& dice) {
   for (const char* side : {"detect_negative", "detect_positive"})
     if (dice.oneIn(2))
       instance.attr(side, dice.between(0, 1));
-  return instance.in(special(dice, type, dice.extents(0, 3)));
+  return instance.in(special(dice, {type, dice.extents(0, 3)}));
 }
 
 Instance choice(const char* name, Dice& dice) {
   const ElementType type = anyType(dice);
   const auto extents = broadcastExtents(dice, 3);
   Instance instance(name, dice.anyOf<int64_t>({9, 16}));
-  instance.select(integers(dice, ElementType::Bool, extents[0], 0, 1));
-  return instance.in(distinct(dice, type, extents[1])).in(any(dice, type, extents[2]));
+  instance.select(integers(dice, {ElementType::Bool, extents[0]}, 0, 1));
+  return instance.in(distinct(dice, {type, extents[1]})).in(any(dice, {type, extents[2]}));
 }
 
 Instance bounded(const char* name, Dice& dice) {
   if (dice.oneIn(4)) {
     Instance old(name, dice.anyOf<int64_t>({6, 10}));
-    old.in(varied(dice, ElementType::Float, dice.extents(0, 3)));
+    old.in(varied(dice, {ElementType::Float, dice.extents(0, 3)}));
     if (!dice.oneIn(3))
       old.attr("min", static_cast<float>(dice.between(-3, 3)));
     if (!dice.oneIn(3))
@@ -158,12 +158,12 @@ Instance bounded(const char* name, Dice& dice) {
   }
   const ElementType type = numericType(dice);
   Instance instance(name, dice.anyOf<int64_t>({12, 13}));
-  instance.in(any(dice, type, dice.extents(0, 3)));
+  instance.in(any(dice, {type, dice.extents(0, 3)}));
   for (int bound = 0; bound < 2; ++bound)
     if (dice.oneIn(4))
       instance.absent();
     else
-      instance.in(integers(dice, type, {}, -3, 3));
+      instance.in(integers(dice, {type, {}}, -3, 3));
   return instance.opaque();
 }
 
@@ -172,12 +172,12 @@ Instance bounded(const char* name, Dice& dice) {
 Numbers convertible(Dice& dice, ElementType from, ElementType to) {
   const Extents extents = dice.extents(0, 3);
   if (isFloatingPoint(to))
-    return isFloatingPoint(from) && dice.oneIn(3) ? special(dice, from, extents)
-           : isInteger(from) ? integers(dice, from, extents, stored(from, -1) < 0 ? -9 : 0, 9)
-                             : varied(dice, from, extents);
+    return isFloatingPoint(from) && dice.oneIn(3) ? special(dice, {from, extents})
+           : isInteger(from) ? integers(dice, {from, extents}, stored(from, -1) < 0 ? -9 : 0, 9)
+                             : varied(dice, {from, extents});
   if (!isFloatingPoint(from) || to == ElementType::Bool)
-    return any(dice, from, extents);
-  Numbers numbers = varied(dice, from, extents);
+    return any(dice, {from, extents});
+  Numbers numbers = varied(dice, {from, extents});
   for (Number& number : numbers.elements)
     number = stored(to, -1) > 0 ? std::abs(number) : number; // an unsigned type
   return numbers;
@@ -188,7 +188,7 @@ Instance conversion(const char* name, Dice& dice) {
   if (name == std::string("CastLike")) {
     Instance instance(name, dice.anyOf<int64_t>({15, 19, 21}));
     instance.in(convertible(dice, from, to));
-    return instance.in(varied(dice, to, dice.extents(0, 2)));
+    return instance.in(varied(dice, {to, dice.extents(0, 2)}));
   }
   Instance instance(name, dice.anyOf<int64_t>({13, 19, 21}));
   if (dice.oneIn(4) && instance.opset >= 19)

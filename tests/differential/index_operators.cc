@@ -19,18 +19,18 @@ ElementType indexType(Dice& dice) {
 
 /// Indices into an axis of `extent` entries, from either end. Of an axis without entries, there are
 /// none.
-Numbers indicesInto(Dice& dice, ElementType type, Extents extents, int64_t extent) {
+Numbers indicesInto(Dice& dice, Wanted wanted, int64_t extent) {
   if (extent == 0)
-    extents.assign(std::max<size_t>(extents.size(), 1), 0);
-  return integers(dice, type, std::move(extents), -extent, std::max<int64_t>(extent, 1) - 1);
+    wanted.extents.assign(std::max<size_t>(wanted.extents.size(), 1), 0);
+  return integers(dice, std::move(wanted), -extent, std::max<int64_t>(extent, 1) - 1);
 }
 
 Instance gather(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({11, 13}));
   const Extents extents = dice.extents(1, 3);
   const int64_t axis = dice.axis(extents.size());
-  instance.in(distinct(dice, anyType(dice), extents));
-  instance.select(indicesInto(dice, indexType(dice), dice.extents(0, 2),
+  instance.in(distinct(dice, {anyType(dice), extents}));
+  instance.select(indicesInto(dice, {indexType(dice), dice.extents(0, 2)},
                               extents[placeOf(axis, extents.size())]));
   if (axis != 0 || dice.oneIn(2))
     instance.attr("axis", axis);
@@ -52,8 +52,8 @@ Instance gatherElements(const char* name, Dice& dice) {
   const int64_t axis = dice.axis(extents.size());
   const size_t place = placeOf(axis, extents.size());
   const int64_t extent = extents[place];
-  instance.in(distinct(dice, anyType(dice), extents));
-  instance.select(integers(dice, indexType(dice), within(dice, extents, place), -extent,
+  instance.in(distinct(dice, {anyType(dice), extents}));
+  instance.select(integers(dice, {indexType(dice), within(dice, extents, place)}, -extent,
                            std::max<int64_t>(extent, 1) - 1));
   if (axis != 0 || dice.oneIn(2))
     instance.attr("axis", axis);
@@ -69,7 +69,7 @@ Numbers pointsInto(Dice& dice, const Extents& data, size_t first, size_t width, 
   if (isEmpty && before.size() > first)
     before.back() = 0;
   before.push_back(static_cast<int64_t>(width));
-  Numbers points = integers(dice, ElementType::Int64, before, 0, 0);
+  Numbers points = integers(dice, {ElementType::Int64, before}, 0, 0);
   for (size_t i = 0; i < points.elements.size(); ++i) {
     const int64_t extent = data[first + i % width];
     points.elements[i] = static_cast<Number>(extent == 0 ? 0 : dice.between(-extent, extent - 1));
@@ -87,7 +87,7 @@ Instance gatherPoints(const char* name, Dice& dice) {
   Extents before(extents.begin(), extents.begin() + static_cast<long>(batches));
   for (int64_t extent : dice.extents(0, 2))
     before.push_back(extent);
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   instance.select(pointsInto(dice, extents, batches, width, std::move(before)));
   if (batches != 0 || dice.oneIn(3))
     instance.attr("batch_dims", static_cast<int64_t>(batches));
@@ -116,7 +116,7 @@ Instance scatterElements(const char* name, Dice& dice) {
   const bool repeats = instance.opset >= 16 && dice.oneIn(3);
   if (!repeats)
     written[place] = std::min(written[place], extents[place]);
-  Numbers indices = integers(dice, indexType(dice), written, 0, 0);
+  Numbers indices = integers(dice, {indexType(dice), written}, 0, 0);
   // The entries of each line are different unless places are to be written twice.
   int64_t stride = 1;
   for (size_t i = place + 1; i < written.size(); ++i)
@@ -134,8 +134,8 @@ Instance scatterElements(const char* name, Dice& dice) {
   }
   const ElementType type = repeats ? numericType(dice) : anyType(dice);
   const bool reduces = type != ElementType::Bool;
-  instance.in(integers(dice, type, extents, 1, 3)).select(std::move(indices));
-  instance.in(integers(dice, type, written, 1, 4));
+  instance.in(integers(dice, {type, extents}, 1, 3)).select(std::move(indices));
+  instance.in(integers(dice, {type, written}, 1, 4));
   if (reduces)
     addReduction(instance, dice, repeats);
   if (axis != 0 || dice.oneIn(2))
@@ -166,8 +166,8 @@ Instance scatterPoints(const char* name, Dice& dice) {
   Extents written = before;
   written.insert(written.end(), extents.begin() + static_cast<long>(width), extents.end());
   const ElementType type = repeats || !dice.oneIn(4) ? numericType(dice) : ElementType::Bool;
-  instance.in(integers(dice, type, extents, 1, 3)).select(std::move(points));
-  instance.in(integers(dice, type, written, 1, 4));
+  instance.in(integers(dice, {type, extents}, 1, 3)).select(std::move(points));
+  instance.in(integers(dice, {type, written}, 1, 4));
   if (type != ElementType::Bool)
     addReduction(instance, dice, repeats);
   return instance;
@@ -184,10 +184,10 @@ Instance scatterRows(const char* name, Dice& dice) {
     extent = std::max<int64_t>(extent, 1);
   Extents fresh = extents;
   fresh[place] = dice.between(1, extents[place]);
-  instance.in(distinct(dice, type, extents)).in(varied(dice, type, fresh));
+  instance.in(distinct(dice, {type, extents})).in(varied(dice, {type, fresh}));
   const bool isCircular = dice.oneIn(3);
   if (!dice.oneIn(4))
-    instance.select(integers(dice, ElementType::Int64, {extents[0]}, 0,
+    instance.select(integers(dice, {ElementType::Int64, {extents[0]}}, 0,
                              isCircular ? extents[place] - 1 : extents[place] - fresh[place]));
   if (isFirst || dice.oneIn(2))
     instance.attr("axis", axis);
@@ -203,10 +203,10 @@ Instance oneHot(const char* name, Dice& dice) {
   const int64_t depth = dice.between(1, 4);
   const ElementType type = anyType(dice);
   const ElementType indices = dice.oneIn(5) ? ElementType::Float : indexType(dice);
-  instance.select(integers(dice, indices, extents, -depth - 2, depth + 1));
+  instance.select(integers(dice, {indices, extents}, -depth - 2, depth + 1));
   const Numbers count = scalarOf(ElementType::Int64, static_cast<Number>(depth));
   instance.select(dice.oneIn(2) ? count : Numbers{count.type, {1}, count.elements});
-  instance.select(distinct(dice, type, {2}));
+  instance.select(distinct(dice, {type, {2}}));
   if (!dice.oneIn(3))
     instance.attr("axis", dice.between(-rank - 1, rank));
   return instance;
@@ -214,7 +214,7 @@ Instance oneHot(const char* name, Dice& dice) {
 
 Instance nonZero(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({9, 13}));
-  return instance.select(integers(dice, anyType(dice), dice.extents(1, 3), 0, 1));
+  return instance.select(integers(dice, {anyType(dice), dice.extents(1, 3)}, 0, 1));
 }
 
 constexpr Operator operators[] = {

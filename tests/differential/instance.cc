@@ -190,27 +190,28 @@ std::string textOf(const Instance& instance) {
   return text;
 }
 
-Numbers distinct(Dice& dice, ElementType type, Extents extents) {
-  Numbers numbers{type, std::move(extents), {}};
+Numbers distinct(Dice& dice, Wanted wanted) {
+  Numbers numbers{wanted.type, std::move(wanted.extents), {}};
   const auto count = static_cast<size_t>(countOf(numbers.extents));
   const int64_t first = dice.between(1, 3);
   for (int64_t number : dice.shuffled(count))
     numbers.elements.push_back(
-        stored(type, type == ElementType::Bool ? number % 2 : number + first));
+        stored(wanted.type, wanted.type == ElementType::Bool ? number % 2 : number + first));
   return numbers;
 }
 
-Numbers integers(Dice& dice, ElementType type, Extents extents, int64_t low, int64_t high) {
-  Numbers numbers{type, std::move(extents), {}};
+Numbers integers(Dice& dice, Wanted wanted, int64_t low, int64_t high) {
+  Numbers numbers{wanted.type, std::move(wanted.extents), {}};
   const int64_t count = countOf(numbers.extents);
   for (int64_t i = 0; i < count; ++i)
-    numbers.elements.push_back(stored(type, static_cast<Number>(dice.between(low, high))));
+    numbers.elements.push_back(stored(wanted.type, static_cast<Number>(dice.between(low, high))));
   return numbers;
 }
 
-Numbers varied(Dice& dice, ElementType type, Extents extents) {
+Numbers varied(Dice& dice, Wanted wanted) {
   constexpr int64_t most = 5;
-  Numbers numbers = integers(dice, type, std::move(extents), -most, most);
+  const ElementType type = wanted.type;
+  Numbers numbers = integers(dice, std::move(wanted), -most, most);
   const bool isWide = isInteger(type) && dice.oneIn(2);
   const unsigned bits = bitWidth(type).value_or(1);
   for (Number& number : numbers.elements) {
@@ -226,18 +227,17 @@ Numbers varied(Dice& dice, ElementType type, Extents extents) {
   return numbers;
 }
 
-Numbers special(Dice& dice, ElementType type, Extents extents) {
-  Numbers numbers = varied(dice, type, std::move(extents));
+Numbers special(Dice& dice, Wanted wanted) {
+  Numbers numbers = varied(dice, std::move(wanted));
   using Limits = std::numeric_limits<Number>;
   for (Number& number : numbers.elements)
-    if (isFloatingPoint(type) && dice.oneIn(2))
+    if (isFloatingPoint(numbers.type) && dice.oneIn(2))
       number = dice.anyOf({Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()});
   return numbers;
 }
 
-Numbers any(Dice& dice, ElementType type, Extents extents) {
-  return dice.oneIn(6) ? special(dice, type, std::move(extents))
-                       : varied(dice, type, std::move(extents));
+Numbers any(Dice& dice, Wanted wanted) {
+  return dice.oneIn(6) ? special(dice, std::move(wanted)) : varied(dice, std::move(wanted));
 }
 
 Numbers listOf(ElementType type, const std::vector<int64_t>& list) {

@@ -125,16 +125,22 @@ ir::Value& constantOf(ir::Graph& graph, const Instance& instance, unsigned opera
 /// The instance as text: its model, and the contents of its operands.
 std::string textOf(const Instance& instance);
 
+/// Type and extents of a tensor that is made. In braces, choices are made in the order of the text.
+struct Wanted {
+  ir::ElementType type;
+  Extents extents;
+};
+
 /// Different numbers in any order, or booleans.
-Numbers distinct(Dice& dice, ir::ElementType type, Extents extents);
+Numbers distinct(Dice& dice, Wanted wanted);
 /// Integers in [low, high] as elements of the type.
-Numbers integers(Dice& dice, ir::ElementType type, Extents extents, int64_t low, int64_t high);
+Numbers integers(Dice& dice, Wanted wanted, int64_t low, int64_t high);
 /// Numbers of which some are at the ends of an integer type, or quarters of a floating-point type.
-Numbers varied(Dice& dice, ir::ElementType type, Extents extents);
+Numbers varied(Dice& dice, Wanted wanted);
 /// The same with infinities and NaN among the numbers of a floating-point type.
-Numbers special(Dice& dice, ir::ElementType type, Extents extents);
+Numbers special(Dice& dice, Wanted wanted);
 /// Varied numbers, some of which are special in few instances.
-Numbers any(Dice& dice, ir::ElementType type, Extents extents);
+Numbers any(Dice& dice, Wanted wanted);
 /// A tensor of given numbers.
 Numbers listOf(ir::ElementType type, const std::vector<int64_t>& list);
 Numbers scalarOf(ir::ElementType type, Number value);

@@ -6,9 +6,7 @@ using namespace ir;
 
 namespace {
 
-Numbers small(Dice& dice, ElementType type, Extents extents) {
-  return integers(dice, type, std::move(extents), -3, 3);
-}
+Numbers small(Dice& dice, Wanted wanted) { return integers(dice, std::move(wanted), -3, 3); }
 
 Instance convolution(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({11, 22}));
@@ -26,10 +24,10 @@ Instance convolution(const char* name, Dice& dice) {
     data.push_back((taps - 1) * dilations.back() + dice.between(1, 3));
     weights.push_back(taps);
   }
-  instance.in(small(dice, ElementType::Float, data));
-  instance.in(small(dice, ElementType::Float, weights));
+  instance.in(small(dice, {ElementType::Float, data}));
+  instance.in(small(dice, {ElementType::Float, weights}));
   if (dice.oneIn(2))
-    instance.in(small(dice, ElementType::Float, {channels}));
+    instance.in(small(dice, {ElementType::Float, {channels}}));
   if (dice.oneIn(2))
     instance.attr("kernel_shape", std::vector<int64_t>(weights.begin() + 2, weights.end()));
   if (groups != 1 || dice.oneIn(3))
@@ -52,14 +50,13 @@ Instance rotation(const char* name, Dice& dice) {
   const bool isPartial = dice.oneIn(3), isFolded = dice.oneIn(2), hasPositions = dice.oneIn(2);
   const int64_t half = isPartial ? width / 4 : width / 2;
   constexpr int64_t places = 5;
-  instance.in(small(dice, ElementType::Float,
-                    isFolded ? Extents{batches, rows, heads * width}
-                             : Extents{batches, heads, rows, width}));
+  instance.in(small(dice, {ElementType::Float, isFolded ? Extents{batches, rows, heads * width}
+                                                        : Extents{batches, heads, rows, width}}));
   for (int table = 0; table < 2; ++table)
-    instance.in(small(dice, ElementType::Float,
-                      hasPositions ? Extents{places, half} : Extents{batches, rows, half}));
+    instance.in(small(dice, {ElementType::Float,
+                             hasPositions ? Extents{places, half} : Extents{batches, rows, half}}));
   if (hasPositions)
-    instance.select(integers(dice, ElementType::Int64, {batches, rows}, 0, places - 1));
+    instance.select(integers(dice, {ElementType::Int64, {batches, rows}}, 0, places - 1));
   if (isFolded)
     instance.attr("num_heads", heads);
   if (isPartial)
@@ -73,7 +70,7 @@ Instance gate(const char* name, Dice& dice) {
   Instance instance(name, 28);
   const ElementType type = floatType(dice);
   const Extents extents = dice.extents(0, 3);
-  instance.in(varied(dice, type, extents)).in(varied(dice, type, extents));
+  instance.in(varied(dice, {type, extents})).in(varied(dice, {type, extents}));
   if (dice.oneIn(2))
     instance.attr("alpha", 2.0f);
   return instance.rounded(100).opaque();
@@ -83,7 +80,7 @@ Instance sameBits(const char* name, Dice& dice) {
   using enum ElementType;
   Instance instance(name, 26);
   const ElementType from = dice.anyOf({Int32, UInt32, Float});
-  instance.in(varied(dice, from, dice.extents(0, 3)));
+  instance.in(varied(dice, {from, dice.extents(0, 3)}));
   return instance.attr("to", static_cast<int64_t>(dice.anyOf({Int32, UInt32}))).opaque();
 }
 
@@ -98,9 +95,9 @@ Instance quantized(const char* name, Dice& dice) {
   const auto place = static_cast<size_t>(axis < 0 ? axis + int64_t(extents.size()) : axis);
   const Extents scales = isPerAxis ? Extents{extents[place]} : Extents{};
   const ElementType code = codeType(dice);
-  instance.in(isBack ? varied(dice, code, extents) : small(dice, ElementType::Float, extents));
-  instance.in(integers(dice, ElementType::Float, scales, 1, 2));
-  instance.in(integers(dice, code, scales, 0, 3));
+  instance.in(isBack ? varied(dice, {code, extents}) : small(dice, {ElementType::Float, extents}));
+  instance.in(integers(dice, {ElementType::Float, scales}, 1, 2));
+  instance.in(integers(dice, {code, scales}, 0, 3));
   if (isPerAxis)
     instance.attr("axis", axis);
   return instance.opaque();
@@ -109,7 +106,7 @@ Instance quantized(const char* name, Dice& dice) {
 Instance coded(const char* name, Dice& dice) {
   Instance instance(name, 11);
   instance.results = 3;
-  return instance.in(small(dice, ElementType::Float, {dice.between(1, 3), 3})).rounded().opaque();
+  return instance.in(small(dice, {ElementType::Float, {dice.between(1, 3), 3}})).rounded().opaque();
 }
 
 Instance codeProduct(const char* name, Dice& dice) {
@@ -120,9 +117,9 @@ Instance codeProduct(const char* name, Dice& dice) {
   left.insert(left.end(), {rows, depth});
   right.insert(right.end(), {depth, columns});
   const ElementType leftCode = codeType(dice), rightCode = codeType(dice);
-  instance.in(varied(dice, leftCode, left)).in(varied(dice, rightCode, right));
+  instance.in(varied(dice, {leftCode, left})).in(varied(dice, {rightCode, right}));
   if (dice.oneIn(2))
-    instance.in(integers(dice, leftCode, {}, 0, 3)).in(integers(dice, rightCode, {}, 0, 3));
+    instance.in(integers(dice, {leftCode, {}}, 0, 3)).in(integers(dice, {rightCode, {}}, 0, 3));
   return instance;
 }
 

@@ -20,7 +20,7 @@ Instance reshape(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({5, 13, 14, 19}));
   const bool keepsZero = instance.opset >= 14 && dice.oneIn(3);
   const Extents before = dice.extents(0, 4);
-  instance.in(distinct(dice, anyType(dice), before));
+  instance.in(distinct(dice, {anyType(dice), before}));
   const int64_t count = countOf(before);
   // The extents in other groups: each extent joins the axis before it, or makes a new one.
   std::vector<int64_t> wanted;
@@ -59,7 +59,7 @@ Instance flatten(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({11, 13, 21}));
   const Extents extents = dice.extents(0, 4);
   const auto rank = static_cast<int64_t>(extents.size());
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   if (rank == 0 || !dice.oneIn(3))
     instance.attr("axis", dice.between(-rank, rank));
   return instance;
@@ -68,7 +68,7 @@ Instance flatten(const char* name, Dice& dice) {
 Instance transpose(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({1, 13, 21}));
   const Extents extents = dice.extents(0, 4);
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   if (!dice.oneIn(4))
     instance.attr("perm", dice.shuffled(extents.size()));
   return instance;
@@ -81,7 +81,7 @@ Instance squeeze(const char* name, Dice& dice) {
   for (int64_t axis : dice.axes(extents.size()))
     if (extents[static_cast<size_t>(axis < 0 ? axis + int64_t(extents.size()) : axis)] == 1)
       axes.push_back(axis);
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   if (!axes.empty() || dice.oneIn(8))
     addAxes(instance, std::move(axes), instance.opset >= 13);
   return instance;
@@ -96,7 +96,7 @@ Instance unsqueeze(const char* name, Dice& dice) {
   axes.resize(added);
   for (int64_t& axis : axes)
     axis -= dice.oneIn(2) ? rank : 0;
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   addAxes(instance, std::move(axes), instance.opset >= 13);
   return instance;
 }
@@ -104,7 +104,7 @@ Instance unsqueeze(const char* name, Dice& dice) {
 Instance expand(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({8, 13}));
   const auto extents = broadcastExtents(dice, 2);
-  return instance.in(distinct(dice, anyType(dice), extents[0])).select(extents[1]);
+  return instance.in(distinct(dice, {anyType(dice), extents[0]})).select(extents[1]);
 }
 
 Instance tile(const char* name, Dice& dice) {
@@ -113,7 +113,7 @@ Instance tile(const char* name, Dice& dice) {
   std::vector<int64_t> repeats;
   for (size_t i = 0; i < extents.size(); ++i)
     repeats.push_back(dice.oneIn(10) ? 0 : dice.between(1, 3));
-  return instance.in(distinct(dice, anyType(dice), extents)).select(std::move(repeats));
+  return instance.in(distinct(dice, {anyType(dice), extents})).select(std::move(repeats));
 }
 
 Instance concat(const char* name, Dice& dice) {
@@ -123,7 +123,7 @@ Instance concat(const char* name, Dice& dice) {
   const ElementType type = anyType(dice);
   for (int64_t parts = dice.between(1, 4); parts > 0; --parts) {
     extents[static_cast<size_t>(axis < 0 ? axis + int64_t(extents.size()) : axis)] = dice.extent();
-    instance.in(distinct(dice, type, extents));
+    instance.in(distinct(dice, {type, extents}));
   }
   return instance.attr("axis", axis);
 }
@@ -153,7 +153,7 @@ Instance split(const char* name, Dice& dice) {
       extent = chunk * parts;
     instance.attr("num_outputs", parts);
   }
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   if (!lengths.empty() && instance.opset >= 13)
     instance.select(std::move(lengths));
   else if (!lengths.empty())
@@ -165,7 +165,7 @@ Instance split(const char* name, Dice& dice) {
 
 Instance triangle(const char* name, Dice& dice) {
   Instance instance(name, 14);
-  instance.in(distinct(dice, anyType(dice), dice.extents(2, 4)));
+  instance.in(distinct(dice, {anyType(dice), dice.extents(2, 4)}));
   if (!dice.oneIn(3))
     instance.select(scalarOf(ElementType::Int64, static_cast<Number>(dice.between(-4, 4))));
   if (!dice.oneIn(3))
@@ -180,12 +180,12 @@ Instance shapeOf(const char* name, Dice& dice) {
   for (const char* bound : {"start", "end"})
     if (instance.opset >= 15 && dice.oneIn(2))
       instance.attr(bound, dice.between(-rank - 2, rank + 2));
-  return instance.in(distinct(dice, anyType(dice), extents));
+  return instance.in(distinct(dice, {anyType(dice), extents}));
 }
 
 Instance sizeOf(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({1, 13, 21}));
-  return instance.in(distinct(dice, anyType(dice), dice.extents(0, 4)));
+  return instance.in(distinct(dice, {anyType(dice), dice.extents(0, 4)}));
 }
 
 constexpr Operator operators[] = {

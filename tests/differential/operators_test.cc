@@ -7,16 +7,16 @@
 //   KVOPT_DIFFERENTIAL_COUNT=5000 KVOPT_DIFFERENTIAL_SEED=7 KVOPT_DIFFERENTIAL_ONLY=Slice,Pad
 //   KVOPT_DIFFERENTIAL_MATRIX=1     prints how many instances are equal in each table
 //   KVOPT_DIFFERENTIAL_REASONS=1    prints why tables do not know an instance, too
+//   KVOPT_DIFFERENTIAL_WRITE=1      writes answers.txt anew
 //
 // A new operator is an entry of one of the families; a new table is an adapter in tables.cc.
-// answers.txt lists the tables that know each operator, so that none is lost silently.
+// answers.txt has the number of instances that each table knows, so that none is lost silently.
 #include "check/arithmetic/call.h"
+#include "runtime/exec/kernel.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "tests/differential/operators.h"
 #include "tests/differential/tables.h"
-
-#include "runtime/exec/kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,6 @@
 #include <iostream>
 #include <map>
 #include <set>
-#include <sstream>
 
 namespace kvopt::differential {
 namespace {
@@ -67,10 +66,14 @@ public:
     Dice dice(seed);
     const Instance instance = op.make(op.name, dice);
     std::vector<Numbers> expected;
-    if (auto results = kernelResults(instance))
+    if (auto results = kernelResults(instance)) {
       expected = std::move(*results);
-    else
-      note("kernel", Verdict::notThere(takeDiagnostic(results.takeError()).str()), instance, seed);
+    } else {
+      const std::string why = takeDiagnostic(results.takeError()).str();
+      EXPECT_NE(why.find("the runtime has no kernel"), std::string::npos)
+          << why << "\n  seed " << seed << ", " << textOf(instance);
+      note("kernel", Verdict::notThere(why), instance, seed);
+    }
     if (!expected.empty())
       note("kernel", Verdict::of(""), instance, seed);
     else
@@ -110,13 +113,18 @@ private:
   Row cells;
 };
 
-std::string tableNames(const Row& row) {
-  std::string names;
+/// A line of answers.txt: how many instances the kernel and each table know.
+std::string answersOf(const char* op, const Row& row) {
+  std::string line = std::string(op) + ":";
+  auto add = [&](const char* table) {
+    const auto found = row.find(table);
+    if (found != row.end() && found->second.equal + found->second.different != 0)
+      line += formatted(" {} {}", table, found->second.equal + found->second.different);
+  };
+  add("kernel");
   for (const Table& table : tables())
-    if (const auto found = row.find(table.name);
-        found != row.end() && found->second.equal + found->second.different != 0)
-      names += std::string(" ") + table.name;
-  return names;
+    add(table.name);
+  return line;
 }
 
 void print(const std::map<std::string, Row>& matrix, bool withReasons) {
@@ -143,9 +151,11 @@ void print(const std::map<std::string, Row>& matrix, bool withReasons) {
   }
 }
 
-/// The lines of answers.txt.
+constexpr const char* answersFile = KVOPT_SOURCE_DIR "/tests/differential/answers.txt";
+
+/// The lines of answers.txt, by operator.
 std::map<std::string, std::string> recordedAnswers() {
-  std::ifstream file(KVOPT_SOURCE_DIR "/tests/differential/answers.txt");
+  std::ifstream file(answersFile);
   std::map<std::string, std::string> answers;
   for (std::string line; std::getline(file, line);)
     answers[line.substr(0, line.find(':'))] = line;
@@ -156,7 +166,9 @@ TEST(Differential, EveryTableSaysWhatTheKernelComputes) {
   const uint64_t count = numberOf("KVOPT_DIFFERENTIAL_COUNT", usualCount);
   const uint64_t seed = numberOf("KVOPT_DIFFERENTIAL_SEED", usualSeed);
   const std::string only = "," + settingOf("KVOPT_DIFFERENTIAL_ONLY", "") + ",";
-  const auto recorded = recordedAnswers();
+  const bool isUsual = count == usualCount && seed == usualSeed;
+  const bool writes = !settingOf("KVOPT_DIFFERENTIAL_WRITE", "").empty();
+  std::map<std::string, std::string> recorded = recordedAnswers(), answers = recorded;
   std::map<std::string, Row> matrix;
   for (const Operator& op : allOperators()) {
     if (only != ",," && only.find("," + std::string(op.name) + ",") == std::string::npos)
@@ -167,13 +179,17 @@ TEST(Differential, EveryTableSaysWhatTheKernelComputes) {
       first = first * 1000003 + static_cast<unsigned char>(*letter);
     for (uint64_t i = 0; i < count; ++i)
       comparison.add(first + 16 * i);
-    if (count == usualCount && seed == usualSeed) {
-      const auto found = recorded.find(op.name);
-      EXPECT_EQ(found == recorded.end() ? "" : found->second,
-                op.name + (":" + tableNames(comparison.row())))
-          << "a line of tests/differential/answers.txt";
+    answers[op.name] = answersOf(op.name, comparison.row());
+    if (isUsual && !writes) {
+      EXPECT_EQ(recorded[op.name], answers[op.name])
+          << "a line of tests/differential/answers.txt; KVOPT_DIFFERENTIAL_WRITE=1 writes it";
     }
     matrix[op.name] = comparison.row();
+  }
+  if (isUsual && writes) {
+    std::ofstream file(answersFile);
+    for (const auto& entry : answers)
+      file << entry.second << '\n';
   }
   const bool withReasons = !settingOf("KVOPT_DIFFERENTIAL_REASONS", "").empty();
   if (HasFailure() || withReasons || !settingOf("KVOPT_DIFFERENTIAL_MATRIX", "").empty())

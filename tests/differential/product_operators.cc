@@ -13,9 +13,7 @@ ElementType productType(Dice& dice) {
   return dice.anyOf({Float, Float, Double});
 }
 
-Numbers factors(Dice& dice, ElementType type, Extents extents) {
-  return integers(dice, type, std::move(extents), -3, 3);
-}
+Numbers factors(Dice& dice, Wanted wanted) { return integers(dice, std::move(wanted), -3, 3); }
 
 Instance matMul(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({9, 13}));
@@ -29,7 +27,7 @@ Instance matMul(const char* name, Dice& dice) {
     left = {depth};
   if (dice.oneIn(5))
     right = {depth};
-  instance.in(factors(dice, type, left)).in(factors(dice, type, right));
+  instance.in(factors(dice, {type, left})).in(factors(dice, {type, right}));
   return instance;
 }
 
@@ -38,12 +36,13 @@ Instance gemm(const char* name, Dice& dice) {
   const ElementType type = ElementType::Float;
   const int64_t depth = dice.extent(), rows = dice.extent(), columns = dice.extent();
   const bool turnsLeft = dice.oneIn(2), turnsRight = dice.oneIn(2);
-  instance.in(factors(dice, type, turnsLeft ? Extents{depth, rows} : Extents{rows, depth}));
-  instance.in(factors(dice, type, turnsRight ? Extents{columns, depth} : Extents{depth, columns}));
+  instance.in(factors(dice, {type, turnsLeft ? Extents{depth, rows} : Extents{rows, depth}}));
+  instance.in(
+      factors(dice, {type, turnsRight ? Extents{columns, depth} : Extents{depth, columns}}));
   if (!dice.oneIn(3))
-    instance.in(factors(dice, type,
-                        dice.anyOf({Extents{}, Extents{1}, Extents{columns}, Extents{1, columns},
-                                    Extents{rows, 1}, Extents{rows, columns}})));
+    instance.in(factors(
+        dice, {type, dice.anyOf({Extents{}, Extents{1}, Extents{columns}, Extents{1, columns},
+                                 Extents{rows, 1}, Extents{rows, columns}})}));
   if (turnsLeft || dice.oneIn(3))
     instance.attr("transA", int64_t{turnsLeft});
   if (turnsRight || dice.oneIn(3))
@@ -84,7 +83,7 @@ Instance einsum(const char* name, Dice& dice) {
       } else if (operands[i] != ' ') {
         own.push_back(extents[operands[i]]);
       }
-    instance.in(factors(dice, type, std::move(own)));
+    instance.in(factors(dice, {type, std::move(own)}));
     start = end + 1;
   }
   return instance.attr("equation", equation.c_str());

@@ -32,7 +32,7 @@ Instance slice(const char* name, Dice& dice) {
     if (steps.back() == 0)
       steps.back() = 1;
   }
-  instance.in(distinct(dice, anyType(dice), extents));
+  instance.in(distinct(dice, {anyType(dice), extents}));
   if (instance.opset < 10) {
     instance.attr("starts", std::move(starts)).attr("ends", std::move(ends));
     if (hasAxes)
@@ -99,7 +99,7 @@ Instance pad(const char* name, Dice& dice) {
   const ElementType type = instance.opset < 11   ? ElementType::Float
                            : instance.opset < 13 ? numericType(dice)
                                                  : anyType(dice);
-  instance.in(distinct(dice, type, extents));
+  instance.in(distinct(dice, {type, extents}));
   if (mode != "constant" || dice.oneIn(2))
     instance.attr("mode", mode.c_str());
   if (instance.opset < 11) {
@@ -133,7 +133,7 @@ Instance constantOfShape(const char* name, Dice& dice) {
   Instance instance(name, dice.anyOf<int64_t>({9, 20, 21}));
   instance.select(dice.extents(0, 3));
   if (!dice.oneIn(4)) {
-    const Numbers value = integers(dice, anyType(dice), {1}, -3, 3);
+    const Numbers value = integers(dice, {anyType(dice), {1}}, -3, 3);
     instance.attr("value", Attribute::ofTensor(llvm::cantFail(
                                makeTensor(value.type, value.extents, bytesOf(value)))));
   }

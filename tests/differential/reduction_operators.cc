@@ -29,9 +29,9 @@ Instance reduction(const char* name, Dice& dice) {
   if (isBound || op == "ReduceMean") // of nothing, they are undefined
     for (int64_t& extent : extents)
       extent = std::max<int64_t>(extent, 1);
-  instance.in(op == "ReduceProd" ? integers(dice, type, extents, 1, 2)
-              : isBound          ? any(dice, type, extents)
-                                 : integers(dice, type, extents, -4, 4));
+  instance.in(op == "ReduceProd" ? integers(dice, {type, extents}, 1, 2)
+              : isBound          ? any(dice, {type, extents})
+                                 : integers(dice, {type, extents}, -4, 4));
   if (!axes.empty() || (asOperand && dice.oneIn(2))) {
     if (asOperand)
       instance.select(std::move(axes));
@@ -57,7 +57,8 @@ Instance extreme(const char* name, Dice& dice) {
   extent = std::max<int64_t>(extent, 1);
   const ElementType type = numericType(dice);
   // So that there are equal ones.
-  instance.in(dice.oneIn(6) ? special(dice, type, extents) : integers(dice, type, extents, 0, 2));
+  instance.in(dice.oneIn(6) ? special(dice, {type, extents})
+                            : integers(dice, {type, extents}, 0, 2));
   if (axis != 0 || dice.oneIn(2))
     instance.attr("axis", axis);
   if (!dice.oneIn(3))
@@ -79,7 +80,7 @@ Instance largest(const char* name, Dice& dice) {
   const ElementType type = instance.opset < 11
                                ? dice.anyOf({ElementType::Float, ElementType::Double})
                                : numericType(dice);
-  instance.in(integers(dice, type, extents, 0, 3));
+  instance.in(integers(dice, {type, extents}, 0, 3));
   if (instance.opset < 10)
     instance.attr("k", k);
   else
@@ -97,9 +98,9 @@ Instance running(const char* name, Dice& dice) {
   using enum ElementType;
   const ElementType type = dice.anyOf({Float, Double, Int32, Int64});
   const Extents extents = dice.extents(1, 3);
-  instance.in(integers(dice, type, extents, isProduct ? 1 : -4, isProduct ? 2 : 4));
-  instance.select(
-      scalarOf(dice.oneIn(2) ? Int32 : Int64, static_cast<Number>(dice.axis(extents.size()))));
+  instance.in(integers(dice, {type, extents}, isProduct ? 1 : -4, isProduct ? 2 : 4));
+  const ElementType ofAxis = dice.oneIn(2) ? Int32 : Int64;
+  instance.select(scalarOf(ofAxis, static_cast<Number>(dice.axis(extents.size()))));
   for (const char* flag : {"exclusive", "reverse"})
     if (dice.oneIn(2))
       instance.attr(flag, dice.between(0, 1));
@@ -111,7 +112,7 @@ Instance softmax(const char* name, Dice& dice) {
   const Extents extents = dice.extents(1, 4);
   const auto rank = static_cast<int64_t>(extents.size());
   const ElementType type = instance.opset < 13 ? ElementType::Float : floatType(dice);
-  instance.in(integers(dice, type, extents, -1, 1));
+  instance.in(integers(dice, {type, extents}, -1, 1));
   if (dice.oneIn(4)) // as masks do
     for (Number& number : instance.operands[0].numbers.elements)
       number = dice.oneIn(4) ? -std::numeric_limits<Number>::infinity() : number;
@@ -135,12 +136,12 @@ Instance normalization(const char* name, Dice& dice) {
   Extents inner(extents.begin() + static_cast<long>(placeOf(axis, extents.size())), extents.end());
   using enum ElementType;
   const ElementType type = dice.anyOf({Float, Float, Double});
-  instance.in(integers(dice, type, extents, -3, 3));
+  instance.in(integers(dice, {type, extents}, -3, 3));
   for (int64_t& extent : inner)
     extent = dice.oneIn(4) ? 1 : extent;
-  instance.in(integers(dice, type, inner, 1, 3));
+  instance.in(integers(dice, {type, inner}, 1, 3));
   if (isCentered && dice.oneIn(2))
-    instance.in(integers(dice, type, inner, -2, 2));
+    instance.in(integers(dice, {type, inner}, -2, 2));
   if (!isDefault)
     instance.attr("axis", axis);
   if (dice.oneIn(2))
