@@ -51,7 +51,7 @@ TEST(Layering, LayersIncludeOnlyWhatIsBeneathThem) {
       {"meaning/", {"support/", "ir/"}},
       {"check/", {"support/", "ir/"}},
       {"passes/", {"support/", "ir/"}},
-      {"runtime/", {"support/", "ir/"}},
+      {"runtime/", {"support/", "ir/", "meaning/"}},
       {"driver/", {"support/", "ir/", "check/", "passes/", "runtime/"}},
       {"cli/", {"support/", "ir/", "check/", "passes/", "runtime/", "driver/"}},
       {"api/", {"support/", "ir/", "check/", "passes/", "runtime/", "driver/"}},
