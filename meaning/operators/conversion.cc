@@ -161,12 +161,12 @@ void defineQLinearMatMul(Call& call) {
 
 void register_conversion(Definitions& all) {
   all.add("Cast", defineCast);
-  all.add("CastLike", defineCastLike);
+  all.add("CastLike", defineCastLike, 15);
   all.add("ai.onnx.ml::Binarizer", defineBinarizer);
-  all.add("QuantizeLinear", defineQuantizeLinear);
-  all.add("DequantizeLinear", defineDequantizeLinear);
-  all.add("DynamicQuantizeLinear", defineDynamicQuantizeLinear);
-  all.add("QLinearMatMul", defineQLinearMatMul);
+  all.add("QuantizeLinear", defineQuantizeLinear, 10);
+  all.add("DequantizeLinear", defineDequantizeLinear, 10);
+  all.add("DynamicQuantizeLinear", defineDynamicQuantizeLinear, 11);
+  all.add("QLinearMatMul", defineQLinearMatMul, 10);
 }
 
 } // namespace kvopt::meaning

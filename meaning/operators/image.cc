@@ -375,8 +375,8 @@ void defineAffineGrid(Call& call) {
 
 void register_image(Definitions& all) {
   all.add({"Resize", "Upsample"}, defineResize);
-  all.add("GridSample", defineGridSample);
-  all.add("AffineGrid", defineAffineGrid);
+  all.add("GridSample", defineGridSample, 16);
+  all.add("AffineGrid", defineAffineGrid, 20);
 }
 
 } // namespace kvopt::meaning

@@ -333,15 +333,16 @@ void defineTopK(Call& call) {
 
 void register_index(Definitions& all) {
   all.add("Gather", defineGather);
-  all.add("GatherElements", defineGatherElements);
-  all.add("GatherND", defineGatherNd);
-  all.add({"ScatterElements", "Scatter"}, defineScatterElements);
-  all.add("ScatterND", defineScatterNd);
-  all.add("TensorScatter", defineTensorScatter);
-  all.add("OneHot", defineOneHot);
+  all.add("GatherElements", defineGatherElements, 11);
+  all.add("GatherND", defineGatherNd, 11);
+  all.add("ScatterElements", defineScatterElements, 11);
+  all.add("Scatter", defineScatterElements, 9);
+  all.add("ScatterND", defineScatterNd, 11);
+  all.add("TensorScatter", defineTensorScatter, 24);
+  all.add("OneHot", defineOneHot, 9);
   all.add("ai.onnx.ml::ArrayFeatureExtractor", defineArrayFeatureExtractor);
-  all.add("NonZero", defineNonZero);
-  all.add("Compress", defineCompress);
+  all.add("NonZero", defineNonZero, 9);
+  all.add("Compress", defineCompress, 9);
   all.add("TopK", defineTopK);
 }
 

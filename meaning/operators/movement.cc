@@ -536,21 +536,21 @@ void register_movement(Definitions& all) {
   all.add("Transpose", defineTranspose);
   all.add("Unsqueeze", defineUnsqueeze);
   all.add("Squeeze", defineSqueeze);
-  all.add("Expand", defineExpand);
+  all.add("Expand", defineExpand, 8);
   all.add("Tile", defineTile);
   all.add("Concat", defineConcat);
   all.add("Slice", defineSlice);
   all.add("Split", defineSplit);
   all.add("Pad", definePad);
-  all.add("CenterCropPad", defineCenterCropPad);
+  all.add("CenterCropPad", defineCenterCropPad, 18);
   all.add("Constant", defineConstant);
-  all.add("ConstantOfShape", defineConstantOfShape);
-  all.add("Range", defineRange);
-  all.add("EyeLike", defineEyeLike);
-  all.add("Trilu", defineTrilu);
+  all.add("ConstantOfShape", defineConstantOfShape, 9);
+  all.add("Range", defineRange, 11);
+  all.add("EyeLike", defineEyeLike, 9);
+  all.add("Trilu", defineTrilu, 14);
   all.add("DepthToSpace", defineDepthToSpace);
   all.add("SpaceToDepth", defineSpaceToDepth);
-  all.add("ReverseSequence", defineReverseSequence);
+  all.add("ReverseSequence", defineReverseSequence, 10);
 }
 
 } // namespace kvopt::meaning

@@ -207,15 +207,15 @@ void defineLrn(Call& call) {
 } // namespace
 
 void register_normalization(Definitions& all) {
-  all.add("LayerNormalization", defineLayerNormalization);
-  all.add("RMSNormalization", defineRmsNormalization);
+  all.add("LayerNormalization", defineLayerNormalization, 17);
+  all.add("RMSNormalization", defineRmsNormalization, 23);
   all.add({"SimplifiedLayerNormalization", "com.microsoft::SimplifiedLayerNormalization"},
           defineRmsNormalization);
   all.add({"com.microsoft::SkipLayerNormalization", "com.microsoft::SkipSimplifiedLayerNormalization"},
           defineSkipNormalization);
   all.add("InstanceNormalization", defineInstanceNormalization);
-  all.add("GroupNormalization", defineGroupNormalization);
-  all.add("MeanVarianceNormalization", defineMeanVarianceNormalization);
+  all.add("GroupNormalization", defineGroupNormalization, 18);
+  all.add("MeanVarianceNormalization", defineMeanVarianceNormalization, 9);
   all.add("BatchNormalization", defineBatchNormalization);
   all.add("LpNormalization", defineLpNormalization);
   all.add("LRN", defineLrn);

@@ -251,11 +251,11 @@ void defineDet(Call& call) {
 
 void register_product(Definitions& all) {
   all.add("MatMul", defineMatMul);
-  all.add("MatMulInteger", defineMatMulInteger);
+  all.add("MatMulInteger", defineMatMulInteger, 10);
   all.add("com.microsoft::FusedMatMul", defineFusedMatMul);
   all.add("Gemm", defineGemm);
-  all.add("Einsum", defineEinsum);
-  all.add("Det", defineDet);
+  all.add("Einsum", defineEinsum, 12);
+  all.add("Det", defineDet, 11);
 }
 
 } // namespace kvopt::meaning

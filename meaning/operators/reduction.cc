@@ -291,8 +291,10 @@ void register_reduction(Definitions& all) {
   all.add({"ArgMax", "ArgMin"}, defineArgument);
   all.add({"Softmax", "LogSoftmax"}, defineSoftmax);
   all.add("Hardmax", defineHardmax);
-  all.add({"CumSum", "CumProd"}, defineCumulated);
-  all.add({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}, defineLoss);
+  all.add("CumSum", defineCumulated, 11);
+  all.add("CumProd", defineCumulated, 26);
+  all.add("NegativeLogLikelihoodLoss", defineLoss, 12);
+  all.add("SoftmaxCrossEntropyLoss", defineLoss, 12);
 }
 
 } // namespace kvopt::meaning

@@ -194,11 +194,11 @@ void defineAdam(Call& call) {
 } // namespace
 
 void register_signal(Definitions& all) {
-  all.add("HannWindow", defineHann);
-  all.add("HammingWindow", defineHamming);
-  all.add("BlackmanWindow", defineBlackman);
-  all.add("DFT", defineDft);
-  all.add("STFT", defineStft);
+  all.add("HannWindow", defineHann, 17);
+  all.add("HammingWindow", defineHamming, 17);
+  all.add("BlackmanWindow", defineBlackman, 17);
+  all.add("DFT", defineDft, 17);
+  all.add("STFT", defineStft, 17);
   all.add("ai.onnx.preview.training::Adagrad", defineAdagrad);
   all.add("ai.onnx.preview.training::Momentum", defineMomentum);
   all.add("ai.onnx.preview.training::Adam", defineAdam);

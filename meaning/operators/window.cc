@@ -437,14 +437,14 @@ void defineCol2Im(Call& call) {
 
 void register_window(Definitions& all) {
   all.add("Conv", defineConv);
-  all.add("ConvInteger", defineConvInteger);
+  all.add("ConvInteger", defineConvInteger, 10);
   all.add("ConvTranspose", defineConvTranspose);
   all.add("AveragePool", defineAveragePool);
   all.add("MaxPool", defineMaxPool);
   all.add("LpPool", defineLpPool);
   all.add({"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"}, defineGlobalPool);
-  all.add("MaxUnpool", defineMaxUnpool);
-  all.add("Col2Im", defineCol2Im);
+  all.add("MaxUnpool", defineMaxUnpool, 9);
+  all.add("Col2Im", defineCol2Im, 18);
 }
 
 } // namespace kvopt::meaning

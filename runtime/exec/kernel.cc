@@ -89,16 +89,19 @@ void KernelRegistry::addDefinition(OpName op, int64_t since, void (*definition)(
 }
 
 const Kernel* KernelRegistry::find(OpName op, int64_t version) const {
+  const Kernel* own = nullptr;
   if (auto found = byName.find(op); found != byName.end())
     for (const Kernel* kernel : found->second)
       if (kernel->since <= version && version <= kernel->until)
-        return kernel;
+        own = kernel;
+  if (own && !prefersDefinitions)
+    return own;
   const Kernel* newest = nullptr;
   if (auto found = definitionsByName.find(op); found != definitionsByName.end())
     for (const Kernel* kernel : found->second)
       if (kernel->since <= version && (!newest || newest->since < kernel->since))
         newest = kernel;
-  return newest;
+  return newest ? newest : own;
 }
 
 std::vector<const Kernel*> KernelRegistry::all() const {

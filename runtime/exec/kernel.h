@@ -127,8 +127,11 @@ public:
 
   /// Copies the text of `op`. Version ranges of one operator must not overlap (asserted).
   Kernel& add(ir::OpName op, int64_t since, KernelFunction run, int64_t until = INT64_MAX);
-  /// What executes the operator where no kernel does, from version `since` on.
+  /// Adds a definition of the operator from version `since` on. It executes nodes that no kernel
+  /// does.
   void addDefinition(ir::OpName op, int64_t since, void (*definition)(meaning::Call&));
+  /// From now on a definition is taken wherever there is one: a second opinion on the kernels.
+  void preferDefinitions() { prefersDefinitions = true; }
   const Kernel* find(ir::OpName op, int64_t version) const;
   /// Without definitions.
   std::vector<const Kernel*> all() const;
@@ -140,6 +143,7 @@ private:
   std::deque<std::string> names;
   std::deque<Kernel> kernels, definitions;
   ByName byName, definitionsByName;
+  bool prefersDefinitions = false;
 };
 
 /// Registers every kernel in runtime/kernels (generated).

@@ -17,17 +17,17 @@ llvm::Error runDefinition(void (*definition)(meaning::Call&), KernelContext& con
     }
     operands.push_back(view ? &arrays[k] : nullptr);
   }
-  return meaning::computeNode(
-      definition, context.node(), context.opset(), operands,
-      [&](unsigned result, ir::ElementType type,
-          llvm::ArrayRef<int64_t> extents) -> llvm::Expected<std::byte*> {
-        if (!context.wants(result))
-          return nullptr;
-        llvm::Expected<TensorView> output = context.output(result, type, extents);
-        if (!output)
-          return output.takeError();
-        return output->data;
-      });
+  return meaning::computeNode(definition, context.node(), context.opset(), operands,
+                              [&](unsigned result, ir::ElementType type,
+                                  llvm::ArrayRef<int64_t> extents) -> llvm::Expected<std::byte*> {
+                                if (!context.wants(result))
+                                  return nullptr;
+                                llvm::Expected<TensorView> output =
+                                    context.output(result, type, extents);
+                                if (!output)
+                                  return output.takeError();
+                                return output->data;
+                              });
 }
 
 } // namespace kvopt::runtime

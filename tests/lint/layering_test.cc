@@ -89,7 +89,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
       {"support"},
       {"ir/dims", "ir", "ir/rows", "ir/manifest", "ir/verify", "ir/onnx", "ir/shapes", "ir/text",
        "ir/ops/kvopt", "ir/ops/contrib", "ir/ops"},
-      {"meaning/expression"},
+      {"meaning/expression", "meaning", "meaning/operators", "meaning/numbers"},
       {"check/arithmetic", "check/alignment", "check/evaluation", "check/caches", "check/regions",
        "check/rules", "check"},
       {"passes/pattern",

@@ -1,4 +1,5 @@
-// Operators without a kernel of their own, by their definitions (all versions of ONNX, com.microsoft and ai.kvopt).
+// Operators without a kernel of their own, by their definitions (all versions of ONNX,
+// com.microsoft and ai.kvopt).
 #include "meaning/definitions.h"
 #include "runtime/exec/kernel.h"
 
