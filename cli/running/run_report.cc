@@ -65,6 +65,8 @@ OrderedJson statisticsJson(const RunReport& report, const Session& session) {
                {"folded_nodes", last.foldedNodes},
                {"folded_bytes", last.foldedBytes},
                {"streamed_nodes", last.streamedNodes}});
+  for (const auto& entry : last.definedNodes)
+    json["defined_nodes"][entry.getKey().str()] = entry.getValue();
   return json;
 }
 
@@ -148,6 +150,19 @@ std::string shiftText(const GenerationResult& result) {
 
 } // namespace
 
+namespace {
+
+/// "by definition, slowly: 2 Resize, 1 GridSample"; empty if all nodes have kernels.
+std::string definedNodesText(const RunStatistics& statistics) {
+  std::vector<std::string> parts;
+  for (const auto& entry : statistics.definedNodes)
+    parts.push_back(formatted("{} {}", entry.getValue(), entry.getKey().str()));
+  std::sort(parts.begin(), parts.end());
+  return parts.empty() ? "" : "\nby definition, slowly: " + joinedText(parts, ", ");
+}
+
+} // namespace
+
 SafeText statisticsText(const RunReport& report, const Session& session) {
   const GenerationResult& result = report.result;
   const SessionStatistics& counters = session.statistics();
@@ -156,13 +171,14 @@ SafeText statisticsText(const RunReport& report, const Session& session) {
       "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
       "growth {} · reallocations {}\n"
       "temporary memory: peak {} bytes, last step {} bytes\n"
-      "constants: {} nodes computed once, {} bytes · {} in every step",
+      "constants: {} nodes computed once, {} bytes · {} in every step{}",
       result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
       rate(result.decodedTokens, result.decodeSeconds), draftText(result), shiftText(result),
       session.cacheBytes(), session.length(), counters.cacheBytesWritten,
       counters.inPlaceBytesCopied, counters.cacheBytesMoved, counters.cacheReallocations,
       counters.temporaryPeak, counters.lastRun.temporaryPeak(), counters.lastRun.foldedNodes,
-      counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
+      counters.lastRun.foldedBytes, counters.lastRun.streamedNodes,
+      definedNodesText(counters.lastRun));
 }
 
 } // namespace kvopt::cli

@@ -25,7 +25,7 @@ llvm::Expected<ConstantMemory::Block> ConstantMemory::take(int64_t bytes) {
 }
 
 llvm::Error ConstantContext::execute() {
-  llvm::Error failure = step.kernel->run(*this);
+  llvm::Error failure = step.kernel->execute(*this);
   for (unsigned slot : step.results)
     if (!failure && slot != ExecutionPlan::none && !values[slot].view.data)
       failure = error("internal error: the kernel did not produce a result");

@@ -13,7 +13,7 @@ llvm::Error ExecutionContext::execute() {
   if (llvm::Error error = packOperands())
     return error;
   ScratchStack::Mark mark = state.environment.scratch.mark();
-  llvm::Error failure = step.kernel->run(*this);
+  llvm::Error failure = step.kernel->execute(*this);
   state.environment.scratch.returnTo(mark);
   if (failure)
     return withNode(std::move(failure), node().name(), node().op().str());

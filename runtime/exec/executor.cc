@@ -33,6 +33,7 @@ public:
   ExecutionPlan plan;
   std::shared_ptr<ConstantMemory> constantMemory;
   std::shared_ptr<const FoldedConstants> constants;
+  llvm::StringMap<int64_t> definedNodes;
   std::vector<Tensor> inputDefaults; // for each graph input; null data if it has no default
   std::unique_ptr<InputBinding> declared;
   std::unique_ptr<RunEnvironment> environment;
@@ -53,6 +54,19 @@ private:
   std::vector<Tensor> collected;          // for each graph output
 };
 
+namespace {
+
+void countDefinedNodes(const ExecutionPlan& plan, llvm::StringMap<int64_t>& counts) {
+  for (const ExecutionPlan::Step& step : plan.steps) {
+    if (step.kernel->definition)
+      ++counts[step.node->op().str()];
+    for (const ExecutionPlan::Branch& branch : step.branches)
+      countDefinedNodes(*branch.plan, counts);
+  }
+}
+
+} // namespace
+
 llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& kernels) {
   llvm::Expected<std::unique_ptr<InlinedGraph>> copy = inlineFunctions(model, kernels);
   if (!copy)
@@ -63,6 +77,7 @@ llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& ke
   if (!built)
     return built.takeError();
   plan = std::move(*built);
+  countDefinedNodes(plan, definedNodes);
   declared = std::make_unique<InputBinding>(*graph);
   environment = std::make_unique<RunEnvironment>(options.allocator, declared->symbols(), *pool);
   environment->timeOperators = options.timeOperators;
@@ -188,6 +203,7 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
   statistics.foldedNodes = constants->foldedNodes;
   statistics.foldedBytes = constantMemory->used();
   statistics.streamedNodes = constants->streamedNodes;
+  statistics.definedNodes = definedNodes;
   environment->pool.restartPeak();
   environment->scratch.restartPeak();
   size_t inUseBefore = environment->pool.bytesInUse();

@@ -72,6 +72,8 @@ struct RunStatistics {
   int64_t foldedNodes = 0;
   int64_t foldedBytes = 0;
   int64_t streamedNodes = 0;
+  /// Number of nodes without a kernel, by operator: they run, slowly, by the operator's definition.
+  llvm::StringMap<int64_t> definedNodes;
   /// Nanoseconds for each operator, with ExecutorOptions::timeOperators.
   llvm::StringMap<int64_t> operatorNanoseconds;
 

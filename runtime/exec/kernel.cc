@@ -1,6 +1,7 @@
 // Registry of kernels, and the common part of all KernelContexts.
 #include "runtime/exec/kernel.h"
 
+#include "runtime/exec/run_definition.h"
 #include "runtime/memory/buffer.h"
 #include "support/diagnostic.h"
 
@@ -54,33 +55,53 @@ llvm::Expected<Tensor> KernelContext::temporary(ElementType, llvm::ArrayRef<int6
   return error("no memory of its own can be had here");
 }
 
-Kernel& KernelRegistry::add(OpName op, int64_t since, KernelFunction run, int64_t until) {
-  assert(run && since <= until);
+llvm::Error Kernel::execute(KernelContext& context) const {
+  return run ? run(context) : runDefinition(definition, context);
+}
+
+Kernel& KernelRegistry::insert(ByName& map, OpName op, int64_t since) {
   llvm::StringRef domain = names.emplace_back(op.domain().str());
   llvm::StringRef type = names.emplace_back(op.type().str());
   OpName stored(domain, type);
-  auto found = byName.find(op);
-  if (found == byName.end())
-    found = byName.insert({stored, {}}).first;
-  for ([[maybe_unused]] const Kernel* other : found->second)
-    assert((until < other->since || other->until < since) && "version ranges do not overlap");
-  Kernel& kernel = kernels.emplace_back();
+  auto found = map.find(op);
+  if (found == map.end())
+    found = map.insert({stored, {}}).first;
+  Kernel& kernel = (&map == &byName ? kernels : definitions).emplace_back();
   kernel.op = stored;
   kernel.since = since;
-  kernel.until = until;
-  kernel.run = run;
   found->second.push_back(&kernel);
   return kernel;
 }
 
+Kernel& KernelRegistry::add(OpName op, int64_t since, KernelFunction run, int64_t until) {
+  assert(run && since <= until);
+  if (auto found = byName.find(op); found != byName.end())
+    for ([[maybe_unused]] const Kernel* other : found->second)
+      assert((until < other->since || other->until < since) && "version ranges do not overlap");
+  Kernel& kernel = insert(byName, op, since);
+  kernel.until = until;
+  kernel.run = run;
+  return kernel;
+}
+
+void KernelRegistry::addDefinition(OpName op, int64_t since, void (*definition)(meaning::Call&)) {
+  insert(definitionsByName, op, since).definition = definition;
+}
+
 const Kernel* KernelRegistry::find(OpName op, int64_t version) const {
-  auto found = byName.find(op);
-  if (found == byName.end())
-    return nullptr;
-  for (const Kernel* kernel : found->second)
-    if (kernel->since <= version && version <= kernel->until)
-      return kernel;
-  return nullptr;
+  const Kernel* own = nullptr;
+  if (auto found = byName.find(op); found != byName.end())
+    for (const Kernel* kernel : found->second)
+      if (kernel->since <= version && version <= kernel->until)
+        own = kernel;
+  if (own && !prefersDefinitions)
+    return own;
+  const Kernel* newest = nullptr;
+  if (auto found = definitionsByName.find(op); found != definitionsByName.end())
+    for (const Kernel* kernel : found->second)
+      if (kernel->since <= version && (!newest || newest->since < kernel->since))
+        newest = kernel;
+  return newest ? newest : own;
 }
 
 std::vector<const Kernel*> KernelRegistry::all() const {

@@ -13,6 +13,10 @@
 #include <string>
 #include <vector>
 
+namespace kvopt::meaning {
+class Call;
+} // namespace kvopt::meaning
+
 namespace kvopt::runtime {
 
 class ConstantMemory;
@@ -100,6 +104,8 @@ struct Kernel {
   int64_t since = 1;
   int64_t until = INT64_MAX;
   KernelFunction run = nullptr;
+  /// Without `run`: the definition of the operator, from which results are computed, slowly.
+  void (*definition)(meaning::Call&) = nullptr;
   bool acceptsStrides = false;
   /// Operand that the kernel reads through KernelContext::weights, if any.
   std::optional<unsigned> weightOperand;
@@ -108,6 +114,8 @@ struct Kernel {
   /// (weight_forms.h).
   std::shared_ptr<const ConstantWeights> (*packWeights)(const ir::Value&, ConstantMemory&,
                                                         ThreadPool&) = nullptr;
+
+  llvm::Error execute(KernelContext& context) const;
 };
 
 /// All kernels. Filled once, then only read.
@@ -119,13 +127,23 @@ public:
 
   /// Copies the text of `op`. Version ranges of one operator must not overlap (asserted).
   Kernel& add(ir::OpName op, int64_t since, KernelFunction run, int64_t until = INT64_MAX);
+  /// Adds a definition of the operator from version `since` on. It executes nodes that no kernel
+  /// does.
+  void addDefinition(ir::OpName op, int64_t since, void (*definition)(meaning::Call&));
+  /// From now on a definition is taken wherever there is one: a second opinion on the kernels.
+  void preferDefinitions() { prefersDefinitions = true; }
   const Kernel* find(ir::OpName op, int64_t version) const;
+  /// Without definitions.
   std::vector<const Kernel*> all() const;
 
 private:
+  using ByName = llvm::DenseMap<ir::OpName, llvm::SmallVector<Kernel*, 2>>;
+  Kernel& insert(ByName& map, ir::OpName op, int64_t since);
+
   std::deque<std::string> names;
-  std::deque<Kernel> kernels;
-  llvm::DenseMap<ir::OpName, llvm::SmallVector<Kernel*, 2>> byName;
+  std::deque<Kernel> kernels, definitions;
+  ByName byName, definitionsByName;
+  bool prefersDefinitions = false;
 };
 
 /// Registers every kernel in runtime/kernels (generated).

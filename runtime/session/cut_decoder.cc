@@ -24,6 +24,8 @@ void add(const RunStatistics& piece, RunStatistics& total) {
     total.*sum += piece.*sum;
   for (const auto& entry : piece.operatorNanoseconds)
     total.operatorNanoseconds[entry.getKey()] += entry.getValue();
+  for (const auto& entry : piece.definedNodes)
+    total.definedNodes[entry.getKey()] += entry.getValue();
 }
 
 } // namespace

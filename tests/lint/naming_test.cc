@@ -69,6 +69,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"runtime/", "kvopt::runtime"},
       {"support/", "kvopt"},
       {"ir/", "kvopt::ir"},
+      {"meaning/", "kvopt::meaning"},
       {"check/", "kvopt::check"},
       {"driver/", "kvopt::driver"},
       {"cli/", "kvopt::cli"},

@@ -58,8 +58,8 @@ inline bool isSourcePath(std::string_view path) {
 /// Every .cc and .h of the layers, tests, examples and benchmarks.
 inline std::vector<SourceFile> allSources() {
   std::vector<SourceFile> all;
-  for (const char* folder : {"support", "ir", "check", "passes", "runtime", "driver", "cli", "api",
-                             "engines", "tests", "examples", "bench"}) {
+  for (const char* folder : {"support", "ir", "meaning", "check", "passes", "runtime", "driver",
+                             "cli", "api", "engines", "tests", "examples", "bench"}) {
     std::vector<SourceFile> files = readFiles(folder, isSourcePath);
     std::move(files.begin(), files.end(), std::back_inserter(all));
   }

@@ -1,0 +1,121 @@
+// What the definition of an operator sees of a node, and what it says of its results.
+#pragma once
+
+#include "ir/node.h"
+#include "ir/tensor.h"
+#include "meaning/tensor.h"
+
+#include <map>
+#include <string>
+
+namespace kvopt::meaning {
+
+/// A condition that the definition needs at every index of some extents, or once.
+struct Requirement {
+  Scalars extents;
+  std::function<Scalar(Index)> condition;
+  std::string otherwise; ///< what is wrong where it does not hold
+};
+
+/// One use of an operator. A definition reads operands and attributes, and sets each result:
+///
+///   void defineTranspose(Call& call) { call.result(transposed(call[0], call.order())); }
+///
+/// Where a node is not what ONNX allows, or is not defined here, `refuse` keeps the first reason.
+/// Accessors then return defaults, so a definition checks `isRefused` only before it relies on them.
+class Call {
+public:
+  /// Operands that are absent are empty tensors. A value of the host is one that a definition
+  /// wants computed once: it returns a tensor whose elements are those of a named value.
+  using Host = std::function<Tensor(const Tensor& value)>;
+
+  Call(Formulas& formulas, const ir::Node& node, int64_t opset, std::vector<Tensor> operands,
+       Host host);
+
+  Formulas& formulas() const { return formulas_; }
+  const ir::Node& node() const { return node_; }
+  int64_t opset() const { return opset_; }
+  Scalar integer(int64_t value) const { return {formulas_, formulas_.integer(value)}; }
+  Scalar real(double value) const { return {formulas_, formulas_.real(value)}; }
+  Scalar boolean(bool value) const { return {formulas_, formulas_.boolean(value)}; }
+  Scalar zeroOf(ir::ElementType type) const { return number(0, type); }
+  Scalar number(double value, ir::ElementType type) const;
+
+  // Operands.
+
+  unsigned count() const { return static_cast<unsigned>(operands_.size()); }
+  bool has(unsigned operand) const { return operand < count() && operands_[operand]; }
+  /// Requires that the operand is there.
+  const Tensor& operator[](unsigned operand) const { return operands_[operand]; }
+  unsigned resultCount() const { return static_cast<unsigned>(node_.results().size()); }
+  /// Whether somebody named the result.
+  bool wants(unsigned result) const;
+  /// The elements of a list, or the single one of a scalar.
+  Scalars elements(unsigned operand);
+  /// The same as numbers that are known.
+  llvm::SmallVector<int64_t> numbers(unsigned operand);
+  /// The only element of an operand of any rank.
+  Scalar single(unsigned operand) const;
+
+  // Attributes, with ONNX's defaults.
+
+  bool hasAttribute(llvm::StringRef name) const { return node_.attribute(name) != nullptr; }
+  int64_t integerAttribute(llvm::StringRef name, int64_t otherwise) const {
+    return node_.intAttr(name, otherwise);
+  }
+  double realAttribute(llvm::StringRef name, double otherwise) const;
+  llvm::StringRef textAttribute(llvm::StringRef name, llvm::StringRef otherwise) const {
+    return node_.stringAttr(name, otherwise);
+  }
+  std::optional<llvm::SmallVector<int64_t>> integersAttribute(llvm::StringRef name) const;
+  std::optional<llvm::SmallVector<double>> realsAttribute(llvm::StringRef name) const;
+  /// The tensor of an attribute as a tensor of numbers.
+  Tensor tensorAttribute(llvm::StringRef name);
+  /// An axis below `rank`; negative ones count from the end.
+  unsigned axis(int64_t written, size_t rank);
+  unsigned axisAttribute(llvm::StringRef name, int64_t otherwise, size_t rank) {
+    return axis(integerAttribute(name, otherwise), rank);
+  }
+  /// Integers that are an attribute in early versions and an operand in later ones; none if absent.
+  std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef attribute, unsigned operand);
+  /// The same as axes of a rank, ordered; none if absent.
+  std::optional<llvm::SmallVector<unsigned>> axes(llvm::StringRef attribute, unsigned operand,
+                                                  size_t rank);
+
+  // Results.
+
+  void result(Tensor tensor) { result(0, std::move(tensor)); }
+  void result(unsigned place, Tensor tensor);
+  const std::vector<Tensor>& results() const { return results_; }
+  /// A value that is computed once.
+  Tensor named(const Tensor& value) { return host_(value); }
+  /// One of two extents that must be equal.
+  Scalar equalExtents(Scalar a, Scalar b, llvm::StringRef what);
+  /// ONNX's multidirectional broadcasting.
+  Scalars broadcastExtents(llvm::ArrayRef<Tensor> tensors);
+  /// f of the elements at the same place, after broadcasting.
+  Tensor elementwise(llvm::ArrayRef<Tensor> operands, ir::ElementType type,
+                     std::function<Scalar(llvm::ArrayRef<Scalar>)> f);
+
+  void require(Scalar condition, std::string otherwise);
+  void requireAt(Scalars extents, std::function<Scalar(Index)> condition, std::string otherwise);
+  const std::vector<Requirement>& requirements() const { return requirements_; }
+  void refuse(std::string reason);
+  bool isRefused() const { return !reason_.empty(); }
+  const std::string& reason() const { return reason_; }
+
+private:
+  Formulas& formulas_;
+  const ir::Node& node_;
+  int64_t opset_;
+  std::vector<Tensor> operands_;
+  Host host_;
+  std::vector<Tensor> results_;
+  std::vector<Requirement> requirements_;
+  std::string reason_;
+};
+
+/// A tensor of known numbers.
+Tensor constantTensor(Formulas& formulas, const ir::TensorData& data);
+
+} // namespace kvopt::meaning

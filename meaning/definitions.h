@@ -1,0 +1,42 @@
+// The definitions of all operators, by name and version.
+#pragma once
+
+#include "meaning/call.h"
+
+#include <map>
+
+namespace kvopt::meaning {
+
+using Define = void (*)(Call&);
+
+/// Filled once, by `registerAll`, then only read.
+class Definitions {
+public:
+  Definitions() = default;
+  Definitions(const Definitions&) = delete;
+  Definitions& operator=(const Definitions&) = delete;
+
+  /// Defines an operator from a version of its domain on. Before version 7 of ONNX, operators
+  /// broadcast only as attributes said: those versions are not defined.
+  void add(ir::OpName name, Define define, int64_t since);
+  void add(ir::OpName name, Define define) { add(name, define, name.isOnnx() ? 7 : 1); }
+  void add(std::initializer_list<const char*> names, Define define) {
+    for (const char* name : names)
+      add(name, define);
+  }
+  /// Null where the operator is not defined.
+  Define find(ir::OpName name, int64_t version) const;
+  void forEach(llvm::function_ref<void(ir::OpName, int64_t since, Define)> use) const;
+
+private:
+  struct Versions {
+    int64_t since;
+    Define define;
+  };
+  std::map<std::pair<std::string, std::string>, llvm::SmallVector<Versions, 2>> all_;
+};
+
+/// Registers the definitions of all files in operators/ (generated).
+void registerAll(Definitions& registry);
+
+} // namespace kvopt::meaning

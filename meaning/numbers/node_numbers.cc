@@ -1,0 +1,254 @@
+// Named values of a definition are computed when they are read first.
+#include "meaning/numbers/node_numbers.h"
+
+#include "meaning/numbers/element_access.h"
+#include "support/diagnostic.h"
+
+namespace kvopt::meaning {
+
+namespace {
+
+using Type = ir::ElementType;
+
+constexpr int64_t mostElements = int64_t(1) << 31;
+
+/// One use of an operator with numbers for its operands.
+class NodeNumbers {
+public:
+  NodeNumbers(const ir::Node& node, int64_t opset, llvm::ArrayRef<const Array*> operands)
+      : node_(node), call_(formulas_, node, opset, tensorsOf(operands),
+                           [this](const Tensor& value) { return named(value); }) {}
+
+  llvm::Error compute(Define define, Allocate allocate) {
+    define(call_);
+    if (call_.isRefused())
+      return refusal(call_.reason());
+    for (const Requirement& requirement : call_.requirements())
+      if (llvm::Error error = check(requirement))
+        return error;
+    for (unsigned k = 0; k < call_.resultCount(); ++k) {
+      if (!call_.wants(k))
+        continue;
+      const Tensor& result = call_.results()[k];
+      if (!result)
+        return refusal(formatted("result {} is not defined", k));
+      const std::optional<Extents> extents = numbersOf(result.extents());
+      if (!extents)
+        return refusal(reason_);
+      llvm::Expected<std::byte*> data = allocate(k, result.type(), *extents);
+      if (!data)
+        return data.takeError();
+      if (*data && !store(result, *extents, result.type(), *data))
+        return refusal(reason_);
+    }
+    return llvm::Error::success();
+  }
+
+private:
+  using Extents = llvm::SmallVector<int64_t, 6>;
+
+  /// A value that the definition wants computed once, and its numbers when they are there.
+  struct Value {
+    Tensor tensor;
+    Array array;
+    std::vector<std::byte> bytes;
+    bool isComputed = false;
+  };
+
+  llvm::Error refusal(const std::string& reason) const {
+    return unsupported("{}", reason).node(node_.name(), node_.op().type());
+  }
+
+  std::vector<Tensor> tensorsOf(llvm::ArrayRef<const Array*> operands) {
+    std::vector<Tensor> all;
+    for (const Array* operand : operands)
+      all.push_back(operand ? tensorOf(*operand) : Tensor());
+    return all;
+  }
+
+  /// Elements of memory. Where indices are numbers, so is the element.
+  Tensor tensorOf(const Array& array) {
+    Scalars extents;
+    for (int64_t extent : array.extents)
+      extents.emplace_back(formulas_, formulas_.integer(extent));
+    const int64_t value = formulas_.named({"operand", rangeOf(array.type)});
+    arrays_[value] = &array;
+    return Tensor(extents, array.type, [this, &array, value](Index index) -> Scalar {
+      int64_t place = 0;
+      bool isKnown = true;
+      llvm::SmallVector<Expr, 6> exprs;
+      for (size_t axis = 0; axis < index.size(); ++axis) {
+        const std::optional<int64_t> number = index[axis].number();
+        isKnown &= number && *number >= 0 && *number < array.extents[axis];
+        place = isKnown ? place * array.extents[axis] + *number : 0;
+        exprs.push_back(index[axis].expr());
+      }
+      const Sort sort = sortOf(array.type);
+      if (!isKnown)
+        return {formulas_, formulas_.element(value, sort, exprs)};
+      if (sort == Sort::Real) {
+        double number = 0;
+        loadReals(array.type, array.data, &place, 1, &number);
+        return {formulas_, formulas_.real(number)};
+      }
+      int64_t number = 0;
+      loadIntegers(array.type, array.data, &place, 1, &number);
+      return {formulas_, sort == Sort::Boolean ? formulas_.boolean(number != 0)
+                                               : formulas_.integer(number)};
+    });
+  }
+
+  static Range rangeOf(Type type) {
+    const unsigned bits = ir::bitWidth(type).value_or(64);
+    if (sortOf(type) != Sort::Integer || bits >= 64)
+      return {};
+    const bool isSigned = type == Type::Int4 || type == Type::Int8 || type == Type::Int16 ||
+                          type == Type::Int32;
+    const int64_t count = int64_t(1) << bits;
+    return isSigned ? Range{-count / 2, count / 2 - 1} : Range{0, count - 1};
+  }
+
+  Tensor named(const Tensor& tensor) {
+    const int64_t value = formulas_.named({"value", {}});
+    values_[value].tensor = tensor;
+    const Sort sort = sortOf(tensor.type());
+    return Tensor(Scalars(tensor.extents().begin(), tensor.extents().end()), tensor.type(),
+                  [this, value, sort](Index index) -> Scalar {
+                    llvm::SmallVector<Expr, 6> exprs;
+                    for (Scalar each : index)
+                      exprs.push_back(each.expr());
+                    return {formulas_, formulas_.element(value, sort, exprs)};
+                  });
+  }
+
+  /// The numbers of a named value or operand; null if they cannot be computed.
+  const Array* find(int64_t number) {
+    if (auto operand = arrays_.find(number); operand != arrays_.end())
+      return operand->second;
+    auto found = values_.find(number);
+    if (found == values_.end())
+      return nullptr;
+    Value& value = found->second;
+    if (!value.isComputed) {
+      const Sort sort = sortOf(value.tensor.type());
+      const std::optional<Extents> extents = numbersOf(value.tensor.extents());
+      if (!extents)
+        return nullptr;
+      value.array.type = sort == Sort::Real      ? Type::Double
+                         : sort == Sort::Integer ? Type::Int64
+                                                 : Type::Bool;
+      value.array.extents.assign(extents->begin(), extents->end());
+      value.bytes.resize(static_cast<size_t>(countOf(*extents)) * widthInMemory(value.array.type));
+      value.array.data = value.bytes.data();
+      if (!store(value.tensor, *extents, value.array.type, value.bytes.data()))
+        return nullptr;
+      value.isComputed = true;
+    }
+    return &value.array;
+  }
+
+  static int64_t countOf(llvm::ArrayRef<int64_t> extents) {
+    int64_t count = 1;
+    for (int64_t extent : extents)
+      count *= extent;
+    return count;
+  }
+
+  std::optional<Extents> numbersOf(Index extents) {
+    Extents all;
+    int64_t count = 1;
+    for (Scalar extent : extents) {
+      std::optional<int64_t> number = extent.number();
+      if (!number) {
+        Loops loops(formulas_, extent.expr(), {}, {}, [this](int64_t v) { return find(v); });
+        if (!loops.isComplete()) {
+          note(loops.reason());
+          return std::nullopt;
+        }
+        number = loops.single();
+      }
+      if (*number < 0 || __builtin_mul_overflow(count, *number, &count) || count > mostElements) {
+        note(formatted("an extent of {}", *number));
+        return std::nullopt;
+      }
+      all.push_back(*number);
+    }
+    return all;
+  }
+
+  /// Indices for extents; the facts that they exist hold in `path`.
+  Scalars indicesOf(llvm::ArrayRef<int64_t> extents) {
+    Scalars all;
+    for (int64_t extent : extents)
+      all.emplace_back(formulas_, extent == 1 ? formulas_.integer(0)
+                                              : formulas_.index("i", formulas_.integer(extent)));
+    return all;
+  }
+
+  bool store(const Tensor& tensor, llvm::ArrayRef<int64_t> extents, Type type, std::byte* data) {
+    if (widthInMemory(type) == 0) {
+      note(formatted("elements of type {}", ir::onnxName(type)));
+      return false;
+    }
+    if (countOf(extents) == 0)
+      return true;
+    const Scalars indices = indicesOf(extents);
+    const Scalar element = tensor.at(indices);
+    llvm::SmallVector<Expr, 6> exprs;
+    for (Scalar index : indices)
+      exprs.push_back(index.expr());
+    Loops loops(formulas_, element.expr(), exprs, extents, [this](int64_t v) { return find(v); });
+    if (formulas_.arena().isFull()) {
+      note("a formula that is too long");
+      return false;
+    }
+    if (!loops.isComplete()) {
+      note(loops.reason());
+      return false;
+    }
+    loops.store(type, data);
+    return true;
+  }
+
+  llvm::Error check(const Requirement& requirement) {
+    const std::optional<Extents> extents = numbersOf(requirement.extents);
+    if (!extents)
+      return refusal(reason_);
+    if (countOf(*extents) == 0)
+      return llvm::Error::success();
+    const Scalars indices = indicesOf(*extents);
+    const Expr condition = requirement.condition(indices).expr();
+    if (std::optional<bool> known = formulas_.booleanOf(condition); known == true)
+      return llvm::Error::success();
+    llvm::SmallVector<Expr, 6> exprs;
+    for (Scalar index : indices)
+      exprs.push_back(index.expr());
+    Loops loops(formulas_, condition, exprs, *extents, [this](int64_t v) { return find(v); });
+    if (!loops.isComplete())
+      return refusal(loops.reason());
+    if (!loops.holdsEverywhere())
+      return invalid("{}", requirement.otherwise).node(node_.name(), node_.op().type());
+    return llvm::Error::success();
+  }
+
+  void note(const std::string& reason) {
+    if (reason_.empty())
+      reason_ = reason;
+  }
+
+  const ir::Node& node_;
+  Formulas formulas_;
+  std::map<int64_t, const Array*> arrays_;
+  std::map<int64_t, Value> values_;
+  std::string reason_;
+  Call call_;
+};
+
+} // namespace
+
+llvm::Error computeNode(Define define, const ir::Node& node, int64_t opset,
+                        llvm::ArrayRef<const Array*> operands, Allocate allocate) {
+  return NodeNumbers(node, opset, operands).compute(define, allocate);
+}
+
+} // namespace kvopt::meaning

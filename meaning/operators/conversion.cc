@@ -1,0 +1,172 @@
+// Conversions between types, and quantized numbers.
+#include "meaning/definitions.h"
+#include "meaning/operators/products.h"
+#include "meaning/operators/reductions.h"
+
+namespace kvopt::meaning {
+
+namespace {
+
+using Type = ir::ElementType;
+
+/// A number of another type: floats are rounded towards zero, integers keep their lowest bits, and
+/// what is not 0 is true. A float is rounded to its type where it is stored.
+Scalar converted(Scalar value, Type type) {
+  switch (sortOf(type)) {
+  case Sort::Boolean:
+    return toBoolean(value);
+  case Sort::Integer:
+    return wrapped(toInteger(value), type);
+  case Sort::Real:
+    break;
+  }
+  return toReal(value);
+}
+void cast(Call& call, Type type) {
+  const Tensor data = call[0];
+  call.result(Tensor(listed(data.extents()), type,
+                     [=](Index index) { return converted(data.at(index), type); }));
+}
+void defineCast(Call& call) { cast(call, static_cast<Type>(call.integerAttribute("to", 1))); }
+void defineCastLike(Call& call) { cast(call, call[1].type()); }
+void defineBinarizer(Call& call) {
+  const double threshold = call.realAttribute("threshold", 0);
+  call.result(call.elementwise({call[0]}, call[0].type(), [=](auto x) {
+    return select(x[0] > threshold, x[0].like(1), x[0].like(0));
+  }));
+}
+
+/// The least and the largest number of a type of codes.
+std::pair<double, double> limitsOf(Type type) {
+  switch (type) {
+  case Type::UInt8:
+    return {0, 255};
+  case Type::Int8:
+    return {-128, 127};
+  case Type::UInt16:
+    return {0, 65535};
+  case Type::Int16:
+    return {-32768, 32767};
+  case Type::UInt4:
+    return {0, 15};
+  case Type::Int4:
+    return {-8, 7};
+  default:
+    return {-2147483648.0, 2147483647.0};
+  }
+}
+/// round(x / scale) + zero, ties to even, within the limits of the type.
+Scalar quantized(Scalar x, Scalar scale, Scalar zero, Type type) {
+  const auto [low, high] = limitsOf(type);
+  const Scalar code = apply(Function::Round, toReal(x) / scale) + toReal(zero);
+  return toInteger(maximum(minimum(code, high), low));
+}
+
+/// A scale or zero point at a place of the data: one number, one for each place of an axis, or one
+/// for each block of it.
+std::function<Scalar(Index)> alongData(Call& call, const Tensor& data, const Tensor& parameter) {
+  const int64_t block = call.integerAttribute("block_size", 0);
+  if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.extent(0).is(1)))
+    return [=](Index) {
+      return parameter.at(Scalars(parameter.rank(), data.rank() ? data.extent(0).integer(0)
+                                                                : parameter.extent(0).integer(0)));
+    };
+  const unsigned axis = call.axisAttribute("axis", 1, data.rank());
+  if (block > 0)
+    return [=](Index index) {
+      return parameter.at(replaced(index, axis, quotient(index[axis], block)));
+    };
+  if (parameter.rank() == 1)
+    return [=](Index index) { return parameter.at({index[axis]}); };
+  return [=](Index index) { return parameter.at(index); };
+}
+void defineQuantizeLinear(Call& call) {
+  const Tensor data = call[0];
+  const int64_t written = call.integerAttribute("output_dtype", 0);
+  const Type type = call.has(2)    ? call[2].type()
+                    : written != 0 ? static_cast<Type>(written)
+                                   : Type::UInt8;
+  if (sortOf(type) != Sort::Integer)
+    return call.refuse("codes that are floats");
+  const auto scale = alongData(call, data, call[1]);
+  const auto zero = call.has(2) ? alongData(call, data, call[2])
+                                : [none = call.integer(0)](Index) { return none; };
+  if (call.isRefused())
+    return;
+  call.result(Tensor(listed(data.extents()), type, [=](Index index) {
+    return quantized(data.at(index), scale(index), zero(index), type);
+  }));
+}
+void defineDequantizeLinear(Call& call) {
+  const Tensor data = call[0];
+  if (sortOf(data.type()) != Sort::Integer)
+    return call.refuse("codes that are floats");
+  const auto scale = alongData(call, data, call[1]);
+  const auto zero = call.has(2) ? alongData(call, data, call[2])
+                                : [none = call.integer(0)](Index) { return none; };
+  if (call.isRefused())
+    return;
+  call.result(Tensor(listed(data.extents()), call[1].type(), [=](Index index) {
+    return toReal(data.at(index) - zero(index)) * scale(index);
+  }));
+}
+/// The scale and zero point of the data's range with 0.
+void defineDynamicQuantizeLinear(Call& call) {
+  const Tensor data = call[0];
+  llvm::SmallVector<unsigned> axes;
+  for (unsigned axis = 0; axis < data.rank(); ++axis)
+    axes.push_back(axis);
+  const Tensor low = call.named(reduced(data, axes, false, Reduction::Minimum)),
+               high = call.named(reduced(data, axes, false, Reduction::Maximum));
+  const Tensor scale = Tensor({}, Type::Float, [=](Index) {
+    return (maximum(high.at({}), 0) - minimum(low.at({}), 0)) / 255.0;
+  });
+  const Tensor zero = Tensor({}, Type::UInt8, [=](Index) {
+    const Scalar place = apply(Function::Round, -minimum(low.at({}), 0) / scale.at({}));
+    return toInteger(maximum(minimum(place, 255), 0));
+  });
+  const Tensor once = call.named(scale), point = call.named(zero);
+  call.result(Tensor(listed(data.extents()), Type::UInt8, [=](Index index) {
+    return quantized(data.at(index), once.at({}), point.at({}), Type::UInt8);
+  }));
+  call.result(1, scale);
+  call.result(2, zero);
+}
+
+/// A parameter of a product: one number, or one for each place of an axis.
+Scalar parameterAt(const Tensor& parameter, Index index, size_t axis) {
+  if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.extent(0).is(1)))
+    return parameter.at(Scalars(parameter.rank(), index[0].integer(0)));
+  return parameter.rank() == 1 ? parameter.at({index[axis]})
+                               : parameter.at(broadcastIndex(parameter, index));
+}
+void defineQLinearMatMul(Call& call) {
+  const Tensor sums = call.named(matrixProduct(call, withoutZeroPoint(call, call[0], 2, -2),
+                                               withoutZeroPoint(call, call[3], 5, -1),
+                                               Type::Int32));
+  const Tensor scaleA = call[1], scaleB = call[4], scale = call[6], zero = call[7];
+  const Type type = zero.type();
+  if (sums.rank() < 2)
+    return call.refuse("an operand is not a matrix");
+  call.result(Tensor(listed(sums.extents()), type, [=](Index index) {
+    const size_t row = index.size() - 2, column = index.size() - 1;
+    const Scalar real = toReal(sums.at(index)) * parameterAt(scaleA, index, row) *
+                        parameterAt(scaleB, index, column);
+    return quantized(real, parameterAt(scale, index, column), parameterAt(zero, index, column),
+                     type);
+  }));
+}
+
+} // namespace
+
+void register_conversion(Definitions& all) {
+  all.add("Cast", defineCast);
+  all.add("CastLike", defineCastLike, 15);
+  all.add("ai.onnx.ml::Binarizer", defineBinarizer);
+  all.add("QuantizeLinear", defineQuantizeLinear, 10);
+  all.add("DequantizeLinear", defineDequantizeLinear, 10);
+  all.add("DynamicQuantizeLinear", defineDynamicQuantizeLinear, 11);
+  all.add("QLinearMatMul", defineQLinearMatMul, 10);
+}
+
+} // namespace kvopt::meaning

@@ -1,0 +1,64 @@
+// Tensors whose elements are formulas, and what definitions of operators are made of.
+#pragma once
+
+#include "ir/element_type.h"
+#include "meaning/scalar.h"
+
+#include <memory>
+
+namespace kvopt::meaning {
+
+/// Extents, an element type, and one element at indices. Copies share all.
+class Tensor {
+public:
+  using Element = std::function<Scalar(Index)>;
+
+  Tensor() = default;
+  Tensor(Scalars extents, ir::ElementType type, Element element)
+      : parts_(std::make_shared<const Parts>(
+            Parts{std::move(extents), type, std::move(element)})) {}
+
+  explicit operator bool() const { return parts_ != nullptr; }
+  Index extents() const { return parts_->extents; }
+  Scalar extent(unsigned axis) const { return parts_->extents[axis]; }
+  unsigned rank() const { return static_cast<unsigned>(parts_->extents.size()); }
+  ir::ElementType type() const { return parts_->type; }
+  /// Each index is at least 0 and below the extent of its axis.
+  Scalar at(Index index) const { return parts_->element(index); }
+  /// The number of elements.
+  Scalar count(Formulas& formulas) const { return product(formulas, extents()); }
+
+private:
+  struct Parts {
+    Scalars extents;
+    ir::ElementType type;
+    Element element;
+  };
+  std::shared_ptr<const Parts> parts_;
+};
+
+/// The sort of elements: 16-bit floats and wider ones are reals.
+Sort sortOf(ir::ElementType type);
+
+inline Scalars listed(Index list) { return Scalars(list.begin(), list.end()); }
+/// A list with other numbers.
+Scalars replaced(Index list, size_t place, Scalar by);
+Scalars inserted(Index list, size_t place, Scalar item);
+Scalars without(Index list, size_t place);
+Scalars joined(Index a, Index b);
+
+/// The index of an element in row-major order, and the indices of an element from it.
+Scalar flat(Formulas& formulas, Index index, Index extents);
+Scalars unflat(Scalar place, Index extents);
+
+/// The indices of a broadcast operand: those of the last axes, and 0 where the extent is 1.
+Scalars broadcastIndex(const Tensor& operand, Index index);
+
+/// A tensor with its elements in the same order under other extents.
+Tensor reshaped(Formulas& formulas, const Tensor& tensor, Scalars extents);
+/// Axis k of the result is axis `order[k]`.
+Tensor transposed(const Tensor& tensor, llvm::ArrayRef<int64_t> order);
+/// Elements from integers, in a list.
+Tensor listOf(Formulas& formulas, Scalars numbers, ir::ElementType type = ir::ElementType::Int64);
+
+} // namespace kvopt::meaning
