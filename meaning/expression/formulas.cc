@@ -144,7 +144,7 @@ Expr Formulas::remainder(Expr a, Expr b) {
   if (y == 1 || y == 0 || x == 0)
     return integer(0);
   if (x && y && *y > 0)
-    return integer((*x % *y + *y) % *y);
+    return integer(*x % *y + (*x % *y < 0 ? *y : 0));
   if (depth_ >= mostDepth || !prover_.isPositive(b, path_))
     return intern(Op::Remainder, Sort::Integer, {a, b});
   ++depth_;

@@ -243,6 +243,8 @@ bool Prover::proveByFacts(Expr integer, Facts::Path path, unsigned facts, unsign
           llvm::find_if(terms, [&](const Term& each) { return each.monomial == term.monomial; });
       if (same == terms.end() || polynomials_.factors(term.monomial).empty())
         continue;
+      if (same->coefficient == noLow)
+        continue;
       const int64_t times = same->coefficient / term.coefficient;
       if (times > 0 && prove(polynomials_.sum(integer, fact, -times), path, facts - 1, depth - 1))
         return true;

@@ -11,6 +11,18 @@
 
 namespace kvopt::meaning {
 
+namespace {
+
+// Integers wrap: a part of a choice that is not taken may be any number.
+int64_t added(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t multiplied(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+} // namespace
+
 /// The values of a node in a block. Booleans are the integers 0 and 1.
 struct Loops::Lanes {
   enum class Kind : uint8_t { Uniform, Ramp, List };
@@ -25,7 +37,7 @@ struct Loops::Lanes {
   bool isUniform() const { return kind == Kind::Uniform; }
   int64_t at(size_t lane) const {
     return kind == Kind::Uniform ? whole
-           : kind == Kind::Ramp  ? whole + step * static_cast<int64_t>(lane)
+           : kind == Kind::Ramp  ? added(whole, multiplied(step, static_cast<int64_t>(lane)))
                                  : wholes[lane];
   }
   double realAt(size_t lane) const { return kind == Kind::Uniform ? real : reals[lane]; }
@@ -224,12 +236,6 @@ Loops::Lanes& Loops::evaluate(uint32_t number) {
 
 namespace {
 
-int64_t added(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t multiplied(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
 int64_t quotientOf(int64_t a, int64_t b) {
   if (b == 0)
     return 0;
@@ -555,11 +561,13 @@ void Loops::computeElement(Step& step) {
     const int64_t extent = array.extents[axis];
     const int64_t lastLane = static_cast<int64_t>(lanes_) - 1;
     const int64_t first = index.whole,
-                  end = index.kind == Lanes::Kind::Ramp ? first + index.step * lastLane : first;
+                  end = index.kind == Lanes::Kind::Ramp
+                            ? added(first, multiplied(index.step, lastLane))
+                            : first;
     isStraight &= index.kind != Lanes::Kind::List && first >= 0 && first < extent && end >= 0 &&
                   end < extent;
-    base = base * extent + first;
-    slope = slope * extent + (index.kind == Lanes::Kind::Ramp ? index.step : 0);
+    base = added(multiplied(base, extent), first);
+    slope = added(multiplied(slope, extent), index.kind == Lanes::Kind::Ramp ? index.step : 0);
   }
   if (elements == 0)
     return isReal ? step.lanes.setReal(0) : step.lanes.setUniform(0);

@@ -1,4 +1,5 @@
-// Every table that says what an operator computes says the same as its kernel: shape rules with
+// Every table that says what an operator computes says the same as its kernel: definitions (in
+// meaning/operators), shape rules with
 // fixed extents ("shape") and with symbols ("symbols"), rules of the checker on known numbers
 // ("check"), on elements of its fields ("fields") and on shapes alone ("hollow"), and evaluation at
 // small sizes of numbers ("numbers") and of unknown elements ("forms").

@@ -2,6 +2,7 @@
 #include "tests/differential/tables.h"
 
 #include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
 #include "support/format.h"
 
 #include <cmath>
@@ -13,21 +14,29 @@ using namespace runtime;
 
 llvm::ArrayRef<Table> tables() {
   static constexpr Table all[] = {
-      {"shape", compareShapes},  {"symbols", compareSymbols}, {"check", compareCheck},
-      {"fields", compareFields}, {"hollow", compareHollow},   {"numbers", compareNumbers},
-      {"forms", compareForms},
+      {"definition", compareDefinitions}, {"shape", compareShapes},
+      {"symbols", compareSymbols},        {"check", compareCheck},
+      {"fields", compareFields},          {"hollow", compareHollow},
+      {"numbers", compareNumbers},        {"forms", compareForms},
   };
   return all;
 }
 
 namespace {
 
+std::unique_ptr<const KernelRegistry> filledRegistry(bool prefersDefinitions) {
+  auto filled = std::make_unique<KernelRegistry>();
+  registerAll(*filled);
+  if (prefersDefinitions)
+    filled->preferDefinitions();
+  return filled;
+}
 const KernelRegistry& kernels() {
-  static const std::unique_ptr<const KernelRegistry> registry = [] {
-    auto filled = std::make_unique<KernelRegistry>();
-    registerAll(*filled);
-    return filled;
-  }();
+  static const std::unique_ptr<const KernelRegistry> registry = filledRegistry(false);
+  return *registry;
+}
+const KernelRegistry& definitions() {
+  static const std::unique_ptr<const KernelRegistry> registry = filledRegistry(true);
   return *registry;
 }
 
@@ -45,13 +54,13 @@ Number unitOf(ElementType type) {
   }
 }
 
-} // namespace
-
-llvm::Expected<std::vector<Numbers>> kernelResults(const Instance& instance) {
+/// The results of the node, and whether a definition computed them.
+llvm::Expected<std::vector<Numbers>> resultsFrom(const KernelRegistry& registry,
+                                                 const Instance& instance, bool& isDefined) {
   const InstanceModel made = modelOf(instance);
   ExecutorOptions options;
   options.threads = 1;
-  auto executor = Executor::create(*made.model, kernels(), options);
+  auto executor = Executor::create(*made.model, registry, options);
   if (!executor)
     return executor.takeError();
   std::vector<std::vector<std::byte>> bytes;
@@ -71,7 +80,38 @@ llvm::Expected<std::vector<Numbers>> kernelResults(const Instance& instance) {
     results.push_back(numbersIn(tensor.view.element,
                                 Extents(tensor.view.shape.begin(), tensor.view.shape.end()),
                                 tensor.view.data));
+  isDefined = !(*executor)->statistics().definedNodes.empty();
   return results;
+}
+
+} // namespace
+
+llvm::Expected<std::vector<Numbers>> kernelResults(const Instance& instance) {
+  bool isDefined = false;
+  auto results = resultsFrom(kernels(), instance, isDefined);
+  if (results && isDefined)
+    return unsupported("the runtime has no kernel, but a definition");
+  return results;
+}
+
+Verdict compareDefinitions(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice&) {
+  bool isDefined = false;
+  auto results = resultsFrom(definitions(), instance, isDefined);
+  if (!results)
+    return Verdict::notThere(takeDiagnostic(results.takeError()).message);
+  if (!isDefined)
+    return Verdict::notThere("it is not defined");
+  for (unsigned k = 0; k < results->size() && k < expected.size(); ++k) {
+    const Numbers& found = (*results)[k];
+    if (std::string difference = differenceOf(k, expected[k], found.extents); !difference.empty())
+      return Verdict::of(difference);
+    for (size_t element = 0; element < found.elements.size(); ++element)
+      if (std::string difference =
+              differenceOf(instance, k, expected[k], element, found.elements[element]);
+          !difference.empty())
+        return Verdict::of(difference);
+  }
+  return Verdict::of("");
 }
 
 Dim Symbols::dimOf(int64_t extent) {

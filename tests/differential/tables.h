@@ -39,6 +39,7 @@ llvm::Expected<std::vector<Numbers>> kernelResults(const Instance& instance);
 std::vector<Numbers> evaluatedResults(const Instance& instance);
 std::vector<Numbers> checkedResults(const Instance& instance);
 
+Verdict compareDefinitions(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice& dice);
 Verdict compareShapes(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice& dice);
 Verdict compareSymbols(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice& dice);
 Verdict compareCheck(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice& dice);
