@@ -154,7 +154,7 @@ Results slice(Call& call) {
     noteTaken(call, static_cast<unsigned>(i), ranges[i].start, ranges[i].step, ranges[i].count);
     shape.push_back(ranges[i].count);
     first += ranges[i].start * strides[i];
-    strides[i] *= ranges[i].step;
+    strides[i] *= ranges[i].count > 1 ? ranges[i].step : 1; // a step may be as large as its type
   }
   auto result = std::make_shared<Tensor>(*strided(data, std::move(shape), strides, first));
   for (size_t i = 0; i < ranges.size(); ++i) {

@@ -59,6 +59,20 @@ bool isUnknownFunction(const Instance& instance, ElementType type) {
          !isFloatingPoint(type);
 }
 
+/// Whether the element is a fraction that rounds to the number.
+bool isFraction(const check::Exact& element, double number, const check::Arithmetic& math) {
+  constexpr int64_t largest = 512;
+  for (int64_t divisor = 1; divisor <= largest; ++divisor) {
+    const double dividend = std::round(number * static_cast<double>(divisor));
+    const double error = std::abs(dividend / static_cast<double>(divisor) - number);
+    if (error <= 0x1p-22 * std::max(1.0, std::abs(number)) &&
+        math.field.multiply(element, math.field.integer(divisor))
+            .isEqual(math.field.integer(static_cast<int64_t>(dividend))))
+      return true;
+  }
+  return false;
+}
+
 /// How an element of the fields differs from a number; `isKnown` is false if it may be any number.
 std::string fieldDifference(const Instance& instance, ElementType type, Number expected,
                             const check::Exact& found, check::Arithmetic& math, bool& isKnown) {
@@ -78,7 +92,9 @@ std::string fieldDifference(const Instance& instance, ElementType type, Number e
     isKnown = false;
     return "";
   }
-  return found.isEqual(math.constants.constant(number, false)) ? "" : "is another number";
+  const bool isSame = found.isEqual(math.constants.constant(number, false)) ||
+                      (instance.accuracy == Accuracy::Rounded && isFraction(found, number, math));
+  return isSame ? "" : "is another number";
 }
 
 /// Unknown functions: elements that the fields call equal are equal numbers.

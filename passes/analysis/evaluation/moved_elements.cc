@@ -108,14 +108,15 @@ std::optional<PlacedRange> placed(const MovementRange& range, int64_t extent,
   for (std::optional<int64_t>* bound : {&start, &end})
     if (**bound < 0)
       **bound = std::max<int64_t>(**bound + extent, -1 - extent);
-  if (*step > 0) {
-    *start = std::clamp<int64_t>(*start, 0, extent);
-    *end = std::clamp<int64_t>(*end, 0, extent);
-    return PlacedRange{*start, *step, std::max<int64_t>(0, (*end - *start + *step - 1) / *step)};
-  }
-  *start = std::clamp<int64_t>(*start, 0, extent - 1);
-  *end = std::clamp<int64_t>(*end, -1, extent - 1);
-  return PlacedRange{*start, *step, std::max<int64_t>(0, (*start - *end - *step - 1) / -*step)};
+  const bool ascends = *step > 0;
+  *start = std::clamp<int64_t>(*start, 0, ascends ? extent : extent - 1);
+  *end = std::clamp<int64_t>(*end, ascends ? 0 : -1, ascends ? extent : extent - 1);
+  // A step may be as large as its type.
+  const int64_t span = ascends ? *end - *start : *start - *end;
+  const auto stride = ascends ? static_cast<uint64_t>(*step) : 0 - static_cast<uint64_t>(*step);
+  const int64_t count =
+      span <= 0 ? 0 : static_cast<int64_t>((static_cast<uint64_t>(span) - 1) / stride) + 1;
+  return PlacedRange{*start, *step, count};
 }
 
 ElementSelection sameElements(unsigned operand) {
