@@ -26,8 +26,9 @@ struct Requirement {
 class Call {
 public:
   /// Operands that are absent are empty tensors. A value of the host is one that a definition
-  /// wants computed once: it returns a tensor whose elements are those of a named value.
-  using Host = std::function<Tensor(const Tensor& value)>;
+  /// wants computed once: it returns a tensor whose elements are those of a named value, which are
+  /// rounded to the tensor's type if that is wanted.
+  using Host = std::function<Tensor(const Tensor& value, bool isRounded)>;
 
   Call(Formulas& formulas, const ir::Node& node, int64_t opset, std::vector<Tensor> operands,
        Host host);
@@ -88,7 +89,9 @@ public:
   void result(unsigned place, Tensor tensor);
   const std::vector<Tensor>& results() const { return results_; }
   /// A value that is computed once.
-  Tensor named(const Tensor& value) { return host_(value); }
+  Tensor named(const Tensor& value) { return host_(value, false); }
+  /// The same, rounded to the numbers of its type: for a result that other results are made of.
+  Tensor rounded(const Tensor& value) { return host_(value, true); }
   /// One of two extents that must be equal.
   Scalar equalExtents(Scalar a, Scalar b, llvm::StringRef what);
   /// ONNX's multidirectional broadcasting.

@@ -63,13 +63,10 @@ Scalar quotientUp(Scalar a, Scalar b) {
 }
 
 Scalar truncatedQuotient(Scalar a, Scalar b) {
-  // Of the sizes, with the sign of both.
-  auto signedQuotient = [&](Scalar x, Scalar y) {
-    return select(
-        x >= 0, [&] { return quotient(x, y); }, [&] { return -quotient(-x, y); });
-  };
-  return select(
-      b >= 0, [&] { return signedQuotient(a, b); }, [&] { return -signedQuotient(a, -b); });
+  // Rounded down, and one more where that is not towards zero.
+  const Scalar down = quotient(a, b);
+  const Scalar isWhole = same(remainder(a, b), 0), isAlike = same(a < 0, b < 0);
+  return select(either(isWhole, isAlike), down, down + 1.0);
 }
 
 namespace {

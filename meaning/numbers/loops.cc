@@ -407,6 +407,10 @@ void Loops::compute(Step& step) {
   case Op::NonNegative:
   case Op::Zero:
   case Op::Not: {
+    if (const Op sum = steps_[step.operands[0]].op;
+        (step.op == Op::NonNegative || step.op == Op::Zero) &&
+        (sum == Op::Polynomial || sum == Op::Wide))
+      return compareSum(step);
     const Lanes& a = evaluate(step.operands[0]);
     auto f = [&](int64_t value) -> int64_t {
       return step.op == Op::Wrapped ? wrappedTo(static_cast<ir::ElementType>(step.detail), value)
@@ -491,6 +495,49 @@ void Loops::computePolynomial(Step& step) {
     for (size_t lane = 0; lane < lanes_; ++lane)
       list[lane] = added(list[lane], multiplied(coefficient, next.at(lane)));
   }
+}
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+} // namespace
+
+/// A difference of two integers may not fit: its sign is that of the sum in 128 bits.
+void Loops::compareSum(Step& step) {
+  // What sums are made of, each once, is evaluated first.
+  bool isUniform = true;
+  std::function<void(uint32_t)> prepare = [&](uint32_t number) {
+    const Step& part = steps_[number];
+    if (part.op == Op::Polynomial || part.op == Op::Wide)
+      for (uint32_t operand : part.operands)
+        prepare(operand);
+    else
+      isUniform &= evaluate(number).isUniform();
+  };
+  std::function<Wide(uint32_t, size_t)> valueOf = [&](uint32_t number, size_t lane) -> Wide {
+    const Step& part = steps_[number];
+    if (part.op == Op::Wide) {
+      const Wide a = valueOf(part.operands[0], lane), b = valueOf(part.operands[1], lane);
+      return part.detail == 0 ? a + b : a * b;
+    }
+    if (part.op != Op::Polynomial)
+      return part.lanes.at(lane);
+    Wide all = 0;
+    for (size_t k = 0; k < part.operands.size(); ++k)
+      all += part.coefficients[k] * valueOf(part.operands[k], lane);
+    return all;
+  };
+  prepare(step.operands[0]);
+  auto holdsAt = [&](size_t lane) -> int64_t {
+    const Wide all = valueOf(step.operands[0], lane);
+    return step.op == Op::Zero ? all == 0 : all >= 0;
+  };
+  if (isUniform)
+    return step.lanes.setUniform(holdsAt(0));
+  int64_t* list = step.lanes.list(lanes_);
+  for (size_t lane = 0; lane < lanes_; ++lane)
+    list[lane] = holdsAt(lane);
 }
 
 void Loops::computeProduct(Step& step) {

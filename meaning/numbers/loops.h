@@ -60,6 +60,7 @@ private:
   void compute(Step& step);
   void computePolynomial(Step& step);
   void computeProduct(Step& step);
+  void compareSum(Step& step);
   void computeElement(Step& step);
   void computeReduction(Step& step);
   void computeSums(Step& step, int64_t extent);

@@ -3,6 +3,7 @@
 
 #include "meaning/numbers/element_access.h"
 #include "support/diagnostic.h"
+#include <algorithm>
 
 namespace kvopt::meaning {
 
@@ -17,9 +18,12 @@ class NodeNumbers {
 public:
   NodeNumbers(const ir::Node& node, int64_t opset, llvm::ArrayRef<const Array*> operands)
       : node_(node), call_(formulas_, node, opset, tensorsOf(operands),
-                           [this](const Tensor& value) { return named(value); }) {}
+                           [this](const Tensor& value, bool isRounded) { return named(value, isRounded); }) {}
 
   llvm::Error compute(Define define, Allocate allocate) {
+    for (const auto& [value, array] : arrays_)
+      if (isBeyondIntegers(*array))
+        return refusal("an integer of 2^63 or more");
     define(call_);
     if (call_.isRefused())
       return refusal(call_.reason());
@@ -52,7 +56,7 @@ private:
     Tensor tensor;
     Array array;
     std::vector<std::byte> bytes;
-    bool isComputed = false;
+    bool isRounded = false, isComputed = false;
   };
 
   llvm::Error refusal(const std::string& reason) const {
@@ -98,6 +102,15 @@ private:
     });
   }
 
+  /// Formulas have signed integers of 64 bits.
+  static bool isBeyondIntegers(const Array& array) {
+    if (array.type != Type::UInt64)
+      return false;
+    const auto* elements = reinterpret_cast<const uint64_t*>(array.data);
+    return std::any_of(elements, elements + countOf(array.extents),
+                       [](uint64_t element) { return element >> 63 != 0; });
+  }
+
   static Range rangeOf(Type type) {
     const unsigned bits = ir::bitWidth(type).value_or(64);
     if (sortOf(type) != Sort::Integer || bits >= 64)
@@ -108,9 +121,10 @@ private:
     return isSigned ? Range{-count / 2, count / 2 - 1} : Range{0, count - 1};
   }
 
-  Tensor named(const Tensor& tensor) {
+  Tensor named(const Tensor& tensor, bool isRounded) {
     const int64_t value = formulas_.named({"value", {}});
     values_[value].tensor = tensor;
+    values_[value].isRounded = isRounded;
     const Sort sort = sortOf(tensor.type());
     return Tensor(Scalars(tensor.extents().begin(), tensor.extents().end()), tensor.type(),
                   [this, value, sort](Index index) -> Scalar {
@@ -134,7 +148,8 @@ private:
       const std::optional<Extents> extents = numbersOf(value.tensor.extents());
       if (!extents)
         return nullptr;
-      value.array.type = sort == Sort::Real      ? Type::Double
+      value.array.type = value.isRounded         ? value.tensor.type()
+                         : sort == Sort::Real    ? Type::Double
                          : sort == Sort::Integer ? Type::Int64
                                                  : Type::Bool;
       value.array.extents.assign(extents->begin(), extents->end());

@@ -55,10 +55,11 @@ std::pair<double, double> limitsOf(Type type) {
     return {-2147483648.0, 2147483647.0};
   }
 }
-/// round(x / scale) + zero, ties to even, within the limits of the type.
-Scalar quantized(Scalar x, Scalar scale, Scalar zero, Type type) {
+/// round(x / scale) + zero, ties to even, within the limits of the type. The quotient is a number of
+/// the scale's type, which decides ties.
+Scalar quantized(Scalar quotient, Scalar zero, Type type) {
   const auto [low, high] = limitsOf(type);
-  const Scalar code = apply(Function::Round, toReal(x) / scale) + toReal(zero);
+  const Scalar code = apply(Function::Round, quotient) + toReal(zero);
   return toInteger(maximum(minimum(code, high), low));
 }
 
@@ -93,8 +94,12 @@ void defineQuantizeLinear(Call& call) {
                                 : [none = call.integer(0)](Index) { return none; };
   if (call.isRefused())
     return;
+  const Tensor quotients =
+      call.rounded(Tensor(listed(data.extents()), call[1].type(), [=](Index index) {
+        return toReal(data.at(index)) / scale(index);
+      }));
   call.result(Tensor(listed(data.extents()), type, [=](Index index) {
-    return quantized(data.at(index), scale(index), zero(index), type);
+    return quantized(quotients.at(index), zero(index), type);
   }));
 }
 void defineDequantizeLinear(Call& call) {
@@ -118,16 +123,20 @@ void defineDynamicQuantizeLinear(Call& call) {
     axes.push_back(axis);
   const Tensor low = call.named(reduced(data, axes, false, Reduction::Minimum)),
                high = call.named(reduced(data, axes, false, Reduction::Maximum));
-  const Tensor scale = Tensor({}, Type::Float, [=](Index) {
+  // The codes are those of the scale that is written, which is rounded.
+  const Tensor scale = call.rounded(Tensor({}, Type::Float, [=](Index) {
     return (maximum(high.at({}), 0) - minimum(low.at({}), 0)) / 255.0;
-  });
-  const Tensor zero = Tensor({}, Type::UInt8, [=](Index) {
-    const Scalar place = apply(Function::Round, -minimum(low.at({}), 0) / scale.at({}));
-    return toInteger(maximum(minimum(place, 255), 0));
-  });
-  const Tensor once = call.named(scale), point = call.named(zero);
+  }));
+  const Tensor place = call.rounded(Tensor(
+      {}, Type::Float, [=](Index) { return -minimum(low.at({}), 0) / scale.at({}); }));
+  const Tensor zero = call.named(Tensor({}, Type::UInt8, [=](Index) {
+    const Scalar code = apply(Function::Round, place.at({}));
+    return toInteger(maximum(minimum(code, 255), 0));
+  }));
+  const Tensor quotients = call.rounded(call.elementwise(
+      {data, scale}, Type::Float, [](auto x) { return x[0] / x[1]; }));
   call.result(Tensor(listed(data.extents()), Type::UInt8, [=](Index index) {
-    return quantized(data.at(index), once.at({}), point.at({}), Type::UInt8);
+    return quantized(quotients.at(index), zero.at({}), Type::UInt8);
   }));
   call.result(1, scale);
   call.result(2, zero);
@@ -152,8 +161,8 @@ void defineQLinearMatMul(Call& call) {
     const size_t row = index.size() - 2, column = index.size() - 1;
     const Scalar real = toReal(sums.at(index)) * parameterAt(scaleA, index, row) *
                         parameterAt(scaleB, index, column);
-    return quantized(real, parameterAt(scale, index, column), parameterAt(zero, index, column),
-                     type);
+    return quantized(real / parameterAt(scale, index, column),
+                     parameterAt(zero, index, column), type);
   }));
 }
 

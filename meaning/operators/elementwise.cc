@@ -48,7 +48,7 @@ Scalar signOf(Scalar a) {
   return a.isReal() ? apply(Function::Sign, a)
                     : select(a > 0, a.integer(1), select(a < 0, a.integer(-1), a.integer(0)));
 }
-Scalar rectified(Scalar a) { return select(a > 0, a, a.like(0)); }
+Scalar rectified(Scalar a) { return maximum(a, 0); }
 Scalar exponential(Scalar a) { return apply(Function::Exponential, a); }
 Scalar sigmoid(Scalar a) { return 1.0 / (1.0 + exponential(-a)); }
 /// log(1 + e^a) = max(a, 0) + log(1 + e^-|a|), which does not overflow.
@@ -193,11 +193,20 @@ Scalar integerPower(Scalar base, Scalar exponent) {
       all = all * base;
     return all;
   }
-  return toInteger(apply(Function::Power, toReal(base), toReal(exponent)));
+  return reduce(Reduction::Product, exponent, [&](Scalar) { return base; });
 }
 
 /// Of the type of the base.
 void definePow(Call& call) {
+  const Tensor exponent = call[1];
+  if (sortOf(call[0].type()) == Sort::Integer && sortOf(exponent.type()) == Sort::Integer)
+    call.requireAt(
+        listed(exponent.extents()),
+        [=](Index index) {
+          const Scalar power = exponent.at(index);
+          return both(power >= 0, power <= 1024);
+        },
+        "a power of integers with an exponent that is negative or beyond 1024 is not defined");
   call.result(call.elementwise({call[0], call[1]}, call[0].type(), [](Elements x) {
     if (!x[0].isReal() && !x[1].isReal())
       return integerPower(x[0], x[1]);
@@ -214,9 +223,7 @@ void defineMod(Call& call) {
       return apply(Function::Remainder, x[0], x[1]);
     if (isC)
       return x[0] - x[1] * truncatedQuotient(x[0], x[1]);
-    return select(
-        x[1] >= 0, [&] { return remainder(x[0], x[1]); },
-        [&] { return -remainder(-x[0], -x[1]); });
+    return remainder(x[0], x[1]);
   }));
 }
 
@@ -280,9 +287,10 @@ void defineDropout(Call& call) {
 /// Of halves of the last axis, or of two operands.
 void defineSwiGlu(Call& call) {
   const Tensor x = call[0];
+  const double alpha = call.realAttribute("alpha", 1);
   if (call.has(1)) {
-    call.result(call.elementwise({x, call[1]}, x.type(), [](Elements e) {
-      return e[0] * sigmoid(e[0]) * e[1];
+    call.result(call.elementwise({x, call[1]}, x.type(), [=](Elements e) {
+      return quickGelu(e[0], alpha) * e[1];
     }));
     return;
   }
@@ -292,7 +300,7 @@ void defineSwiGlu(Call& call) {
   const Scalar half = quotient(x.extent(axis), 2);
   call.result(Tensor(replaced(x.extents(), axis, half), x.type(), [=](Index index) {
     const Scalar gate = x.at(index);
-    return gate * sigmoid(gate) * x.at(replaced(index, axis, index[axis] + half));
+    return quickGelu(gate, alpha) * x.at(replaced(index, axis, index[axis] + half));
   }));
 }
 

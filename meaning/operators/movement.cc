@@ -263,7 +263,8 @@ void defineSlice(Call& call) {
     auto clamped = [&](Scalar place, Scalar least, Scalar most) {
       const Scalar counted = select(
           place < 0, [&] { return place + extent; }, [&] { return place; });
-      return maximum(minimum(counted, most), least);
+      // Of an empty axis, reversed, there is nothing: the last place is before the first one.
+      return minimum(maximum(counted, least), most);
     };
     const Scalar most = step > 0 ? extent : extent - 1.0;
     Cut cut;
@@ -432,7 +433,10 @@ void defineConstantOfShape(Call& call) {
   const Scalars extents = call.elements(0);
   Type type = Type::Float;
   Scalar value = call.real(0);
-  if (const Tensor written = call.tensorAttribute("value")) {
+  if (call.hasAttribute("value")) {
+    const Tensor written = call.tensorAttribute("value");
+    if (!written)
+      return call.refuse("a value that is not a number");
     type = written.type();
     value = written.at(Scalars(written.rank(), call.integer(0)));
   }

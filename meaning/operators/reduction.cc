@@ -162,8 +162,11 @@ void defineArgument(Call& call) {
   const Tensor place = Tensor(replaced(data.extents(), axis, call.integer(1)), Type::Int64,
                               [=](Index index) {
                                 const Scalar value = extreme.at(index), extent = data.extent(axis);
+                                // What is not a number is larger, and smaller, than all.
                                 auto isHere = [&](Scalar k) {
-                                  return same(data.at(replaced(index, axis, k)), value);
+                                  const Scalar x = data.at(replaced(index, axis, k));
+                                  return x.isReal() ? either(same(x, value), !same(x, x))
+                                                    : same(x, value);
                                 };
                                 if (isLast)
                                   return last(extent, isHere, [](Scalar k) { return k; },
@@ -187,7 +190,11 @@ void overOneAxis(Call& call, std::function<Tensor(const Tensor&, unsigned)> f) {
       call.result(f(data, axis));
     return;
   }
-  const unsigned axis = call.axisAttribute("axis", 1, data.rank() + 1);
+  const int64_t rank = data.rank(), written = call.integerAttribute("axis", 1);
+  const int64_t place = written < 0 ? written + rank : written;
+  if (place < 0 || place > rank)
+    return call.refuse("the axis is not one of the operand");
+  const auto axis = static_cast<size_t>(place);
   const Tensor matrix =
       reshaped(call.formulas(), data,
                {product(call.formulas(), data.extents().take_front(axis)),
