@@ -211,6 +211,19 @@ TEST_F(NodeNumbersTest, TypesOfElements) {
          {6, 245});
 }
 
+TEST_F(NodeNumbersTest, CodesEndAtTheLimitsOfTheirType) {
+  const Numbers data = floats({4}, {-1000, 1000, 2.5, -3.5});
+  auto quantized = [&](ElementType type, std::vector<double> codes) {
+    expect("QuantizeLinear (a, b, c)", {data, floats({}, {1}), Numbers{type, {}, {0}}}, {4},
+           std::move(codes));
+  };
+  quantized(ElementType::Int8, {-128, 127, 2, -4});
+  quantized(ElementType::UInt8, {0, 255, 2, 0});
+  quantized(ElementType::Int4, {-8, 7, 2, -4});
+  quantized(ElementType::UInt4, {0, 15, 2, 0});
+  quantized(ElementType::Int16, {-1000, 1000, 2, -4});
+}
+
 TEST_F(NodeNumbersTest, LongRowsAndManySmallOnes) {
   // More elements than a block, within one row and over many.
   std::vector<double> row(3000), pairs;
