@@ -7,7 +7,7 @@ if(TARGET kvopt_onnxruntime)
 endif()
 install(DIRECTORY include/kvopt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # Headers of the layers, for programs that add rules, kernels or targets.
-foreach(layer support ir check passes runtime driver)
+foreach(layer support ir meaning check passes runtime driver)
   install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kvopt/extend
           FILES_MATCHING PATTERN "*.h")
 endforeach()

@@ -420,7 +420,7 @@ inline void KernelCall::expectErrorsWithoutMemory(const runtime::Kernel& kernel,
                                                   const ir::Node& node) const {
   for (int64_t request = 0;; ++request) {
     Context context(node, *this, request);
-    llvm::Error error = kernel.run(context);
+    llvm::Error error = kernel.execute(context);
     bool hasFailed = static_cast<bool>(error);
     llvm::consumeError(std::move(error));
     if (!context.hasRefused())
@@ -455,7 +455,7 @@ inline KernelResult KernelCall::run() const {
   }
   expectErrorsWithoutMemory(*kernel, node);
   Context context(node, *this);
-  return context.finish(kernel->run(context));
+  return context.finish(kernel->execute(context));
 }
 
 /// Expects success, the shape, and every element within `tolerance` (absolute); NaN equals NaN.
