@@ -49,7 +49,7 @@ public:
   /// Requires that the operand is there.
   const Tensor& operator[](unsigned operand) const { return operands_[operand]; }
   unsigned resultCount() const { return static_cast<unsigned>(node_.results().size()); }
-  /// Whether somebody named the result.
+  /// Whether the node has a name for the result.
   bool wants(unsigned result) const;
   /// The elements of a list, or the single one of a scalar.
   Scalars elements(unsigned operand);

@@ -268,6 +268,11 @@ void defineBitwiseNot(Call& call) {
 void defineBitShift(Call& call) {
   const bool isLeft = call.textAttribute("direction", "LEFT") == "LEFT";
   const Type type = call[0].type();
+  const Tensor by = call[1];
+  const double bits = std::min(ir::bitWidth(type).value_or(64), 63u);
+  call.requireAt(
+      listed(by.extents()), [=](Index index) { return by.at(index) < bits; },
+      "a shift by more bits than an element has is not defined");
   call.result(call.elementwise({call[0], call[1]}, type, [=](Elements x) {
     const Scalar power = toInteger(apply(Function::Power, x[0].real(2), toReal(x[1])));
     return isLeft ? x[0] * power : quotient(x[0], power);

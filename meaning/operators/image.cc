@@ -202,6 +202,14 @@ void defineResize(Call& call) {
   how.outside = call.realAttribute("extrapolation_value", 0);
   how.isSmoothed = call.integerAttribute("antialias", 0) != 0;
   how.excludes = call.integerAttribute("exclude_outside", 0) != 0;
+  auto isOneOf = [](const std::string& word, std::initializer_list<const char*> known) {
+    return llvm::any_of(known, [&](const char* each) { return word == each; });
+  };
+  if (!isOneOf(how.mode, {"nearest", "linear", "cubic"}) ||
+      !isOneOf(how.coordinates, {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+                                 "align_corners", "asymmetric", "tf_crop_and_resize"}) ||
+      !isOneOf(how.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}))
+    return call.refuse("a mode is not one of ONNX's");
   const bool isCropped = how.coordinates == "tf_crop_and_resize";
   std::vector<ResizedAxis> axes;
   Scalars extents;
@@ -287,6 +295,9 @@ void defineGridSample(Call& call) {
     how.mode = "cubic";
   how.padding = call.textAttribute("padding_mode", "zeros").str();
   how.isAligned = call.integerAttribute("align_corners", 0) != 0;
+  if ((how.mode != "nearest" && how.mode != "linear" && how.mode != "cubic") ||
+      (how.padding != "zeros" && how.padding != "border" && how.padding != "reflection"))
+    return call.refuse("a mode is not one of ONNX's");
   Scalars extents = {data.extent(0), data.extent(1)};
   for (size_t axis = 0; axis < count; ++axis)
     extents.push_back(grid.extent(static_cast<unsigned>(axis) + 1));

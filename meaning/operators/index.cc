@@ -85,6 +85,14 @@ void defineGatherNd(Call& call) {
       }));
 }
 
+bool isReduction(Call& call, const std::string& reduction) {
+  for (const char* known : {"none", "add", "mul", "min", "max"})
+    if (reduction == known)
+      return true;
+  call.refuse("the reduction is not one of ONNX's");
+  return false;
+}
+
 /// What is left of an element and the updates of it: the last one, or a sum, product or extreme.
 Scalar updated(const std::string& reduction, Scalar old, Scalar extent,
                llvm::function_ref<Scalar(Scalar)> isHere,
@@ -127,6 +135,8 @@ void defineScatterElements(Call& call) {
   if (call.isRefused() || places.rank() != data.rank() || updates.rank() != data.rank())
     return call.refuse("ranks differ");
   const std::string reduction = call.textAttribute("reduction", "none").str();
+  if (!isReduction(call, reduction))
+    return;
   const Scalar extent = data.extent(axis);
   requireInside(call, places, extent, axis);
   for (unsigned each = 0; each < data.rank(); ++each)
@@ -161,6 +171,8 @@ void defineScatterNd(Call& call) {
     return call.refuse("the width of a place is not known, or more than the axes");
   const auto count = static_cast<unsigned>(*width);
   const std::string reduction = call.textAttribute("reduction", "none").str();
+  if (!isReduction(call, reduction))
+    return;
   const Scalars lists = listed(places.extents().take_front(outer));
   for (unsigned k = 0; k < count; ++k) {
     const Scalar extent = data.extent(k);
@@ -237,6 +249,7 @@ void defineArrayFeatureExtractor(Call& call) {
   const Tensor data = call[0], places = call[1];
   const Scalar count = places.count(call.formulas());
   const Tensor list = reshaped(call.formulas(), places, {count});
+  requireInside(call, places, data.extent(data.rank() - 1), data.rank() - 1);
   Scalars extents = data.rank() > 1 ? without(data.extents(), data.rank() - 1)
                                     : Scalars{call.integer(1)};
   extents.push_back(count);
@@ -289,6 +302,11 @@ void defineCompress(Call& call) {
   const unsigned axis = isFlat ? 0 : call.axisAttribute("axis", 0, data.rank());
   if (call.isRefused())
     return;
+  const Scalar extent = data.extent(axis);
+  call.requireAt(
+      listed(condition.extents()),
+      [=](Index index) { return either(index[0] < extent, !condition.at(index)); },
+      "an element beyond the axis is wanted");
   const Tensor places = call.named(placesWhere(
       call, condition.extent(0), [=](Scalar place) { return condition.at({place}); }));
   call.result(Tensor(replaced(data.extents(), axis, places.extent(0)), data.type(),

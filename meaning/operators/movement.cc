@@ -320,6 +320,8 @@ void defineSplit(Call& call) {
 void definePad(Call& call) {
   const Tensor data = call[0];
   const std::string mode = call.textAttribute("mode", "constant").str();
+  if (mode != "constant" && mode != "edge" && mode != "wrap" && mode != "reflect")
+    return call.refuse("the mode is not one of ONNX's");
   Scalars written;
   if (auto attribute = call.integersAttribute(call.opset() < 2 ? "paddings" : "pads"))
     for (int64_t rows : *attribute)
@@ -523,6 +525,15 @@ void defineReverseSequence(Call& call) {
   const Tensor data = call[0], lengths = call[1];
   const unsigned batch = call.axisAttribute("batch_axis", 1, data.rank()),
                  time = call.axisAttribute("time_axis", 0, data.rank());
+  if (call.isRefused())
+    return;
+  call.requireAt(
+      listed(lengths.extents()),
+      [=](Index index) {
+        const Scalar length = lengths.at(index);
+        return both(length >= 0, length <= data.extent(time));
+      },
+      "a length is beyond the axis of time");
   call.result(viewOf(data, listed(data.extents()), [=](Index index) {
     const Scalar length = lengths.at({index[batch]});
     return replaced(index, time,

@@ -143,6 +143,8 @@ void defineBatchNormalization(Call& call) {
   if (data.rank() < 2)
     return call.refuse("the operand has no channels");
   const Tensor scale = alongChannels(call[1], data), bias = alongChannels(call[2], data);
+  if (call.integerAttribute("spatial", 1) == 0)
+    return call.refuse("statistics of each place are not defined");
   if (call.integerAttribute("training_mode", 0) == 0) {
     call.result(call.elementwise(
         {data, scale, bias, alongChannels(call[3], data), alongChannels(call[4], data)},

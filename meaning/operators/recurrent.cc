@@ -47,6 +47,10 @@ void recur(Call& call, int64_t gates, const Step& next) {
   const llvm::StringRef direction = call.textAttribute("direction", "forward");
   if (call.hasAttribute("activations") || call.hasAttribute("clip"))
     return call.refuse("activations other than the usual ones are not defined");
+  if (call.integerAttribute("input_forget", 0) != 0)
+    return call.refuse("coupled gates are not defined");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    return call.refuse("the direction is not one of ONNX's");
   if (call.has(4))
     return call.refuse("lengths of single sequences are not defined");
   const Tensor input = isBatchFirst ? transposed(call[0], {1, 0, 2}) : call[0];

@@ -257,6 +257,17 @@ void defineLoss(Call& call) {
       call.hasAttribute("ignore_index") ? std::optional(call.integerAttribute("ignore_index", 0))
                                         : std::nullopt;
   const std::string reduction = call.textAttribute("reduction", "mean").str();
+  const Scalar count = call[0].extent(1);
+  call.requireAt(
+      listed(classes.extents()),
+      [=](Index index) {
+        const Scalar of = classes.at(index);
+        const Scalar isClass = both(of >= 0, of < count);
+        return ignored ? either(isClass, same(of, static_cast<double>(*ignored))) : isClass;
+      },
+      "a class is outside of axis 1");
+  if (reduction != "none" && reduction != "sum" && reduction != "mean")
+    return call.refuse("the reduction is not one of ONNX's");
   auto unlessIgnored = [=](Scalar of, llvm::function_ref<Scalar()> f) {
     if (!ignored)
       return f();

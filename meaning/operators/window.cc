@@ -382,6 +382,14 @@ void defineMaxUnpool(Call& call) {
   const Scalars extents = call.has(2) ? call.elements(2) : full, from = listed(data.extents());
   const Scalar total = data.count(call.formulas());
   Formulas& f = call.formulas();
+  const Scalar room = product(f, full);
+  call.requireAt(
+      listed(places.extents()),
+      [=](Index index) {
+        const Scalar place = places.at(index);
+        return both(place >= 0, place < room);
+      },
+      "a place is outside of the result");
   call.result(Tensor(extents, data.type(), [=, &f](Index index) {
     const Scalar own = flat(f, index, full);
     return last(

@@ -278,6 +278,23 @@ TEST_F(NodeNumbersTest, WhatIsNotAllowedIsRefused) {
   EXPECT_THAT(errorOf("Reshape (a, b)", {counting({6}), integers({2}, {4, -1})}),
               HasSubstr("numbers of elements differ"));
   EXPECT_THAT(errorOf("Softmax <axis = 5> (a)", {counting({2, 3})}), HasSubstr("axis 5"));
+  EXPECT_THAT(errorOf("NegativeLogLikelihoodLoss (a, b)", {counting({1, 3}), integers({1}, {3})}),
+              HasSubstr("a class is outside of axis 1"));
+  EXPECT_EQ(errorOf("NegativeLogLikelihoodLoss <ignore_index = 3, reduction = \"sum\"> (a, b)",
+                    {counting({1, 3}), integers({1}, {3})}),
+            "");
+  EXPECT_THAT(errorOf("Compress <axis = 0> (a, b)",
+                      {counting({1}), Numbers{ElementType::Bool, {2}, {1, 1}}}),
+              HasSubstr("an element beyond the axis is wanted"));
+  EXPECT_THAT(
+      errorOf("BitShift <direction = \"LEFT\"> (a, b)",
+              {Numbers{ElementType::UInt8, {1}, {1}}, Numbers{ElementType::UInt8, {1}, {8}}}),
+      HasSubstr("a shift by more bits"));
+  EXPECT_THAT(errorOf("Pad <mode = \"mirror\"> (a, b)", {counting({2}), integers({2}, {1, 1})}),
+              HasSubstr("the mode is not one of ONNX's"));
+  EXPECT_THAT(errorOf("ScatterElements <reduction = \"mean\"> (a, b, c)",
+                      {counting({2}), integers({1}, {0}), counting({1})}),
+              HasSubstr("the reduction is not one of ONNX's"));
   EXPECT_THAT(errorOf("TopK (a, b)", {counting({2}), integers({1}, {3})}),
               HasSubstr("more elements are wanted than there are"));
 }
