@@ -65,6 +65,7 @@ Scalar Call::single(unsigned operand) const {
 }
 
 double Call::realAttribute(llvm::StringRef name, double otherwise) const {
+  find(name);
   const ir::Attribute* attribute = node_.attributeOrDefault(name);
   return attribute && attribute->kind() == ir::AttributeKind::Float
              ? static_cast<double>(attribute->floatValue())
@@ -72,6 +73,7 @@ double Call::realAttribute(llvm::StringRef name, double otherwise) const {
 }
 
 std::optional<llvm::SmallVector<int64_t>> Call::integersAttribute(llvm::StringRef name) const {
+  find(name);
   const std::optional<llvm::ArrayRef<int64_t>> written = node_.intsAttr(name);
   if (!written)
     return std::nullopt;
@@ -79,6 +81,7 @@ std::optional<llvm::SmallVector<int64_t>> Call::integersAttribute(llvm::StringRe
 }
 
 std::optional<llvm::SmallVector<double>> Call::realsAttribute(llvm::StringRef name) const {
+  find(name);
   const ir::Attribute* attribute = node_.attributeOrDefault(name);
   if (!attribute || attribute->kind() != ir::AttributeKind::Floats)
     return std::nullopt;
@@ -87,7 +90,7 @@ std::optional<llvm::SmallVector<double>> Call::realsAttribute(llvm::StringRef na
 }
 
 Tensor Call::tensorAttribute(llvm::StringRef name) {
-  const ir::Attribute* attribute = node_.attribute(name);
+  const ir::Attribute* attribute = find(name);
   if (!attribute || attribute->kind() != ir::AttributeKind::Tensor)
     return Tensor();
   return constantTensor(formulas_, *attribute->tensorValue());
@@ -124,6 +127,13 @@ std::optional<llvm::SmallVector<unsigned>> Call::axes(llvm::StringRef attribute,
   if (std::adjacent_find(all.begin(), all.end()) != all.end())
     refuse("an axis occurs twice");
   return all;
+}
+
+std::string Call::unreadAttribute() const {
+  for (const ir::NamedAttribute& attribute : node_.attributes())
+    if (!read_.count(attribute.name))
+      return attribute.name;
+  return "";
 }
 
 void Call::result(unsigned place, Tensor tensor) {

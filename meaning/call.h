@@ -6,6 +6,7 @@
 #include "meaning/tensor.h"
 
 #include <map>
+#include <set>
 #include <string>
 
 namespace kvopt::meaning {
@@ -58,14 +59,23 @@ public:
   /// The only element of an operand of any rank.
   Scalar single(unsigned operand) const;
 
-  // Attributes, with ONNX's defaults.
+  // Attributes, with ONNX's defaults. A node with one that the definition never reads is not
+  // defined: `ignoreAttributes` names those that change no result.
 
-  bool hasAttribute(llvm::StringRef name) const { return node_.attribute(name) != nullptr; }
+  bool hasAttribute(llvm::StringRef name) const { return find(name) != nullptr; }
   int64_t integerAttribute(llvm::StringRef name, int64_t otherwise) const {
+    find(name);
     return node_.intAttr(name, otherwise);
   }
   double realAttribute(llvm::StringRef name, double otherwise) const;
+  void ignoreAttributes(std::initializer_list<llvm::StringRef> names) const {
+    for (llvm::StringRef name : names)
+      find(name);
+  }
+  /// An attribute of the node that was never read; empty if all were.
+  std::string unreadAttribute() const;
   llvm::StringRef textAttribute(llvm::StringRef name, llvm::StringRef otherwise) const {
+    find(name);
     return node_.stringAttr(name, otherwise);
   }
   std::optional<llvm::SmallVector<int64_t>> integersAttribute(llvm::StringRef name) const;
@@ -108,6 +118,11 @@ public:
   const std::string& reason() const { return reason_; }
 
 private:
+  const ir::Attribute* find(llvm::StringRef name) const {
+    read_.insert(name.str());
+    return node_.attribute(name);
+  }
+
   Formulas& formulas_;
   const ir::Node& node_;
   int64_t opset_;
@@ -116,6 +131,7 @@ private:
   std::vector<Tensor> results_;
   std::vector<Requirement> requirements_;
   std::string reason_;
+  mutable std::set<std::string> read_; ///< names of attributes
 };
 
 /// A tensor of known numbers.

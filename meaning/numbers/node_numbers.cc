@@ -27,6 +27,8 @@ public:
     define(call_);
     if (call_.isRefused())
       return refusal(call_.reason());
+    if (const std::string unread = call_.unreadAttribute(); !unread.empty())
+      return refusal(formatted("the attribute '{}' is not defined", unread));
     for (const Requirement& requirement : call_.requirements())
       if (llvm::Error error = check(requirement))
         return error;

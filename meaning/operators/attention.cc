@@ -136,6 +136,7 @@ Scalar scaleOf(Call& call, const Tensor& query) {
 /// ONNX's Attention (23, 24). Result 3 is what `qk_matmul_output_mode` says: 0 the scores, 1 capped,
 /// 2 with the mask, 3 the weights.
 void defineAttention(Call& call) {
+  call.ignoreAttributes({"softmax_precision", "q_num_heads", "kv_num_heads"});
   const bool isFlat = call[0].rank() == 3;
   Attending parts;
   parts.query = isFlat ? headsOf(call, call[0], call.integerAttribute("q_num_heads", 0)) : call[0];
@@ -228,6 +229,7 @@ tableAt(const Tensor& table, std::function<Scalar(Scalar b, Scalar s)> position)
 
 /// ONNX's (operands x, cosines, sines, positions) and com.microsoft's (x, positions, cosines, sines).
 void defineRotaryEmbedding(Call& call) {
+  call.ignoreAttributes({"num_heads", "scale", "is_packed_batching"});
   const bool isContrib = !call.node().op().isOnnx();
   const Tensor x = call[0], cosines = call[isContrib ? 2 : 1], sines = call[isContrib ? 3 : 2];
   const unsigned positionOperand = isContrib ? 1 : 3;
@@ -264,10 +266,19 @@ Tensor columnsOf(const Tensor& packed, Scalar first, Scalar width) {
 /// com.microsoft's GroupQueryAttention: rows of the past are valid up to seqlens_k + 1 - S in each
 /// batch row, and new rows follow them.
 void defineGroupQueryAttention(Call& call) {
+  call.ignoreAttributes({"k_quant_type", "v_quant_type", "kv_cache_bit_width", "rotary_interleaved",
+                         "qk_norm_epsilon"});
   const int64_t heads = call.integerAttribute("num_heads", 0),
                 groups = call.integerAttribute("kv_num_heads", 0);
   if (heads < 1 || groups < 1 || call[0].rank() != 3 || !call.has(5) || !call.has(6))
     return call.refuse("the numbers of heads or the lengths are not given");
+  if (call.integerAttribute("sliding_window_cache", 0) != 0)
+    return call.refuse("caches of the last rows are not defined");
+  if (call.integerAttribute("causal", 1) == 0)
+    return call.refuse("keys after a query are not defined");
+  for (unsigned operand = 12; operand < call.count(); ++operand)
+    if (call.has(operand))
+      return call.refuse("scales of caches and norms of queries and keys are not defined");
   if (call.textAttribute("k_quant_type", "NONE") != "NONE" ||
       call.textAttribute("v_quant_type", "NONE") != "NONE")
     return call.refuse("quantized caches are not defined");
@@ -359,6 +370,7 @@ void defineGroupQueryAttention(Call& call) {
 /// com.microsoft's MultiHeadAttention without packed operands: query [B, S, W], key and value rows
 /// or heads, a bias for all three, a mask of keys (not 0 is visible) and an additive one.
 void defineMultiHeadAttention(Call& call) {
+  call.ignoreAttributes({"mask_filter_value"});
   const int64_t heads = call.integerAttribute("num_heads", 0);
   if (call[0].rank() != 3 || !call.has(1) || !call.has(2))
     return call.refuse("packed operands are not defined");
@@ -421,6 +433,7 @@ void defineMultiHeadAttention(Call& call) {
 /// Codes of 2, 4 or 8 bits in blocks of K: a scale for each block, and a zero point that is packed
 /// like the codes (the middle of the codes without one).
 void defineMatMulNBits(Call& call) {
+  call.ignoreAttributes({"accuracy_level"});
   const int64_t bits = call.integerAttribute("bits", 4), block = call.integerAttribute("block_size", 32),
                 rows = call.integerAttribute("N", 0), depth = call.integerAttribute("K", 0);
   if ((bits != 2 && bits != 4 && bits != 8) || block < 1 || rows < 1 || depth < 1)

@@ -23,6 +23,7 @@ Scalar converted(Scalar value, Type type) {
   return toReal(value);
 }
 void cast(Call& call, Type type) {
+  call.ignoreAttributes({"saturate", "round_mode"}); // of 8-bit floats, which are not defined
   const Tensor data = call[0];
   call.result(Tensor(listed(data.extents()), type,
                      [=](Index index) { return converted(data.at(index), type); }));
@@ -66,6 +67,7 @@ Scalar quantized(Scalar quotient, Scalar zero, Type type) {
 /// A scale or zero point at a place of the data: one number, one for each place of an axis, or one
 /// for each block of it.
 std::function<Scalar(Index)> alongData(Call& call, const Tensor& data, const Tensor& parameter) {
+  call.ignoreAttributes({"axis", "saturate", "precision", "output_dtype"});
   const int64_t block = call.integerAttribute("block_size", 0);
   if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.extent(0).is(1)))
     return [=](Index) {

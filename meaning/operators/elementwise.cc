@@ -280,6 +280,7 @@ void defineBitShift(Call& call) {
 }
 
 void defineDropout(Call& call) {
+  call.ignoreAttributes({"seed", "ratio"}); // of training
   const bool isTraining = call.has(2) && call.formulas().booleanOf(call.single(2).expr()) != false;
   if (isTraining)
     return call.refuse("training mode drops elements at random: only inference is defined");

@@ -132,6 +132,7 @@ bool readAxes(Call& call, const Tensor& data, std::vector<ResizedAxis>& axes, Sc
     axis.extent = data.extent(axis.axis);
     axes.push_back(axis);
   }
+  call.ignoreAttributes({"keep_aspect_ratio_policy", "scales"});
   const bool hasSizes = !isEarly && call.has(3) && !call[3].extent(0).is(0);
   if (hasSizes) {
     const Scalars sizes = call.elements(3);

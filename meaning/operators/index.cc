@@ -324,6 +324,7 @@ void defineTopK(Call& call) {
     return;
   const Scalar extent = data.extent(axis);
   const Scalar count = call.has(1) ? call.single(1) : call.integer(call.integerAttribute("k", 1));
+  call.ignoreAttributes({"sorted"}); // any order is allowed without it
   const bool isLargest = call.integerAttribute("largest", 1) != 0;
   call.require(both(count >= 0, count <= extent), "more elements are wanted than there are");
   const Tensor order = call.named(Tensor(listed(data.extents()), Type::Int64, [=](Index index) {

@@ -320,6 +320,7 @@ void defineSplit(Call& call) {
 void definePad(Call& call) {
   const Tensor data = call[0];
   const std::string mode = call.textAttribute("mode", "constant").str();
+  call.ignoreAttributes({"value"});
   if (mode != "constant" && mode != "edge" && mode != "wrap" && mode != "reflect")
     return call.refuse("the mode is not one of ONNX's");
   Scalars written;

@@ -54,11 +54,13 @@ void rootNormalization(Call& call, const Tensor& data, unsigned first, const Ten
   call.result(1, inverse);
 }
 void defineLayerNormalization(Call& call) {
+  call.ignoreAttributes({"stash_type"}); // intermediate numbers are doubles
   const unsigned first = call.axisAttribute("axis", -1, call[0].rank());
   if (!call.isRefused())
     layerNormalization(call, call[0], first, call[1], call.has(2) ? call[2] : Tensor());
 }
 void defineRmsNormalization(Call& call) {
+  call.ignoreAttributes({"stash_type"});
   const unsigned first = call.axisAttribute("axis", -1, call[0].rank());
   if (!call.isRefused())
     rootNormalization(call, call[0], first, call[1]);
@@ -102,6 +104,7 @@ void defineInstanceNormalization(Call& call) {
 }
 /// Scale and bias are one for each group before version 21, and for each channel from then on.
 void defineGroupNormalization(Call& call) {
+  call.ignoreAttributes({"stash_type"});
   const Tensor data = call[0];
   const int64_t groups = call.integerAttribute("num_groups", 1);
   if (data.rank() < 2 || groups < 1)

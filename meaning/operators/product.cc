@@ -85,6 +85,8 @@ Tensor scaledBy(Call& call, const Tensor& tensor, double factor) {
   });
 }
 void defineFusedMatMul(Call& call) {
+  if (call.integerAttribute("transBatchA", 0) != 0 || call.integerAttribute("transBatchB", 0) != 0)
+    return call.refuse("batches that are transposed are not defined");
   const bool isA = call.integerAttribute("transA", 0) != 0,
              isB = call.integerAttribute("transB", 0) != 0;
   const Tensor all = matrixProduct(call, isA ? lastTwoExchanged(call[0]) : call[0],
@@ -94,6 +96,7 @@ void defineFusedMatMul(Call& call) {
 void defineGemm(Call& call) {
   if (call[0].rank() != 2 || call[1].rank() != 2)
     return call.refuse("an operand is not a matrix");
+  call.ignoreAttributes({"beta"}); // without a third operand
   const bool isA = call.integerAttribute("transA", 0) != 0,
              isB = call.integerAttribute("transB", 0) != 0;
   const Type type = call[0].type();

@@ -43,6 +43,7 @@ using Step = std::function<void(const Recurrence&, Scalar step, Tensor& hidden, 
 /// Runs a step for each element of the sequence in each direction. Only the usual activations, and
 /// no lengths of single sequences.
 void recur(Call& call, int64_t gates, const Step& next) {
+  call.ignoreAttributes({"hidden_size"}); // that of the weights
   const bool isBatchFirst = call.integerAttribute("layout", 0) != 0;
   const llvm::StringRef direction = call.textAttribute("direction", "forward");
   if (call.hasAttribute("activations") || call.hasAttribute("clip"))

@@ -111,6 +111,7 @@ Scalar isInside(Index place, Index extents) {
 }
 
 Numbers kernelOf(Call& call, const Tensor& weights) {
+  call.ignoreAttributes({"kernel_shape"}); // that of the weights
   Numbers kernel;
   for (unsigned axis = 2; axis < weights.rank(); ++axis) {
     const std::optional<int64_t> extent = weights.extent(axis).number();
@@ -293,6 +294,7 @@ void defineMaxPool(Call& call) {
     return overKernel(Reduction::Maximum, index[0], windows.kernel,
                       [&](Index k) { return elementAt(index, placeOf(index, k)); });
   });
+  call.ignoreAttributes({"storage_order"});
   if (!call.wants(1))
     return call.result(most);
   const Tensor largest = call.named(most);

@@ -278,6 +278,8 @@ TEST_F(NodeNumbersTest, WhatIsNotAllowedIsRefused) {
   EXPECT_THAT(errorOf("Reshape (a, b)", {counting({6}), integers({2}, {4, -1})}),
               HasSubstr("numbers of elements differ"));
   EXPECT_THAT(errorOf("Softmax <axis = 5> (a)", {counting({2, 3})}), HasSubstr("axis 5"));
+  EXPECT_THAT(errorOf("Elu <beta = 2.0> (a)", {counting({2})}),
+              HasSubstr("the attribute 'beta' is not defined"));
   EXPECT_THAT(errorOf("NegativeLogLikelihoodLoss (a, b)", {counting({1, 3}), integers({1}, {3})}),
               HasSubstr("a class is outside of axis 1"));
   EXPECT_EQ(errorOf("NegativeLogLikelihoodLoss <ignore_index = 3, reduction = \"sum\"> (a, b)",
