@@ -267,7 +267,7 @@ Tensor columnsOf(const Tensor& packed, Scalar first, Scalar width) {
 /// batch row, and new rows follow them.
 void defineGroupQueryAttention(Call& call) {
   call.ignoreAttributes({"k_quant_type", "v_quant_type", "kv_cache_bit_width", "rotary_interleaved",
-                         "qk_norm_epsilon"});
+                         "qk_norm_epsilon", "qk_output"});
   const int64_t heads = call.integerAttribute("num_heads", 0),
                 groups = call.integerAttribute("kv_num_heads", 0);
   if (heads < 1 || groups < 1 || call[0].rank() != 3 || !call.has(5) || !call.has(6))
