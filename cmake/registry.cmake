@@ -1,12 +1,16 @@
-# kvopt_registry(<target> <folder> <namespace> <ns::RegistryType> <header> [<suffix>])
+# kvopt_registry(<target> <folder> <namespace> <ns::RegistryType> <header> [<suffix> [<function>]])
 #
 # A source file at any depth of <folder> that has no header of its own defines
 # `void kvopt::<namespace>::register_<stem>(ns::RegistryType&)`; with a <suffix>, only those named
 # `<stem><suffix>.cc` do. This function adds every source file of the folder to <target> and generates
-# `void kvopt::ns::registerAll(RegistryType&)`, which calls the functions in the order of their names. There are
+# `void kvopt::ns::registerAll(RegistryType&)` (or <function>), which calls the functions in the order of their names. There are
 # no static initializers and no list to edit: a file that omits its function is a link error that names it.
 function(kvopt_registry target folder namespace registry header)
   set(suffix "${ARGV5}")
+  set(function registerAll)
+  if(ARGC GREATER 6)
+    set(function ${ARGV6})
+  endif()
   string(REGEX REPLACE "::.*" "" owner ${registry})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
   set(stems "")
@@ -36,7 +40,7 @@ namespace kvopt::${namespace} {
 ${declarations}} // namespace kvopt::${namespace}
 
 namespace kvopt::${owner} {
-void registerAll(${registry}& registry) {
+void ${function}(${registry}& registry) {
   (void)registry;
 ${calls}}
 } // namespace kvopt::${owner}

@@ -9,12 +9,11 @@ namespace kvopt::ir {
 /// operands may follow.
 inline OpDefBuilder defineElementwise(OpRegistry& registry, OpName name, int64_t since,
                                       std::initializer_list<const char*> operands,
-                                      const char* result, ElementFunction function,
-                                      ShapeRule rule) {
+                                      const char* result, ElementFunction function) {
   OpDefBuilder builder = define(registry, name, since);
   for (const char* operand : operands)
     builder.in(operand);
-  return builder.out(result).elementwise(function).shape(rule);
+  return builder.out(result).elementwise(function);
 }
 
 } // namespace kvopt::ir

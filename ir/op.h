@@ -132,10 +132,15 @@ public:
   /// All definitions, sorted by name and version.
   std::vector<const OpDef*> all() const;
 
+  /// The rule for all operators without one of their own, defined in the registry or not.
+  void setShapes(ShapeRule rule) { shapes_ = rule; }
+  ShapeRule shapes() const { return shapes_; }
+
 private:
   std::deque<std::string> names;
   std::deque<OpDef> definitions;
   llvm::DenseMap<OpName, llvm::SmallVector<OpDef*, 2>> byName;
+  ShapeRule shapes_ = nullptr;
 };
 
 /// Whether the node has more operands or results than its operator's definition. Operators of ONNX
@@ -148,6 +153,10 @@ inline OpDefBuilder define(OpRegistry& registry, OpName name, int64_t since) {
 }
 
 /// Registers every definition in ir/ops (generated).
+void registerOperators(OpRegistry& registry);
+
+/// The same, with shapes that follow from what operators compute. It is defined in `meaning`, which
+/// knows that.
 void registerAll(OpRegistry& registry);
 
 } // namespace kvopt::ir

@@ -2,6 +2,7 @@
 #include "meaning/call.h"
 
 #include "ir/graph.h"
+#include "meaning/expression/printer.h"
 #include "support/format.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -11,7 +12,16 @@ namespace kvopt::meaning {
 Call::Call(Formulas& formulas, const ir::Node& node, int64_t opset, std::vector<Tensor> operands,
            Host host)
     : formulas_(formulas), node_(node), opset_(opset), operands_(std::move(operands)),
-      host_(std::move(host)), results_(node.results().size()) {}
+      host_(std::move(host)), results_(node.results().size()),
+      types_(node.results().size(), ir::ElementType::Undefined),
+      absent_(unknownTensor(formulas, Scalars(4, integer(1)), ir::ElementType::Undefined)) {}
+
+const Tensor& Call::operator[](unsigned operand) const {
+  if (has(operand))
+    return operands_[operand];
+  reject(formatted("operand {} is missing", operand));
+  return absent_;
+}
 
 Scalar Call::number(double value, ir::ElementType type) const {
   switch (sortOf(type)) {
@@ -31,7 +41,7 @@ bool Call::wants(unsigned result) const {
 
 Scalars Call::elements(unsigned operand) {
   if (!has(operand)) {
-    refuse(formatted("operand {} is missing", operand));
+    reject(formatted("operand {} is missing", operand));
     return {};
   }
   const Tensor& list = operands_[operand];
@@ -60,8 +70,8 @@ llvm::SmallVector<int64_t> Call::numbers(unsigned operand) {
 }
 
 Scalar Call::single(unsigned operand) const {
-  const Scalars first(operands_[operand].rank(), integer(0));
-  return operands_[operand].at(first);
+  const Tensor& tensor = (*this)[operand];
+  return tensor.at(Scalars(tensor.rank(), integer(0)));
 }
 
 double Call::realAttribute(llvm::StringRef name, double otherwise) const {
@@ -100,7 +110,7 @@ unsigned Call::axis(int64_t written, size_t rank) {
   const auto count = static_cast<int64_t>(rank);
   const int64_t axis = written < 0 ? written + count : written;
   if (axis < 0 || axis >= count) {
-    refuse(formatted("axis {} of a tensor of rank {}", written, rank));
+    reject(formatted("axis {} is outside rank {}", written, rank));
     return 0;
   }
   return static_cast<unsigned>(axis);
@@ -125,31 +135,64 @@ std::optional<llvm::SmallVector<unsigned>> Call::axes(llvm::StringRef attribute,
     all.push_back(axis(each, rank));
   llvm::sort(all);
   if (std::adjacent_find(all.begin(), all.end()) != all.end())
-    refuse("an axis occurs twice");
+    reject("an axis occurs twice");
   return all;
 }
 
 std::string Call::unreadAttribute() const {
   for (const ir::NamedAttribute& attribute : node_.attributes())
-    if (!read_.count(attribute.name))
+    if (!llvm::is_contained(read_, attribute.name))
       return attribute.name;
   return "";
 }
 
 void Call::result(unsigned place, Tensor tensor) {
-  if (place < results_.size())
+  if (place < results_.size() && !isRefused())
     results_[place] = std::move(tensor);
+}
+
+void Call::type(unsigned place, ir::ElementType type) {
+  if (place < types_.size())
+    types_[place] = type;
+}
+
+void Call::extents(unsigned place, ir::ElementType type, Index extents) {
+  result(place, unknownTensor(formulas_, listed(extents), type));
+}
+
+void Call::rank(unsigned place, ir::ElementType type, size_t rank) {
+  Scalars all;
+  for (size_t axis = 0; axis < rank; ++axis)
+    all.emplace_back(formulas_, formulas_.unknown(Sort::Integer));
+  extents(place, type, all);
 }
 
 Scalar Call::equalExtents(Scalar a, Scalar b, llvm::StringRef what) {
   if (a.expr() == b.expr())
     return a;
-  const std::optional<int64_t> x = a.number(), y = b.number();
-  if (x && y)
-    refuse(formatted("{}: {} and {}", what, *x, *y));
-  else
-    require(same(a, b), what.str());
-  return x ? a : b;
+  const Scalar areEqual = same(a, b);
+  const std::optional<bool> known = formulas_.booleanOf(areEqual.expr());
+  if (known == false)
+    reject(formatted("{}: {} and {}", what, printed(formulas_, a.expr()),
+                     printed(formulas_, b.expr())));
+  else if (!known)
+    require(areEqual, what.str());
+  return b.number() || formulas_.isOpaque(a.expr()) ? b : a;
+}
+
+Scalar Call::broadcastExtent(Scalar a, Scalar b) {
+  if (b.is(1) || a.expr() == b.expr())
+    return a;
+  if (a.is(1))
+    return b;
+  const Scalar isOne = same(a, 1), isOtherOne = same(b, 1);
+  const bool isWide = formulas_.booleanOf(isOne.expr()) == false;
+  const bool isOtherWide = formulas_.booleanOf(isOtherOne.expr()) == false;
+  if (isWide && isOtherWide)
+    return equalExtents(a, b, "extents do not broadcast");
+  if (isWide)
+    return a;
+  return isOtherWide ? b : select(isOne, b, a);
 }
 
 Scalars Call::broadcastExtents(llvm::ArrayRef<Tensor> tensors) {
@@ -160,11 +203,7 @@ Scalars Call::broadcastExtents(llvm::ArrayRef<Tensor> tensors) {
   for (const Tensor& tensor : tensors)
     for (unsigned axis = 0; axis < tensor.rank(); ++axis) {
       Scalar& extent = all[rank - tensor.rank() + axis];
-      const Scalar other = tensor.extent(axis);
-      if (extent.is(1))
-        extent = other;
-      else if (!other.is(1))
-        extent = equalExtents(extent, other, "extents do not broadcast");
+      extent = broadcastExtent(extent, tensor.extent(axis));
     }
   return all;
 }
@@ -189,17 +228,19 @@ void Call::requireAt(Scalars extents, std::function<Scalar(Index)> condition,
   requirements_.push_back({std::move(extents), std::move(condition), std::move(otherwise)});
 }
 
-void Call::refuse(std::string reason) {
+void Call::refuse(std::string reason) const {
   if (reason_.empty())
     reason_ = std::move(reason);
 }
 
-Tensor constantTensor(Formulas& formulas, const ir::TensorData& data) {
-  Scalars extents;
-  for (int64_t extent : data.shape())
-    extents.emplace_back(formulas, formulas.integer(extent));
-  const ir::ElementType type = data.elementType();
-  const Sort sort = sortOf(type);
+void Call::reject(std::string reason) const {
+  isRejected_ |= reason_.empty();
+  refuse(std::move(reason));
+}
+
+/// None if they are not numbers, or too many.
+static std::vector<Scalar> numbersOf(Formulas& formulas, const ir::TensorData& data) {
+  const Sort sort = sortOf(data.elementType());
   constexpr int64_t most = 1 << 20;
   std::vector<Scalar> numbers;
   if (sort == Sort::Real) {
@@ -211,14 +252,24 @@ Tensor constantTensor(Formulas& formulas, const ir::TensorData& data) {
       numbers.emplace_back(formulas, sort == Sort::Boolean ? formulas.boolean(value != 0)
                                                            : formulas.integer(value));
   }
-  if (static_cast<int64_t>(numbers.size()) != data.elementCount())
-    return Tensor();
-  return Tensor(extents, type, [numbers = std::move(numbers), extents, &formulas](Index index) {
-    const std::optional<int64_t> place = flat(formulas, index, extents).number();
+  return numbers;
+}
+
+Tensor constantTensor(Formulas& formulas, const ir::TensorData& data) {
+  Scalars extents;
+  for (int64_t extent : data.shape())
+    extents.emplace_back(formulas, formulas.integer(extent));
+  const ir::ElementType type = data.elementType();
+  const Sort sort = sortOf(type);
+  const auto numbers = std::make_shared<std::optional<std::vector<Scalar>>>();
+  return Tensor(extents, type, [=, &formulas, &data](Index index) {
+    if (!*numbers)
+      *numbers = numbersOf(formulas, data);
     // Only at numbers: a table that is read at formulas is a named value.
-    if (place && *place >= 0 && *place < static_cast<int64_t>(numbers.size()))
-      return numbers[static_cast<size_t>(*place)];
-    return numbers.size() == 1 ? numbers[0] : Scalar(formulas, formulas.unknown(Sort::Integer));
+    const std::optional<int64_t> place = flat(formulas, index, extents).number();
+    if (place && *place >= 0 && *place < static_cast<int64_t>((*numbers)->size()))
+      return (**numbers)[static_cast<size_t>(*place)];
+    return (*numbers)->size() == 1 ? (**numbers)[0] : Scalar(formulas, formulas.unknown(sort));
   });
 }
 

@@ -6,7 +6,6 @@
 #include "meaning/tensor.h"
 
 #include <map>
-#include <set>
 #include <string>
 
 namespace kvopt::meaning {
@@ -22,8 +21,9 @@ struct Requirement {
 ///
 ///   void defineTranspose(Call& call) { call.result(transposed(call[0], call.order())); }
 ///
-/// Where a node is not what ONNX allows, or is not defined here, `refuse` keeps the first reason.
-/// Accessors then return defaults, so a definition checks `isRefused` only before it relies on them.
+/// Where a node is not what ONNX allows, `reject` keeps the first reason, and where it is not
+/// defined here, or only for other operands, `refuse` does. Accessors then return defaults, so a
+/// definition checks `isRefused` only before it relies on them.
 class Call {
 public:
   /// Operands that are absent are empty tensors. A value of the host is one that a definition
@@ -47,8 +47,8 @@ public:
 
   unsigned count() const { return static_cast<unsigned>(operands_.size()); }
   bool has(unsigned operand) const { return operand < count() && operands_[operand]; }
-  /// Requires that the operand is there.
-  const Tensor& operator[](unsigned operand) const { return operands_[operand]; }
+  /// One that is not there has some axes of extent 1, and the node is rejected.
+  const Tensor& operator[](unsigned operand) const;
   unsigned resultCount() const { return static_cast<unsigned>(node_.results().size()); }
   /// Whether the node has a name for the result.
   bool wants(unsigned result) const;
@@ -95,16 +95,30 @@ public:
 
   // Results.
 
+  /// After `refuse` they set nothing: a definition that only knows extents sets them before.
   void result(Tensor tensor) { result(0, std::move(tensor)); }
   void result(unsigned place, Tensor tensor);
+  /// Sets the extents of a result whose elements may not be known, or its rank or type alone.
+  void extents(unsigned place, ir::ElementType type, Index extents);
+  void rank(unsigned place, ir::ElementType type, size_t rank);
+  void type(unsigned place, ir::ElementType type);
+  /// The element type of a result; `Undefined` if it was not set.
+  ir::ElementType typeOf(unsigned place) const {
+    return results_[place] ? results_[place].type() : types_[place];
+  }
   const std::vector<Tensor>& results() const { return results_; }
+  /// Extents of the results that elements decide have a name each, so that others can be equal to
+  /// them.
+  void nameExtents() { namesExtents_ = true; }
+  bool namesExtents() const { return namesExtents_; }
   /// A value that is computed once.
   Tensor named(const Tensor& value) { return host_(value, false); }
   /// The same, rounded to the numbers of its type: for a result that other results are made of.
   Tensor rounded(const Tensor& value) { return host_(value, true); }
   /// One of two extents that must be equal.
   Scalar equalExtents(Scalar a, Scalar b, llvm::StringRef what);
-  /// ONNX's multidirectional broadcasting.
+  /// ONNX's multidirectional broadcasting, of two extents and of all.
+  Scalar broadcastExtent(Scalar a, Scalar b);
   Scalars broadcastExtents(llvm::ArrayRef<Tensor> tensors);
   /// f of the elements at the same place, after broadcasting.
   Tensor elementwise(llvm::ArrayRef<Tensor> operands, ir::ElementType type,
@@ -113,13 +127,15 @@ public:
   void require(Scalar condition, std::string otherwise);
   void requireAt(Scalars extents, std::function<Scalar(Index)> condition, std::string otherwise);
   const std::vector<Requirement>& requirements() const { return requirements_; }
-  void refuse(std::string reason);
+  void refuse(std::string reason) const;
+  void reject(std::string reason) const;
   bool isRefused() const { return !reason_.empty(); }
+  bool isRejected() const { return isRejected_; }
   const std::string& reason() const { return reason_; }
 
 private:
   const ir::Attribute* find(llvm::StringRef name) const {
-    read_.insert(name.str());
+    read_.push_back(name);
     return node_.attribute(name);
   }
 
@@ -129,12 +145,16 @@ private:
   std::vector<Tensor> operands_;
   Host host_;
   std::vector<Tensor> results_;
+  std::vector<ir::ElementType> types_; ///< of results without extents
   std::vector<Requirement> requirements_;
-  std::string reason_;
-  mutable std::set<std::string> read_; ///< names of attributes
+  bool namesExtents_ = false;
+  Tensor absent_;
+  mutable std::string reason_;
+  mutable bool isRejected_ = false;
+  mutable llvm::SmallVector<llvm::StringRef, 8> read_; ///< names of attributes, which are literals
 };
 
-/// A tensor of known numbers.
+/// A tensor of known numbers, which are read when an element is.
 Tensor constantTensor(Formulas& formulas, const ir::TensorData& data);
 
 } // namespace kvopt::meaning

@@ -6,17 +6,19 @@
 namespace kvopt::meaning {
 
 void Definitions::add(ir::OpName name, Define define, int64_t since) {
-  auto& versions = all_[{name.domain().str(), name.type().str()}];
+  const auto entry = all_.try_emplace({name.domain().str(), name.type().str()}).first;
+  auto& [key, versions] = *entry;
   versions.push_back({since, define});
   llvm::sort(versions, [](const Versions& a, const Versions& b) { return a.since < b.since; });
+  byName_[ir::OpName(key.first, key.second)] = &versions;
 }
 
 Define Definitions::find(ir::OpName name, int64_t version) const {
-  const auto found = all_.find({name.domain().str(), name.type().str()});
-  if (found == all_.end())
+  const auto found = byName_.find(name);
+  if (found == byName_.end())
     return nullptr;
   Define define = nullptr;
-  for (const Versions& versions : found->second)
+  for (const Versions& versions : *found->second)
     if (versions.since <= version)
       define = versions.define;
   return define;
@@ -26,6 +28,15 @@ void Definitions::forEach(llvm::function_ref<void(ir::OpName, int64_t, Define)> 
   for (const auto& [name, versions] : all_)
     for (const Versions& each : versions)
       use(ir::OpName(name.first, name.second), each.since, each.define);
+}
+
+const Definitions& allDefinitions() {
+  static const Definitions& all = *[] {
+    auto* definitions = new Definitions;
+    registerAll(*definitions);
+    return definitions;
+  }();
+  return all;
 }
 
 } // namespace kvopt::meaning

@@ -3,6 +3,7 @@
 
 #include "meaning/call.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include <map>
 
 namespace kvopt::meaning {
@@ -17,9 +18,8 @@ public:
   Definitions& operator=(const Definitions&) = delete;
 
   /// Defines an operator from a version of its domain on. Before version 7 of ONNX, operators
-  /// broadcast only as attributes said: those versions are not defined.
-  void add(ir::OpName name, Define define, int64_t since);
-  void add(ir::OpName name, Define define) { add(name, define, name.isOnnx() ? 7 : 1); }
+  /// broadcast as attributes say, which no definition reads: nodes with them are not defined.
+  void add(ir::OpName name, Define define, int64_t since = 1);
   void add(std::initializer_list<const char*> names, Define define) {
     for (const char* name : names)
       add(name, define);
@@ -34,9 +34,13 @@ private:
     Define define;
   };
   std::map<std::pair<std::string, std::string>, llvm::SmallVector<Versions, 2>> all_;
+  llvm::DenseMap<ir::OpName, const llvm::SmallVector<Versions, 2>*> byName_;
 };
 
 /// Registers the definitions of all files in operators/ (generated).
 void registerAll(Definitions& registry);
+
+/// All of them, registered at the first call.
+const Definitions& allDefinitions();
 
 } // namespace kvopt::meaning

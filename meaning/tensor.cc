@@ -11,21 +11,30 @@ Sort sortOf(ir::ElementType type) {
   return ir::isInteger(type) ? Sort::Integer : Sort::Real;
 }
 
+Scalar Tensor::unknown(Index index, Sort sort) const {
+  Formulas& formulas = !index.empty()             ? index.front().formulas()
+                       : parts_->extents.empty() ? parts_->element({}).formulas()
+                                                  : parts_->extents.front().formulas();
+  return {formulas, formulas.unknown(sort)};
+}
+
 Scalars replaced(Index list, size_t place, Scalar by) {
   Scalars all(list.begin(), list.end());
-  all[place] = by;
+  if (place < all.size())
+    all[place] = by;
   return all;
 }
 
 Scalars inserted(Index list, size_t place, Scalar item) {
   Scalars all(list.begin(), list.end());
-  all.insert(all.begin() + static_cast<std::ptrdiff_t>(place), item);
+  all.insert(all.begin() + static_cast<std::ptrdiff_t>(std::min(place, all.size())), item);
   return all;
 }
 
 Scalars without(Index list, size_t place) {
   Scalars all(list.begin(), list.end());
-  all.erase(all.begin() + static_cast<std::ptrdiff_t>(place));
+  if (place < all.size())
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(place));
   return all;
 }
 
@@ -96,6 +105,12 @@ Tensor transposed(const Tensor& tensor, llvm::ArrayRef<int64_t> order) {
     for (size_t k = 0; k < axes.size(); ++k)
       inner[static_cast<size_t>(axes[k])] = index[k];
     return tensor.at(inner);
+  });
+}
+
+Tensor unknownTensor(Formulas& formulas, Scalars extents, ir::ElementType type) {
+  return Tensor(std::move(extents), type, [&formulas, sort = sortOf(type)](Index) {
+    return Scalar(formulas, formulas.unknown(sort));
   });
 }
 

@@ -8,6 +8,9 @@
 
 namespace kvopt::meaning {
 
+/// The sort of elements: 16-bit floats and wider ones are reals.
+Sort sortOf(ir::ElementType type);
+
 /// Extents, an element type, and one element at indices. Copies share all.
 class Tensor {
 public:
@@ -20,15 +23,23 @@ public:
 
   explicit operator bool() const { return parts_ != nullptr; }
   Index extents() const { return parts_->extents; }
-  Scalar extent(unsigned axis) const { return parts_->extents[axis]; }
+  /// Unknown where the tensor has no such axis.
+  Scalar extent(unsigned axis) const {
+    return axis < rank() ? parts_->extents[axis] : unknown({}, Sort::Integer);
+  }
   unsigned rank() const { return static_cast<unsigned>(parts_->extents.size()); }
   ir::ElementType type() const { return parts_->type; }
-  /// Each index is at least 0 and below the extent of its axis.
-  Scalar at(Index index) const { return parts_->element(index); }
+  /// Each index is at least 0 and below the extent of its axis. Unknown where there are not as many
+  /// as axes.
+  Scalar at(Index index) const {
+    return index.size() == rank() ? parts_->element(index) : unknown(index, sortOf(type()));
+  }
   /// The number of elements.
   Scalar count(Formulas& formulas) const { return product(formulas, extents()); }
 
 private:
+  Scalar unknown(Index index, Sort sort) const;
+
   struct Parts {
     Scalars extents;
     ir::ElementType type;
@@ -37,11 +48,8 @@ private:
   std::shared_ptr<const Parts> parts_;
 };
 
-/// The sort of elements: 16-bit floats and wider ones are reals.
-Sort sortOf(ir::ElementType type);
-
 inline Scalars listed(Index list) { return Scalars(list.begin(), list.end()); }
-/// A list with other numbers.
+/// A list with other numbers. A place beyond it changes nothing.
 Scalars replaced(Index list, size_t place, Scalar by);
 Scalars inserted(Index list, size_t place, Scalar item);
 Scalars without(Index list, size_t place);
@@ -58,6 +66,8 @@ Scalars broadcastIndex(const Tensor& operand, Index index);
 Tensor reshaped(Formulas& formulas, const Tensor& tensor, Scalars extents);
 /// Axis k of the result is axis `order[k]`.
 Tensor transposed(const Tensor& tensor, llvm::ArrayRef<int64_t> order);
+/// A tensor of whose elements nothing is known.
+Tensor unknownTensor(Formulas& formulas, Scalars extents, ir::ElementType type);
 /// Elements from integers, in a list.
 Tensor listOf(Formulas& formulas, Scalars numbers, ir::ElementType type = ir::ElementType::Int64);
 

@@ -373,6 +373,19 @@ std::optional<Dim> Dim::dividedBy(const Dim& divisor) const {
   return Polynomial::canonical(std::move(quotient));
 }
 
+void Dim::forEachTerm(
+    llvm::function_ref<void(int64_t, llvm::ArrayRef<llvm::StringRef>)> use) const {
+  if (isUnknown())
+    return;
+  Terms constant;
+  for (const Term& term : Polynomial::termsOf(*this, constant)) {
+    llvm::SmallVector<llvm::StringRef, 4> names;
+    for (const Symbol& symbol : term.monomial)
+      names.push_back(symbol.name());
+    use(term.coefficient, names);
+  }
+}
+
 llvm::SmallVector<std::string> Dim::symbols() const {
   llvm::SmallVector<std::string> names;
   if (kind_ == Kind::Polynomial)

@@ -2,6 +2,7 @@
 // hold for all values of the symbols.
 #pragma once
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -63,6 +64,11 @@ public:
   /// If a symbol of the divisor is 0, the quotient of the two values is undefined, but q * divisor
   /// == *this still holds.
   std::optional<Dim> dividedBy(const Dim& divisor) const;
+
+  /// Calls `use` for each term of the polynomial: its coefficient and its symbols, of which a power
+  /// repeats. An unknown and 0 have none.
+  void forEachTerm(
+      llvm::function_ref<void(int64_t, llvm::ArrayRef<llvm::StringRef>)> use) const;
 
   /// The symbols that occur, without duplicates, in byte order.
   llvm::SmallVector<std::string> symbols() const;

@@ -1,37 +1,12 @@
 // Elementwise activations and softmax.
 #include "ir/elementwise_definition.h"
-#include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
-namespace {
-
-llvm::Error inferSoftmax(ShapeContext& context) {
-  const TensorType& type = context.type(0);
-  if (type.hasRank() && type.rank() != 0) {
-    llvm::Expected<unsigned> axis = axisAttr(context, "axis", -1, type.rank());
-    if (!axis)
-      return axis.takeError();
-  }
-  return inferSameAsFirst(context);
-}
-
-// Before version 13 the operand is a matrix, split before `axis`, which may equal the rank.
-llvm::Error inferMatrixSoftmax(ShapeContext& context) {
-  const TensorType& type = context.type(0);
-  int64_t axis = context.node().intAttr("axis", 1);
-  if (type.hasRank() && axis != int64_t{type.rank()} && !normalizedAxis(axis, type.rank()) &&
-      type.rank() > 1)
-    return context.error(formatted("axis {} is outside rank {}", axis, type.rank()));
-  return inferSameAsFirst(context);
-}
-
-} // namespace
 
 void register_activation(OpRegistry& registry) {
   const auto activation = [&](const char* name, int64_t since, const char* operand = "X",
                               const char* result = "Y") {
-    return defineElementwise(registry, name, since, {operand}, result, ElementFunction::Nonlinear,
-                             inferSameAsFirst);
+    return defineElementwise(registry, name, since, {operand}, result, ElementFunction::Nonlinear);
   };
   activation("Erf", 9, "input", "output");
   activation("Tanh", 6, "input", "output");
@@ -52,20 +27,17 @@ void register_activation(OpRegistry& registry) {
       .attr("gamma", 1.05070102214813232421875f);
   activation("Shrink", 9, "input", "output").attr("bias", 0.0f).attr("lambd", 0.5f);
   activation("PRelu", 7).in("slope");
-  defineElementwise(registry, "SwiGLU", 28, {"A", "B"}, "Y", ElementFunction::Nonlinear,
-                    inferSameAsFirst)
+  defineElementwise(registry, "SwiGLU", 28, {"A", "B"}, "Y", ElementFunction::Nonlinear)
       .attr("alpha", 1.0f);
   for (const char* name : {"Softmax", "LogSoftmax"}) {
     define(registry, name, 1)
         .in("input")
         .out("output")
-        .attr("axis", int64_t{1})
-        .shape(inferMatrixSoftmax);
+        .attr("axis", int64_t{1});
     define(registry, name, 13)
         .in("input")
         .out("output")
-        .attr("axis", int64_t{-1})
-        .shape(inferSoftmax);
+        .attr("axis", int64_t{-1});
   }
 }
 

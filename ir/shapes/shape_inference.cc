@@ -121,20 +121,27 @@ llvm::Error inferSubgraphs(Node& node, unsigned depth) {
   return llvm::Error::success();
 }
 
+/// The rule of the operator, or the one for all operators; null if there is none.
+ShapeRule ruleFor(const Node& node) {
+  const OpDef* definition = node.definition();
+  return definition && definition->inferShapes ? definition->inferShapes
+                                               : node.graph().context().ops().shapes();
+}
+
 llvm::Error inferWithSubgraphs(Node& node, unsigned depth) {
   if (llvm::Error error = inferSubgraphs(node, depth))
     return error;
   for (Value& result : node.results())
     result.setKnownIntegers(std::nullopt);
-  const OpDef* definition = node.definition();
-  if (!definition || !definition->inferShapes)
+  const ShapeRule rule = ruleFor(node);
+  if (!rule)
     return llvm::Error::success();
   // The value of such an attribute is only known at a call of the function.
   if (llvm::any_of(node.attributes(),
                    [](const NamedAttribute& attribute) { return attribute.value.isReference(); }))
     return llvm::Error::success();
   ShapeContext context(node);
-  return definition->inferShapes(context);
+  return rule(context);
 }
 
 llvm::Error inferNodes(Graph& graph, unsigned depth) {
@@ -222,43 +229,16 @@ llvm::Error inferNode(Node& node) { return inferWithSubgraphs(node, 0); }
 
 llvm::Expected<std::vector<TensorType>> resultTypesFor(const Node& node,
                                                        SuppliedOperands& operands) {
-  const OpDef* definition = node.definition();
-  if (!definition || !definition->inferShapes || !node.subgraphs().empty())
+  const ShapeRule rule = ruleFor(node);
+  if (!rule || !node.subgraphs().empty())
     return std::vector<TensorType>();
   std::vector<TensorType> results(node.results().size());
   ShapeContext context(node, operands, results);
-  if (llvm::Error error = definition->inferShapes(context))
+  if (llvm::Error error = rule(context))
     return error;
   return results;
 }
 
 llvm::Error inferShapes(Graph& graph) { return inferNodes(graph, 0); }
-
-std::optional<Shape> broadcastShapes(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) {
-  if (a.size() < b.size())
-    std::swap(a, b);
-  Shape result(a.begin(), a.end());
-  const Dim one = Dim::fixed(1);
-  for (size_t i = 0; i < b.size(); ++i) {
-    Dim& x = result[a.size() - b.size() + i];
-    const Dim& y = b[i];
-    if (x.isKnownEqual(one)) {
-      x = y;
-      continue;
-    }
-    if (y.isKnownEqual(one) || x.isKnownEqual(y))
-      continue;
-    // An extent other than 1 is the result's extent; the other operand's is 1 or equal.
-    bool xWins = x.isKnownDifferent(one);
-    bool yWins = y.isKnownDifferent(one);
-    if (xWins && yWins && x.isKnownDifferent(y))
-      return std::nullopt;
-    if (yWins && (!xWins || y.value()))
-      x = y;
-    else if (!xWins)
-      x = Dim::unknown();
-  }
-  return result;
-}
 
 } // namespace kvopt::ir

@@ -28,6 +28,8 @@ public:
       : current(const_cast<Node&>(inferredNode)), supplied(&operands), inferred(&results) {}
 
   Node& node() const { return current; }
+  /// Whether what is known of operands is not what the graph says.
+  bool isSupplied() const { return supplied != nullptr; }
   /// Version of the node's domain in its graph.
   int64_t opset() const;
   bool has(unsigned operand) const { return current.operand(operand) != nullptr; }
@@ -58,8 +60,8 @@ private:
 /// infers nothing, keep their declared type.
 llvm::Error inferNode(Node& node);
 
-/// Types of a node's results for other operands. Empty if the operator has no shape rule or
-/// contains graphs.
+/// Types of a node's results for other operands. Empty if there is no rule for its operator, or if
+/// it contains graphs.
 llvm::Expected<std::vector<TensorType>> resultTypesFor(const Node& node,
                                                        SuppliedOperands& operands);
 
@@ -67,9 +69,5 @@ llvm::Expected<std::vector<TensorType>> resultTypesFor(const Node& node,
 /// of If and Loop have the types on which all branches or iterations agree. An operator without a
 /// definition is not an error.
 llvm::Error inferShapes(Graph& graph);
-
-/// ONNX's multidirectional broadcasting. An axis is unknown if neither extent is provably 1 or
-/// equal to the other. nullopt if two known extents contradict each other.
-std::optional<Shape> broadcastShapes(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b);
 
 } // namespace kvopt::ir

@@ -36,8 +36,13 @@ Expr Formulas::real(double value) {
   return intern(Op::Real, Sort::Real, {}, std::bit_cast<int64_t>(value));
 }
 
-Expr Formulas::symbol(llvm::StringRef name, Range range) {
-  return intern(Op::Symbol, Sort::Integer, {}, names_.add({name.str(), range}));
+Expr Formulas::symbol(Named named) {
+  return intern(Op::Symbol, Sort::Integer, {}, names_.add(std::move(named)));
+}
+
+bool Formulas::isOpaque(Expr expr) const {
+  const Node& node = arena_[expr];
+  return node.op == Op::Symbol && names_[node.value].isOpaque;
 }
 
 Expr Formulas::index(llvm::StringRef name, Expr extent) {
@@ -200,17 +205,20 @@ bool isSigned(ir::ElementType type) {
 
 Expr Formulas::wrapped(Expr a, ir::ElementType type) {
   const unsigned bits = ir::bitWidth(type).value_or(64);
+  const std::optional<int64_t> number = integerOf(a);
   if (bits < 64) {
     const int64_t count = int64_t(1) << bits;
     const int64_t low = isSigned(type) ? -(count / 2) : 0;
     if (isProvedNonNegative(add(a, integer(-low))) &&
         isProvedNonNegative(subtract(integer(low + count - 1), a)))
       return a;
-    if (std::optional<int64_t> value = integerOf(a)) {
-      const uint64_t rest = (static_cast<uint64_t>(*value) - static_cast<uint64_t>(low)) &
+    if (number) {
+      const uint64_t rest = (static_cast<uint64_t>(*number) - static_cast<uint64_t>(low)) &
                             static_cast<uint64_t>(count - 1);
       return integer(low + static_cast<int64_t>(rest));
     }
+  } else if (number && (type == ir::ElementType::Int64 || *number >= 0)) {
+    return a;
   } else {
     const Range range = prover_.rangeOf(a);
     if (range.high != Range::noHigh && range.low != Range::noLow &&

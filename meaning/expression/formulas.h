@@ -35,7 +35,10 @@ public:
   Expr integer(int64_t value);
   Expr boolean(bool value);
   Expr real(double value);
-  Expr symbol(llvm::StringRef name, Range range = {1, mostExtent});
+  Expr symbol(llvm::StringRef name, Range range = {1, mostExtent}) {
+    return symbol(Named{name.str(), range});
+  }
+  Expr symbol(Named named);
   Expr index(llvm::StringRef name, Expr extent);
   int64_t named(Named value);
   /// The element of a named value at indices.
@@ -47,6 +50,8 @@ public:
   std::optional<bool> booleanOf(Expr expr) const;
   std::optional<double> realOf(Expr expr) const;
   Sort sortOf(Expr expr) const { return arena_[expr].sort; }
+  /// Whether it is a symbol whose value nobody knows.
+  bool isOpaque(Expr expr) const;
 
   // Integers.
 

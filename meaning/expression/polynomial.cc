@@ -84,6 +84,16 @@ Expr Polynomials::ofTerms(llvm::SmallVectorImpl<Term>& terms) {
 }
 
 Expr Polynomials::sum(Expr a, Expr b, int64_t by) {
+  if (const std::optional<int64_t> x = valueOf(a), y = valueOf(b); x || y) {
+    int64_t value = 0;
+    if (y == 0 || by == 0)
+      return a;
+    if (x && y && !__builtin_mul_overflow(*y, by, &value) &&
+        !__builtin_add_overflow(*x, value, &value))
+      return number(value);
+    if (x == 0 && by == 1)
+      return b;
+  }
   llvm::SmallVector<Term> left = terms(a), right = terms(b), all;
   bool fits = true;
   auto next = left.begin();
@@ -104,6 +114,15 @@ Expr Polynomials::sum(Expr a, Expr b, int64_t by) {
 }
 
 Expr Polynomials::product(Expr a, Expr b) {
+  if (const std::optional<int64_t> x = valueOf(a), y = valueOf(b); x || y) {
+    int64_t value = 0;
+    if (x && y && !__builtin_mul_overflow(*x, *y, &value))
+      return number(value);
+    if (x == 1 || y == 0)
+      return b;
+    if (y == 1 || x == 0)
+      return a;
+  }
   const llvm::SmallVector<Term> left = terms(a), right = terms(b);
   auto isWide = [&] {
     const Expr ordered[] = {std::min(a, b), std::max(a, b)};

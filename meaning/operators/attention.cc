@@ -133,7 +133,8 @@ Scalar scaleOf(Call& call, const Tensor& query) {
                       : 1.0 / apply(Function::SquareRoot, toReal(query.extent(3)));
 }
 
-/// ONNX's Attention (23, 24). Result 3 is what `qk_matmul_output_mode` says: 0 the scores, 1 capped,
+/// ONNX's Attention (23 to 25). Windows (25) are numbers of keys before and after the one at the
+/// query's place; -1 is all. Result 3 is what `qk_matmul_output_mode` says: 0 the scores, 1 capped,
 /// 2 with the mask, 3 the weights.
 void defineAttention(Call& call) {
   call.ignoreAttributes({"softmax_precision", "q_num_heads", "kv_num_heads"});
@@ -144,7 +145,7 @@ void defineAttention(Call& call) {
   parts.value = isFlat ? headsOf(call, call[2], call.integerAttribute("kv_num_heads", 0)) : call[2];
   if (call.isRefused() || parts.query.rank() != 4 || parts.key.rank() != 4 ||
       parts.value.rank() != 4)
-    return call.refuse("operands have neither 3 nor 4 axes");
+    return call.reject("operands have neither 3 nor 4 axes");
   const bool hasPast = call.has(4) && call.has(5);
   const Scalar past = hasPast ? call[4].extent(2) : call.integer(0);
   if (hasPast) {
@@ -154,19 +155,28 @@ void defineAttention(Call& call) {
   parts.scale = scaleOf(call, parts.query);
   parts.cap = call.realAttribute("softcap", 0);
   const bool isCausal = call.integerAttribute("is_causal", 0) != 0;
+  const int64_t left = call.opset() < 25 ? -1 : call.integerAttribute("left_window_size", -1),
+                right = call.opset() < 25 ? -1 : call.integerAttribute("right_window_size", -1);
+  const bool hasPlaces = isCausal || left >= 0 || right >= 0;
   const Tensor mask = call.has(3) ? call[3] : Tensor(), lengths = call.has(6) ? call[6] : Tensor();
   // A mask with fewer columns than keys hides the others.
   const Scalar columns = mask && mask.rank() > 0 ? mask.extent(mask.rank() - 1) : call.integer(1);
   const bool isShort = mask && columns.number() != parts.key.extent(2).number() && !columns.is(1);
   const bool isBoolean = mask && mask.type() == Type::Bool;
   const Scalar queries = parts.query.extent(2);
-  if (isCausal || lengths || isBoolean || isShort)
+  if (hasPlaces || lengths || isBoolean || isShort)
     parts.isVisible = [=](Index index) {
       Scalar all = index[0].boolean(true);
-      if (isCausal) {
+      if (hasPlaces) {
         // With valid lengths, the last query is at the last valid key.
         const Scalar offset = lengths && !hasPast ? lengths.at({index[0]}) - queries : past;
-        all = both(all, index[3] <= index[2] + offset);
+        const Scalar ahead = index[3] - index[2] - offset;
+        if (isCausal)
+          all = both(all, ahead <= 0);
+        if (left >= 0)
+          all = both(all, ahead >= -static_cast<double>(left));
+        if (right >= 0)
+          all = both(all, ahead <= static_cast<double>(right));
       }
       if (lengths)
         all = both(all, index[3] < lengths.at({index[0]}));
@@ -244,7 +254,7 @@ void defineRotaryEmbedding(Call& call) {
   }
   const Tensor heads = isFlat ? headsOf(call, x, count) : x;
   if (call.isRefused() || heads.rank() != 4)
-    return call.refuse("the operand has neither 3 nor 4 axes");
+    return call.reject("the operand has neither 3 nor 4 axes");
   std::function<Scalar(Scalar, Scalar)> position;
   if (positions)
     position = [=](Scalar b, Scalar s) {
@@ -310,7 +320,7 @@ void defineGroupQueryAttention(Call& call) {
   };
   if (call.integerAttribute("do_rotary", 0) != 0) {
     if (!call.has(7) || !call.has(8))
-      return call.refuse("no tables for the rotation are given");
+      return call.reject("no tables for the rotation are given");
     const Tensor positions = call.has(9) ? call[9] : Tensor();
     const std::function<Scalar(Scalar, Scalar)> position = [=](Scalar b, Scalar s) {
       return positions ? positions.at({b, s}) : maximum(pastRows(b), 0) + s;

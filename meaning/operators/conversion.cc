@@ -2,6 +2,7 @@
 #include "meaning/definitions.h"
 #include "meaning/operators/products.h"
 #include "meaning/operators/reductions.h"
+#include "support/format.h"
 
 namespace kvopt::meaning {
 
@@ -30,6 +31,15 @@ void cast(Call& call, Type type) {
 }
 void defineCast(Call& call) { cast(call, static_cast<Type>(call.integerAttribute("to", 1))); }
 void defineCastLike(Call& call) { cast(call, call[1].type()); }
+void defineBitCast(Call& call) {
+  const Tensor data = call[0];
+  const auto type = static_cast<Type>(call.integerAttribute("to", 0));
+  call.extents(0, type, data.extents());
+  if (ir::bitWidth(type) && ir::bitWidth(data.type()) && ir::bitWidth(type) != ir::bitWidth(data.type()))
+    return call.reject(formatted("{} has {} bits, {} has {}", ir::onnxName(data.type()),
+                                 *ir::bitWidth(data.type()), ir::onnxName(type), *ir::bitWidth(type)));
+  call.refuse("the bits of numbers are not defined");
+}
 void defineBinarizer(Call& call) {
   const double threshold = call.realAttribute("threshold", 0);
   call.result(call.elementwise({call[0]}, call[0].type(), [=](auto x) {
@@ -67,7 +77,7 @@ Scalar quantized(Scalar quotient, Scalar zero, Type type) {
 /// A scale or zero point at a place of the data: one number, one for each place of an axis, or one
 /// for each block of it.
 std::function<Scalar(Index)> alongData(Call& call, const Tensor& data, const Tensor& parameter) {
-  call.ignoreAttributes({"axis", "saturate", "precision", "output_dtype"});
+  call.ignoreAttributes({"axis", "saturate", "precision"});
   const int64_t block = call.integerAttribute("block_size", 0);
   if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.extent(0).is(1)))
     return [=](Index) {
@@ -89,6 +99,7 @@ void defineQuantizeLinear(Call& call) {
   const Type type = call.has(2)    ? call[2].type()
                     : written != 0 ? static_cast<Type>(written)
                                    : Type::UInt8;
+  call.extents(0, type, data.extents());
   if (sortOf(type) != Sort::Integer)
     return call.refuse("codes that are floats");
   const auto scale = alongData(call, data, call[1]);
@@ -106,6 +117,9 @@ void defineQuantizeLinear(Call& call) {
 }
 void defineDequantizeLinear(Call& call) {
   const Tensor data = call[0];
+  const int64_t written = call.integerAttribute("output_dtype", 0);
+  const Type type = written != 0 ? static_cast<Type>(written) : call[1].type();
+  call.extents(0, type, data.extents());
   if (sortOf(data.type()) != Sort::Integer)
     return call.refuse("codes that are floats");
   const auto scale = alongData(call, data, call[1]);
@@ -113,13 +127,15 @@ void defineDequantizeLinear(Call& call) {
                                 : [none = call.integer(0)](Index) { return none; };
   if (call.isRefused())
     return;
-  call.result(Tensor(listed(data.extents()), call[1].type(), [=](Index index) {
+  call.result(Tensor(listed(data.extents()), type, [=](Index index) {
     return toReal(data.at(index) - zero(index)) * scale(index);
   }));
 }
-/// The scale and zero point of the data's range with 0.
-void defineDynamicQuantizeLinear(Call& call) {
-  const Tensor data = call[0];
+/// Codes of 8 bits with the scale and zero point of the data's range with 0.
+struct Coded {
+  Tensor codes, scale, zero;
+};
+Coded dynamicallyQuantized(Call& call, const Tensor& data) {
   llvm::SmallVector<unsigned> axes;
   for (unsigned axis = 0; axis < data.rank(); ++axis)
     axes.push_back(axis);
@@ -137,11 +153,42 @@ void defineDynamicQuantizeLinear(Call& call) {
   }));
   const Tensor quotients = call.rounded(call.elementwise(
       {data, scale}, Type::Float, [](auto x) { return x[0] / x[1]; }));
-  call.result(Tensor(listed(data.extents()), Type::UInt8, [=](Index index) {
+  const Tensor codes(listed(data.extents()), Type::UInt8, [=](Index index) {
     return quantized(quotients.at(index), zero.at({}), Type::UInt8);
-  }));
-  call.result(1, scale);
-  call.result(2, zero);
+  });
+  return {codes, scale, zero};
+}
+void defineDynamicQuantizeLinear(Call& call) {
+  const Coded coded = dynamicallyQuantized(call, call[0]);
+  call.result(coded.codes);
+  call.result(1, coded.scale);
+  call.result(2, coded.zero);
+}
+
+/// com.microsoft: a sum of products of codes times their scales, of the columns of B, + bias.
+void resultOfCodes(Call& call, const Tensor& codesA, const Tensor& codesB, const Tensor& scaleA,
+                   const Tensor& scaleB, unsigned bias) {
+  const Tensor sums = call.named(matrixProduct(call, codesA, codesB, Type::Int32));
+  std::vector<Tensor> parts{sums, scaleA, scaleB};
+  if (call.has(bias))
+    parts.push_back(call[bias]);
+  const Tensor all = call.elementwise(parts, scaleB.type(), [](auto x) {
+    const Scalar product = toReal(x[0]) * (x[1] * x[2]);
+    return x.size() > 3 ? product + x[3] : product;
+  });
+  call.result(Tensor(listed(sums.extents()), all.type(),
+                     [=](Index index) { return all.at(broadcastIndex(all, index)); }));
+}
+void defineMatMulIntegerToFloat(Call& call) {
+  resultOfCodes(call, withoutZeroPoint(call, call[0], 4, -2), withoutZeroPoint(call, call[1], 5, -1),
+                call[2], call[3], 6);
+}
+void defineDynamicQuantizeMatMul(Call& call) {
+  const Coded coded = dynamicallyQuantized(call, call[0]);
+  const Tensor codes = call.named(coded.codes), zero = coded.zero;
+  const Tensor centered(listed(codes.extents()), Type::Int32,
+                        [=](Index index) { return codes.at(index) - zero.at({}); });
+  resultOfCodes(call, centered, withoutZeroPoint(call, call[1], 3, -1), coded.scale, call[2], 4);
 }
 
 /// A parameter of a product: one number, or one for each place of an axis.
@@ -158,7 +205,7 @@ void defineQLinearMatMul(Call& call) {
   const Tensor scaleA = call[1], scaleB = call[4], scale = call[6], zero = call[7];
   const Type type = zero.type();
   if (sums.rank() < 2)
-    return call.refuse("an operand is not a matrix");
+    return call.reject("an operand is not a matrix");
   call.result(Tensor(listed(sums.extents()), type, [=](Index index) {
     const size_t row = index.size() - 2, column = index.size() - 1;
     const Scalar real = toReal(sums.at(index)) * parameterAt(scaleA, index, row) *
@@ -173,11 +220,14 @@ void defineQLinearMatMul(Call& call) {
 void register_conversion(Definitions& all) {
   all.add("Cast", defineCast);
   all.add("CastLike", defineCastLike, 15);
+  all.add("BitCast", defineBitCast, 26);
   all.add("ai.onnx.ml::Binarizer", defineBinarizer);
   all.add("QuantizeLinear", defineQuantizeLinear, 10);
   all.add("DequantizeLinear", defineDequantizeLinear, 10);
   all.add("DynamicQuantizeLinear", defineDynamicQuantizeLinear, 11);
   all.add("QLinearMatMul", defineQLinearMatMul, 10);
+  all.add("com.microsoft::MatMulIntegerToFloat", defineMatMulIntegerToFloat);
+  all.add("com.microsoft::DynamicQuantizeMatMul", defineDynamicQuantizeMatMul);
 }
 
 } // namespace kvopt::meaning

@@ -248,6 +248,7 @@ Scalar bitOf(Scalar a, int bit) { return remainder(quotient(a, int64_t(1) << bit
 template <int64_t (*f)(int64_t, int64_t)> void bitwise(Call& call) {
   const Type type = call[0].type();
   const auto bits = static_cast<int>(ir::bitWidth(type).value_or(64));
+  call.extents(0, type, call.broadcastExtents({call[0], call[1]}));
   if (bits > 32)
     return call.refuse("bits of 64-bit integers are not defined");
   call.result(call.elementwise({call[0], call[1]}, type, [=](Elements x) {
@@ -281,13 +282,16 @@ void defineBitShift(Call& call) {
 
 void defineDropout(Call& call) {
   call.ignoreAttributes({"seed", "ratio"}); // of training
+  call.extents(0, call[0].type(), call[0].extents());
+  call.extents(1, call.opset() < 10 ? call[0].type() : Type::Bool, call[0].extents());
   const bool isTraining = call.has(2) && call.formulas().booleanOf(call.single(2).expr()) != false;
   if (isTraining)
     return call.refuse("training mode drops elements at random: only inference is defined");
   call.result(call[0]);
   const Tensor data = call[0];
-  call.result(1, Tensor(Scalars(data.extents().begin(), data.extents().end()), Type::Bool,
-                        [=, yes = call.boolean(true)](Index) { return yes; }));
+  const Type type = call.opset() < 10 ? data.type() : Type::Bool;
+  call.result(1, Tensor(listed(data.extents()), type,
+                        [=, yes = call.number(1, type)](Index) { return yes; }));
 }
 
 /// Of halves of the last axis, or of two operands.
@@ -301,7 +305,7 @@ void defineSwiGlu(Call& call) {
     return;
   }
   if (x.rank() == 0)
-    return call.refuse("a scalar has no halves");
+    return call.reject("a scalar has no halves");
   const unsigned axis = x.rank() - 1;
   const Scalar half = quotient(x.extent(axis), 2);
   call.result(Tensor(replaced(x.extents(), axis, half), x.type(), [=](Index index) {

@@ -215,7 +215,7 @@ void defineResize(Call& call) {
   std::vector<ResizedAxis> axes;
   Scalars extents;
   if (!readAxes(call, data, axes, extents, isCropped))
-    return call.refuse("neither scales nor sizes are one for each axis");
+    return call.reject("neither scales nor sizes are one for each axis");
   std::vector<Taps> taps;
   if (how.mode != "nearest")
     for (const ResizedAxis& axis : axes)
@@ -286,7 +286,7 @@ Scalar withinAxis(Scalar x, Scalar extent) {
 void defineGridSample(Call& call) {
   const Tensor data = call[0], grid = call[1];
   if (data.rank() < 3 || grid.rank() != data.rank())
-    return call.refuse("the operands are not images with a grid");
+    return call.reject("the operands are not images with a grid");
   const size_t count = data.rank() - 2;
   Sampling how;
   how.mode = call.textAttribute("mode", "linear").str();
@@ -363,7 +363,7 @@ void defineAffineGrid(Call& call) {
   const Tensor matrix = call[0];
   const Scalars sizes = call.elements(1);
   if (call.isRefused() || sizes.size() < 4)
-    return call.refuse("the size is not one of images");
+    return call.reject("the size is not one of images");
   const bool isAligned = call.integerAttribute("align_corners", 0) != 0;
   const Scalars space(sizes.begin() + 2, sizes.end());
   const auto count = static_cast<int64_t>(space.size());

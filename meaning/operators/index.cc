@@ -45,7 +45,7 @@ void defineGatherElements(Call& call) {
   const Tensor data = call[0], places = call[1];
   const unsigned axis = call.axisAttribute("axis", 0, data.rank());
   if (call.isRefused() || places.rank() != data.rank())
-    return call.refuse("ranks differ");
+    return call.reject("ranks differ");
   const Scalar extent = data.extent(axis);
   requireInside(call, places, extent, axis);
   call.result(Tensor(listed(places.extents()), data.type(), [=](Index index) {
@@ -56,7 +56,7 @@ void defineGatherNd(Call& call) {
   const Tensor data = call[0], places = call[1];
   const auto batch = static_cast<unsigned>(call.integerAttribute("batch_dims", 0));
   if (places.rank() == 0 || batch >= places.rank())
-    return call.refuse("the places are no list");
+    return call.reject("the places are no list");
   const unsigned outer = places.rank() - 1;
   const std::optional<int64_t> width = places.extent(outer).number();
   if (!width || *width < 1 || batch + static_cast<uint64_t>(*width) > data.rank())
@@ -133,7 +133,7 @@ void defineScatterElements(Call& call) {
   const Tensor data = call[0], places = call[1], updates = call[2];
   const unsigned axis = call.axisAttribute("axis", 0, data.rank());
   if (call.isRefused() || places.rank() != data.rank() || updates.rank() != data.rank())
-    return call.refuse("ranks differ");
+    return call.reject("ranks differ");
   const std::string reduction = call.textAttribute("reduction", "none").str();
   if (!isReduction(call, reduction))
     return;
@@ -164,7 +164,7 @@ void defineScatterElements(Call& call) {
 void defineScatterNd(Call& call) {
   const Tensor data = call[0], places = call[1], updates = call[2];
   if (places.rank() == 0)
-    return call.refuse("the places are no list");
+    return call.reject("the places are no list");
   const unsigned outer = places.rank() - 1;
   const std::optional<int64_t> width = places.extent(outer).number();
   if (!width || *width < 1 || *width > static_cast<int64_t>(data.rank()))
@@ -279,6 +279,7 @@ Tensor placesWhere(Call& call, Scalar extent, std::function<Scalar(Scalar)> cond
 }
 
 void defineNonZero(Call& call) {
+  call.nameExtents();
   const Tensor data = call[0];
   const Scalar count = data.count(call.formulas());
   const Scalars extents = listed(data.extents());
@@ -295,6 +296,7 @@ void defineNonZero(Call& call) {
   }));
 }
 void defineCompress(Call& call) {
+  call.nameExtents();
   const Tensor condition = call[1];
   const bool isFlat = !call.hasAttribute("axis");
   const Tensor data =

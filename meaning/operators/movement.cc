@@ -46,6 +46,7 @@ void defineSize(Call& call) {
 /// 0 keeps an extent (unless `allowzero`), and -1 is what is left.
 void defineReshape(Call& call) {
   const Tensor data = call[0];
+  call.type(0, data.type());
   Scalars wanted;
   if (auto attribute = call.integersAttribute("shape"))
     for (int64_t extent : *attribute)
@@ -57,18 +58,18 @@ void defineReshape(Call& call) {
   for (size_t axis = 0; axis < wanted.size(); ++axis)
     if (wanted[axis].is(-1)) {
       if (open)
-        return call.refuse("two extents are -1");
+        return call.reject("two extents are -1");
       open = axis;
     } else if (wanted[axis].is(0) && !keepsZeros) {
       if (axis >= data.rank())
-        return call.refuse("an extent of 0 keeps an axis that is not there");
+        return call.reject("an extent of 0 keeps an axis that is not there");
       wanted[axis] = data.extent(static_cast<unsigned>(axis));
     }
   const Scalar total = data.count(call.formulas());
   if (open) {
     const Scalar others = product(call.formulas(), without(wanted, *open));
     if (others.is(0))
-      return call.refuse("an extent of -1 with an empty axis");
+      return call.reject("an extent of -1 with an empty axis");
     wanted[*open] = quotient(total, others);
   }
   call.equalExtents(product(call.formulas(), wanted), total, "numbers of elements differ");
@@ -80,7 +81,7 @@ void defineFlatten(Call& call) {
   const int64_t written = call.integerAttribute("axis", 1);
   const int64_t axis = written < 0 ? written + rank : written;
   if (axis < 0 || axis > rank)
-    return call.refuse("the axis is not one of the operand");
+    return call.reject("the axis is not one of the operand");
   const auto cut = static_cast<size_t>(axis);
   call.result(reshaped(call.formulas(), data,
                        {product(call.formulas(), data.extents().take_front(cut)),
@@ -97,17 +98,21 @@ void defineTranspose(Call& call) {
   llvm::SmallVector<int64_t> sorted = order;
   llvm::sort(sorted);
   if (sorted.size() != data.rank())
-    return call.refuse("the order is not one of the axes");
+    return call.reject("the order is not one of the axes");
   for (size_t k = 0; k < sorted.size(); ++k)
     if (sorted[k] != static_cast<int64_t>(k))
-      return call.refuse("the order is not one of the axes");
+      return call.reject("the order is not one of the axes");
   call.result(transposed(data, order));
 }
 void defineUnsqueeze(Call& call) {
   const Tensor data = call[0];
+  call.type(0, data.type());
+  if (call.has(1) && call[1].rank() == 1)
+    if (const std::optional<int64_t> added = call[1].extent(0).number())
+      call.rank(0, data.type(), data.rank() + static_cast<size_t>(*added));
   const auto count = call.integers("axes", 1);
   if (!count)
-    return call.refuse("no axes are given");
+    return call.reject("no axes are given");
   const size_t rank = data.rank() + count->size();
   const llvm::SmallVector<unsigned> axes = *call.axes("axes", 1, rank);
   Scalars extents;
@@ -125,13 +130,23 @@ void defineUnsqueeze(Call& call) {
 }
 void defineSqueeze(Call& call) {
   const Tensor data = call[0];
+  call.type(0, data.type());
+  if (call.has(1) && call[1].rank() == 1)
+    if (const std::optional<int64_t> removed = call[1].extent(0).number();
+        removed && *removed <= data.rank())
+      call.rank(0, data.type(), data.rank() - static_cast<size_t>(*removed));
   llvm::SmallVector<unsigned> axes;
   if (auto written = call.axes("axes", 1, data.rank()))
     axes = *written;
   else
-    for (unsigned axis = 0; axis < data.rank(); ++axis)
-      if (data.extent(axis).is(1))
+    for (unsigned axis = 0; axis < data.rank(); ++axis) {
+      const std::optional<bool> isOne =
+          call.formulas().booleanOf(same(data.extent(axis), 1).expr());
+      if (!isOne)
+        call.refuse("the axes of extent 1 are not known");
+      if (isOne == true)
         axes.push_back(axis);
+    }
   if (call.isRefused())
     return;
   Scalars extents;
@@ -149,6 +164,7 @@ void defineSqueeze(Call& call) {
 }
 void defineExpand(Call& call) {
   const Tensor data = call[0];
+  call.type(0, data.type());
   const Scalars wanted = call.elements(1);
   const Tensor shape(wanted, data.type(), nullptr);
   call.result(viewOf(data, call.broadcastExtents({data, shape}),
@@ -156,9 +172,10 @@ void defineExpand(Call& call) {
 }
 void defineTile(Call& call) {
   const Tensor data = call[0];
+  call.rank(0, data.type(), data.rank());
   const Scalars times = call.elements(1);
   if (times.size() != data.rank())
-    return call.refuse("repeats are not as many as axes");
+    return call.reject("repeats are not as many as axes");
   Scalars extents;
   for (unsigned axis = 0; axis < data.rank(); ++axis)
     extents.push_back(data.extent(axis) * times[axis]);
@@ -182,7 +199,7 @@ void defineConcat(Call& call) {
   Scalars extents = listed(parts[0].extents()), ends{parts[0].extent(axis)};
   for (size_t k = 1; k < parts.size(); ++k) {
     if (parts[k].rank() != parts[0].rank())
-      return call.refuse("ranks differ");
+      return call.reject("ranks differ");
     for (unsigned other = 0; other < parts[0].rank(); ++other)
       if (other != axis)
         extents[other] =
@@ -226,7 +243,9 @@ struct Cut {
 
 /// Negative places count from the end; places are clamped to the axis, to -1 for reversed steps.
 void defineSlice(Call& call) {
+  call.nameExtents();
   const Tensor data = call[0];
+  call.rank(0, data.type(), data.rank());
   Scalars starts, ends;
   llvm::SmallVector<int64_t> steps;
   if (auto written = call.integersAttribute("starts")) {
@@ -248,7 +267,7 @@ void defineSlice(Call& call) {
       axes.push_back(static_cast<int64_t>(axis));
   steps.resize(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size())
-    return call.refuse("starts, ends and axes are not as many");
+    return call.reject("starts, ends and axes are not as many");
   Scalars extents = listed(data.extents());
   std::vector<std::optional<Cut>> cuts(data.rank());
   for (size_t k = 0; k < starts.size(); ++k) {
@@ -257,7 +276,7 @@ void defineSlice(Call& call) {
       return;
     const int64_t step = steps[k];
     if (step == 0)
-      return call.refuse("a step is 0");
+      return call.reject("a step is 0");
     const Scalar extent = data.extent(axis);
     const double low = step > 0 ? 0 : -1;
     auto clamped = [&](Scalar place, Scalar least, Scalar most) {
@@ -269,6 +288,15 @@ void defineSlice(Call& call) {
     const Scalar most = step > 0 ? extent : extent - 1.0;
     Cut cut;
     cut.step = step;
+    const Scalar length = ends[k] - starts[k];
+    Formulas& f = call.formulas();
+    if (call.node().isWithinAssumed() && step == 1 && !extent.number() &&
+        f.isProvedNonNegative(starts[k].expr()) && f.isProvedNonNegative(length.expr())) {
+      cut.start = starts[k];
+      extents[axis] = length;
+      cuts[axis] = cut;
+      continue;
+    }
     cut.start = clamped(starts[k], call.integer(0), most);
     cut.end = clamped(ends[k], call.integer(static_cast<int64_t>(low)), most);
     extents[axis] = stepsBetween(cut.start, cut.end, step);
@@ -298,14 +326,14 @@ void defineSplit(Call& call) {
   else {
     const int64_t count = call.integerAttribute("num_outputs", call.resultCount());
     if (count <= 0 || (call.opset() < 18 && extent.number() && *extent.number() % count != 0))
-      return call.refuse("the axis has no such equal parts");
+      return call.reject("the axis has no such equal parts");
     const Scalar each = quotientUp(extent, call.integer(count));
     for (int64_t k = 0; k + 1 < count; ++k)
       sizes.push_back(each);
     sizes.push_back(extent - each * static_cast<double>(count - 1));
   }
   if (sizes.size() != call.resultCount())
-    return call.refuse("sizes are not as many as results");
+    return call.reject("sizes are not as many as results");
   Scalar start = call.integer(0);
   for (unsigned k = 0; k < sizes.size(); ++k) {
     call.result(k, viewOf(data, replaced(data.extents(), axis, sizes[k]), [=](Index index) {
@@ -323,6 +351,7 @@ void definePad(Call& call) {
   call.ignoreAttributes({"value"});
   if (mode != "constant" && mode != "edge" && mode != "wrap" && mode != "reflect")
     return call.refuse("the mode is not one of ONNX's");
+  call.rank(0, data.type(), data.rank());
   Scalars written;
   if (auto attribute = call.integersAttribute(call.opset() < 2 ? "paddings" : "pads"))
     for (int64_t rows : *attribute)
@@ -336,7 +365,7 @@ void definePad(Call& call) {
     for (unsigned axis = 0; axis < data.rank(); ++axis)
       axes.push_back(axis);
   if (written.size() != 2 * axes.size())
-    return call.refuse("pads are not two for each axis");
+    return call.reject("pads are not two for each axis");
   Scalars before(data.rank(), call.integer(0)), extents = listed(data.extents());
   for (size_t k = 0; k < axes.size(); ++k) {
     const unsigned axis = call.axis(axes[k], data.rank());
@@ -380,7 +409,7 @@ void defineCenterCropPad(Call& call) {
       axes.push_back(call.axis(axis, data.rank()));
   }
   if (call.isRefused() || wanted.size() != axes.size())
-    return call.refuse("extents are not as many as axes");
+    return call.reject("extents are not as many as axes");
   Scalars extents = listed(data.extents()), offset(data.rank(), call.integer(0));
   for (size_t k = 0; k < axes.size(); ++k) {
     const Scalar old = data.extent(axes[k]), extent = wanted[k];
@@ -433,7 +462,6 @@ void defineConstant(Call& call) {
   call.result(Tensor({}, isReal ? Type::Float : Type::Int64, [=](Index) { return value; }));
 }
 void defineConstantOfShape(Call& call) {
-  const Scalars extents = call.elements(0);
   Type type = Type::Float;
   Scalar value = call.real(0);
   if (call.hasAttribute("value")) {
@@ -443,6 +471,8 @@ void defineConstantOfShape(Call& call) {
     type = written.type();
     value = written.at(Scalars(written.rank(), call.integer(0)));
   }
+  call.type(0, type);
+  const Scalars extents = call.elements(0);
   call.result(Tensor(extents, type, [=](Index) { return value; }));
 }
 void defineRange(Call& call) {
@@ -463,7 +493,7 @@ void defineRange(Call& call) {
 void defineEyeLike(Call& call) {
   const Tensor data = call[0];
   if (data.rank() != 2)
-    return call.refuse("the operand is not a matrix");
+    return call.reject("the operand is not a matrix");
   const Type type = call.hasAttribute("dtype")
                         ? static_cast<Type>(call.integerAttribute("dtype", 1))
                         : data.type();
@@ -479,7 +509,7 @@ void defineTrilu(Call& call) {
   const bool isUpper = call.integerAttribute("upper", 1) != 0;
   const Scalar zero = call.zeroOf(data.type());
   if (data.rank() < 2)
-    return call.refuse("the operand has less than two axes");
+    return call.reject("the operand has less than two axes");
   const unsigned rows = data.rank() - 2, columns = data.rank() - 1;
   call.result(Tensor(listed(data.extents()), data.type(), [=](Index index) {
     const Scalar offset = index[columns] - index[rows];
@@ -495,7 +525,7 @@ void defineDepthToSpace(Call& call) {
   const Tensor data = call[0];
   const int64_t size = call.integerAttribute("blocksize", 1);
   if (data.rank() != 4 || size <= 0)
-    return call.refuse("the operand is not an image");
+    return call.reject("the operand is not an image");
   const Scalar depth = quotient(data.extent(1), size * size), side = call.integer(size);
   const bool isDepthFirst = call.textAttribute("mode", "DCR") == "DCR";
   call.result(viewOf(
@@ -510,7 +540,7 @@ void defineSpaceToDepth(Call& call) {
   const Tensor data = call[0];
   const int64_t size = call.integerAttribute("blocksize", 1);
   if (data.rank() != 4 || size <= 0)
-    return call.refuse("the operand is not an image");
+    return call.reject("the operand is not an image");
   const Scalar side = call.integer(size), channels = data.extent(1);
   call.result(viewOf(data,
                      {data.extent(0), channels * side * side, quotient(data.extent(2), size),

@@ -22,7 +22,8 @@ Scalar inverseRoot(Scalar variance, double epsilon) {
 /// A vector along axis 1 of data.
 Tensor alongChannels(const Tensor& vector, const Tensor& data) {
   Scalars extents(data.rank(), vector.extent(0).integer(1));
-  extents[1] = vector.extent(0);
+  if (data.rank() > 1)
+    extents[1] = vector.extent(0);
   return Tensor(extents, vector.type(), [=](Index index) { return vector.at({index[1]}); });
 }
 
@@ -72,11 +73,14 @@ void defineSkipNormalization(Call& call) {
   std::vector<Tensor> parts = {call[0], call[1]};
   if (call.has(biasOperand))
     parts.push_back(call[biasOperand]);
-  const Tensor sums = call.named(call.elementwise(parts, call[0].type(), [](auto x) {
+  const Tensor all = call.elementwise(parts, call[0].type(), [](auto x) {
     return x.size() > 2 ? x[0] + x[1] + x[2] : x[0] + x[1];
-  }));
-  if (sums.rank() == 0)
-    return call.refuse("a scalar is not normalized");
+  });
+  // The others are broadcast to the operand.
+  const Tensor sums = call.named(Tensor(listed(call[0].extents()), all.type(),
+                                        [=](Index index) { return all.at(index); }));
+  if (sums.rank() == 0 || sums.rank() != call[0].rank())
+    return call.reject("the sum has other axes than the operand");
   if (isSimple)
     rootNormalization(call, sums, sums.rank() - 1, call[2]);
   else
@@ -96,7 +100,7 @@ Tensor scaledAndMoved(Call& call, const Tensor& data, const Tensor& scale, const
 void defineInstanceNormalization(Call& call) {
   const Tensor data = call[0];
   if (data.rank() < 2)
-    return call.refuse("the operand has no channels");
+    return call.reject("the operand has no channels");
   const Tensor normal =
       normalized(call, data, axesFrom(2, data), call.realAttribute("epsilon", 1e-5));
   call.result(scaledAndMoved(call, normal, alongChannels(call[1], data),
@@ -108,7 +112,7 @@ void defineGroupNormalization(Call& call) {
   const Tensor data = call[0];
   const int64_t groups = call.integerAttribute("num_groups", 1);
   if (data.rank() < 2 || groups < 1)
-    return call.refuse("the operand has no channels, or there are no groups");
+    return call.reject("the operand has no channels, or there are no groups");
   const Scalar size = quotient(data.extent(1), groups);
   const Tensor rows = reshaped(
       call.formulas(), data,
@@ -144,7 +148,7 @@ void defineBatchNormalization(Call& call) {
   const double epsilon = call.realAttribute("epsilon", 1e-5),
                momentum = call.realAttribute("momentum", 0.9);
   if (data.rank() < 2)
-    return call.refuse("the operand has no channels");
+    return call.reject("the operand has no channels");
   const Tensor scale = alongChannels(call[1], data), bias = alongChannels(call[2], data);
   if (call.integerAttribute("spatial", 1) == 0)
     return call.refuse("statistics of each place are not defined");
@@ -191,7 +195,7 @@ void defineLrn(Call& call) {
   const double alpha = call.realAttribute("alpha", 1e-4), beta = call.realAttribute("beta", 0.75),
                bias = call.realAttribute("bias", 1);
   if (data.rank() < 2 || size < 1)
-    return call.refuse("the operand has no channels");
+    return call.reject("the operand has no channels");
   const auto before = static_cast<double>((size - 1) / 2);
   call.result(Tensor(listed(data.extents()), data.type(), [=](Index index) {
     const Scalar squares = sum(index[1].integer(size), [&](Scalar k) {
@@ -212,7 +216,8 @@ void defineLrn(Call& call) {
 } // namespace
 
 void register_normalization(Definitions& all) {
-  all.add("LayerNormalization", defineLayerNormalization, 17);
+  // ONNX Runtime writes it in versions before 17, too.
+  all.add("LayerNormalization", defineLayerNormalization, 1);
   all.add("RMSNormalization", defineRmsNormalization, 23);
   all.add({"SimplifiedLayerNormalization", "com.microsoft::SimplifiedLayerNormalization"},
           defineRmsNormalization);

@@ -10,7 +10,7 @@ namespace kvopt::meaning {
 Tensor matrixProduct(Call& call, Tensor a, Tensor b, ir::ElementType type) {
   const bool isRow = a.rank() == 1, isColumn = b.rank() == 1;
   if (a.rank() == 0 || b.rank() == 0) {
-    call.refuse("a product of scalars");
+    call.reject("a product of scalars");
     return a;
   }
   if (isRow)
@@ -47,6 +47,8 @@ Tensor lastTwoExchanged(const Tensor& matrix) {
   llvm::SmallVector<int64_t> order;
   for (unsigned axis = 0; axis < matrix.rank(); ++axis)
     order.push_back(axis);
+  if (order.size() < 2)
+    return matrix;
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   return transposed(matrix, order);
 }
@@ -84,18 +86,29 @@ Tensor scaledBy(Call& call, const Tensor& tensor, double factor) {
     return x[0].isReal() ? x[0] * factor : toInteger(toReal(x[0]) * factor);
   });
 }
+/// transBatch moves the first axis before the last one; trans exchanges the last two, after that.
 void defineFusedMatMul(Call& call) {
-  if (call.integerAttribute("transBatchA", 0) != 0 || call.integerAttribute("transBatchB", 0) != 0)
-    return call.refuse("batches that are transposed are not defined");
-  const bool isA = call.integerAttribute("transA", 0) != 0,
-             isB = call.integerAttribute("transB", 0) != 0;
-  const Tensor all = matrixProduct(call, isA ? lastTwoExchanged(call[0]) : call[0],
-                                   isB ? lastTwoExchanged(call[1]) : call[1], call[0].type());
+  auto factor = [&](unsigned operand, llvm::StringRef matrix, llvm::StringRef batch) {
+    Tensor all = call[operand];
+    if (call.integerAttribute(batch, 0) != 0 && all.rank() > 1) {
+      llvm::SmallVector<int64_t> order;
+      for (unsigned axis = 1; axis + 1 < all.rank(); ++axis)
+        order.push_back(axis);
+      order.append({0, int64_t(all.rank()) - 1});
+      all = transposed(all, order);
+    }
+    return call.integerAttribute(matrix, 0) != 0 ? lastTwoExchanged(all) : all;
+  };
+  const Tensor all = matrixProduct(call, factor(0, "transA", "transBatchA"),
+                                   factor(1, "transB", "transBatchB"), call[0].type());
   call.result(scaledBy(call, call.named(all), call.realAttribute("alpha", 1)));
 }
-void defineGemm(Call& call) {
-  if (call[0].rank() != 2 || call[1].rank() != 2)
-    return call.refuse("an operand is not a matrix");
+/// alpha A B + beta C; none for operands that are no matrices.
+std::optional<Tensor> generalProduct(Call& call) {
+  if (call[0].rank() != 2 || call[1].rank() != 2) {
+    call.reject("an operand is not a matrix");
+    return std::nullopt;
+  }
   call.ignoreAttributes({"beta"}); // without a third operand
   const bool isA = call.integerAttribute("transA", 0) != 0,
              isB = call.integerAttribute("transB", 0) != 0;
@@ -104,15 +117,47 @@ void defineGemm(Call& call) {
                                               isB ? lastTwoExchanged(call[1]) : call[1], type));
   const Tensor product = scaledBy(call, all, call.realAttribute("alpha", 1));
   if (!call.has(2))
-    return call.result(product);
+    return product;
   const Tensor more = scaledBy(call, call[2], call.realAttribute("beta", 1));
+  if (more.rank() > 2)
+    call.reject("the bias is not a matrix");
   const Tensor sums =
       call.elementwise({product, more}, type, [](auto x) { return x[0] + x[1]; });
-  if (sums.rank() != 2)
-    return call.refuse("the bias is not a matrix");
-  call.result(sums);
+  return Tensor(listed(product.extents()), type, [=](Index index) { return sums.at(index); });
 }
-
+void defineGemm(Call& call) {
+  if (std::optional<Tensor> all = generalProduct(call))
+    call.result(*all);
+}
+/// com.microsoft's Gemm with an activation of the sum.
+void defineFusedGemm(Call& call) {
+  const std::optional<Tensor> all = generalProduct(call);
+  if (!all)
+    return;
+  call.result(*all);
+  call.ignoreAttributes({"activation_alpha", "activation_beta"}); // of functions without them
+  const std::string name = call.textAttribute("activation", "").str();
+  if (name.empty())
+    return;
+  const bool isHard = name == "HardSigmoid";
+  const double alpha = call.realAttribute("activation_alpha", isHard ? 0.2 : 0.01),
+               beta = call.realAttribute("activation_beta", 0.5);
+  Scalar (*function)(Scalar, double, double) = nullptr;
+  if (name == "Relu")
+    function = [](Scalar x, double, double) { return maximum(x, 0); };
+  else if (name == "Sigmoid")
+    function = [](Scalar x, double, double) { return 1.0 / (1.0 + apply(Function::Exponential, -x)); };
+  else if (name == "Tanh")
+    function = [](Scalar x, double, double) { return apply(Function::HyperbolicTangent, x); };
+  else if (name == "LeakyRelu")
+    function = [](Scalar x, double a, double) { return select(x < 0, x * a, x); };
+  else if (isHard)
+    function = [](Scalar x, double a, double b) { return maximum(minimum(x * a + b, 1), 0); };
+  else
+    return call.refuse("the activation '" + name + "' is not defined");
+  call.result(call.elementwise({*all}, call[0].type(),
+                               [=](auto x) { return function(x[0], alpha, beta); }));
+}
 /// One term of an equation: a letter for each axis; those of the ellipsis are numbers, from the end.
 using Term = std::vector<std::string>;
 
@@ -144,7 +189,7 @@ void defineEinsum(Call& call) {
   llvm::SmallVector<llvm::StringRef> texts;
   left.split(texts, ',');
   if (texts.size() != call.count())
-    return call.refuse("the equation has another number of operands");
+    return call.reject("the equation has another number of operands");
   size_t most = 0;
   for (unsigned k = 0; k < call.count(); ++k)
     if (texts[k].contains("...") && call[k].rank() + 3 >= texts[k].size())
@@ -156,7 +201,7 @@ void defineEinsum(Call& call) {
   for (unsigned k = 0; k < call.count(); ++k) {
     const std::optional<Term> term = termOf(texts[k], call[k].rank(), most);
     if (!term)
-      return call.refuse("a term of the equation has another number of axes");
+      return call.reject("a term of the equation has another number of axes");
     for (unsigned axis = 0; axis < term->size(); ++axis) {
       Scalar& size = sizes[(*term)[axis]];
       const Scalar extent = call[k].extent(axis);
@@ -174,7 +219,7 @@ void defineEinsum(Call& call) {
     const size_t letters = right.contains("...") ? right.size() - 3 + most : right.size();
     const std::optional<Term> term = termOf(right, letters, most);
     if (!term)
-      return call.refuse("the result of the equation has another number of axes");
+      return call.reject("the result of the equation has another number of axes");
     result = *term;
   } else {
     for (size_t k = 0; k < most; ++k)
@@ -187,7 +232,7 @@ void defineEinsum(Call& call) {
   Scalars extents;
   for (const std::string& letter : result) {
     if (!sizes.count(letter))
-      return call.refuse("a letter of the result is not one of an operand");
+      return call.reject("a letter of the result is not one of an operand");
     extents.push_back(sizes[letter]);
   }
   for (const auto& [letter, size] : sizes)
@@ -257,6 +302,7 @@ void register_product(Definitions& all) {
   all.add("MatMulInteger", defineMatMulInteger, 10);
   all.add("com.microsoft::FusedMatMul", defineFusedMatMul);
   all.add("Gemm", defineGemm);
+  all.add("com.microsoft::FusedGemm", defineFusedGemm);
   all.add("Einsum", defineEinsum, 12);
   all.add("Det", defineDet, 11);
 }

@@ -1,6 +1,7 @@
 // Operators that reduce along axes, and what is made of sums and extremes: softmax, cumulated sums, losses.
 #include "meaning/definitions.h"
 #include "meaning/operators/reductions.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
@@ -123,8 +124,11 @@ void defineReduction(Call& call) {
   const Kind& kind = *llvm::find_if(
       kinds, [&](const Kind& each) { return call.node().op().type() == each.name; });
   const Tensor data = call[0];
-  const Axes axes = axesOf(call, data);
   const bool keeps = call.integerAttribute("keepdims", 1) != 0;
+  call.type(0, data.type());
+  if (keeps)
+    call.rank(0, data.type(), data.rank());
+  const Axes axes = axesOf(call, data);
   const Tensor all = reduced(data, axes, keeps, kind.reduction, kind.before, kind.after);
   call.result(Tensor(listed(all.extents()), all.type(), [=, type = data.type()](Index index) {
     return wrapped(all.at(index), type);
@@ -134,8 +138,11 @@ void defineReduction(Call& call) {
 /// log(sum(e^x)) = m + log(sum(e^(x - m))) with the largest m; an infinite m is left out.
 void defineReduceLogSumExp(Call& call) {
   const Tensor data = call[0];
-  const Axes axes = axesOf(call, data);
   const bool keeps = call.integerAttribute("keepdims", 1) != 0;
+  call.type(0, data.type());
+  if (keeps)
+    call.rank(0, data.type(), data.rank());
+  const Axes axes = axesOf(call, data);
   const double infinity = std::numeric_limits<double>::infinity();
   auto finite = [=](Scalar x) { return select(same(absolute(x), infinity), x.real(0), x); };
   const Tensor most = call.named(reduced(data, axes, true, Reduction::Maximum)),
@@ -182,8 +189,24 @@ void defineArgument(Call& call) {
                       }));
 }
 
+/// f along axis 1 of a matrix whose columns are the axes from `axis` on.
+Tensor overLastAxes(Call& call, const Tensor& data, int64_t written,
+                    llvm::function_ref<Tensor(const Tensor&, unsigned)> f) {
+  const int64_t rank = data.rank(), place = written < 0 ? written + rank : written;
+  if (place < 0 || place > rank) {
+    call.reject(formatted("axis {} is outside rank {}", written, rank));
+    return data;
+  }
+  const auto axis = static_cast<size_t>(place);
+  const Tensor matrix =
+      reshaped(call.formulas(), data,
+               {product(call.formulas(), data.extents().take_front(axis)),
+                product(call.formulas(), data.extents().drop_front(axis))});
+  return reshaped(call.formulas(), f(matrix, 1), listed(data.extents()));
+}
+
 /// Up to version 12 the axes from `axis` on are one.
-void overOneAxis(Call& call, std::function<Tensor(const Tensor&, unsigned)> f) {
+void overOneAxis(Call& call, llvm::function_ref<Tensor(const Tensor&, unsigned)> f) {
   const Tensor data = call[0];
   if (call.opset() >= 13 || !call.node().op().isOnnx()) {
     const unsigned axis = call.axisAttribute("axis", -1, std::max(data.rank(), 1u));
@@ -191,16 +214,20 @@ void overOneAxis(Call& call, std::function<Tensor(const Tensor&, unsigned)> f) {
       call.result(f(data, axis));
     return;
   }
-  const int64_t rank = data.rank(), written = call.integerAttribute("axis", 1);
-  const int64_t place = written < 0 ? written + rank : written;
-  if (place < 0 || place > rank)
-    return call.refuse("the axis is not one of the operand");
-  const auto axis = static_cast<size_t>(place);
-  const Tensor matrix =
-      reshaped(call.formulas(), data,
-               {product(call.formulas(), data.extents().take_front(axis)),
-                product(call.formulas(), data.extents().drop_front(axis))});
-  call.result(reshaped(call.formulas(), f(matrix, 1), listed(data.extents())));
+  call.result(overLastAxes(call, data, call.integerAttribute("axis", 1), f));
+}
+/// com.microsoft: of a sum with a bias that is broadcast to the operand.
+void defineBiasSoftmax(Call& call) {
+  call.ignoreAttributes({"is_inner_broadcast"}); // the bias's extents say it
+  const Tensor sums = call.elementwise({call[0], call[1]}, call[0].type(),
+                                       [](auto x) { return x[0] + x[1]; });
+  if (sums.rank() != call[0].rank())
+    return call.reject("the bias has more axes than the operand");
+  const Tensor data = call.named(Tensor(listed(call[0].extents()), sums.type(),
+                                        [=](Index index) { return sums.at(index); }));
+  call.result(overLastAxes(
+      call, data, call.integerAttribute("axis", 1),
+      [&](const Tensor& matrix, unsigned axis) { return softmaxOf(call, matrix, axis); }));
 }
 void defineSoftmax(Call& call) {
   const bool isLogarithm = call.node().op().type() == "LogSoftmax";
@@ -226,6 +253,7 @@ void defineHardmax(Call& call) {
 /// Of the elements up to each place, or before it (`exclusive`), or from the other end (`reverse`).
 void defineCumulated(Call& call) {
   const Tensor data = call[0];
+  call.extents(0, data.type(), data.extents());
   const std::optional<int64_t> written = call.single(1).number();
   if (!written)
     return call.refuse("the axis is not constant");
@@ -310,6 +338,7 @@ void register_reduction(Definitions& all) {
   all.add({"ArgMax", "ArgMin"}, defineArgument);
   all.add({"Softmax", "LogSoftmax"}, defineSoftmax);
   all.add("Hardmax", defineHardmax);
+  all.add("com.microsoft::BiasSoftmax", defineBiasSoftmax);
   all.add("CumSum", defineCumulated, 11);
   all.add("CumProd", defineCumulated, 26);
   all.add("NegativeLogLikelihoodLoss", defineLoss, 12);

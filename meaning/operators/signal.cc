@@ -77,7 +77,7 @@ void defineStft(Call& call) {
   const Scalar step = call.single(1);
   const Tensor window = call.has(2) ? call[2] : Tensor();
   if (!window && !call.has(3))
-    return call.refuse("neither a window nor its length is given");
+    return call.reject("neither a window nor its length is given");
   const Scalar size = call.has(3) ? call.single(3) : window.extent(0);
   const bool isOneSided = call.integerAttribute("onesided", 1) != 0;
   const Scalar frames = quotient(signal.extent(1) - size, step) + 1.0;
@@ -111,7 +111,7 @@ Optimizer optimizerOf(Call& call, unsigned states) {
   optimizer.step = call.single(1);
   optimizer.states = states;
   if (call.count() < 2 || (call.count() - 2) % (2 + states) != 0)
-    call.refuse("the lists of operands are not alike");
+    call.reject("the lists of operands are not alike");
   optimizer.count = (call.count() - 2) / (2 + states);
   return optimizer;
 }

@@ -32,7 +32,7 @@ Numbers listOrOnes(Call& call, llvm::StringRef name, size_t count, int64_t other
   if (all.empty())
     all.assign(count, otherwise);
   if (all.size() != count)
-    call.refuse(("an attribute is not one number for each axis: " + name).str());
+    call.reject(("an attribute is not one number for each axis: " + name).str());
   all.resize(count, otherwise);
   return all;
 }
@@ -41,7 +41,7 @@ Numbers listOrOnes(Call& call, llvm::StringRef name, size_t count, int64_t other
 std::optional<Windows> windowsOf(Call& call, const Tensor& data, Numbers kernel) {
   const size_t count = data.rank() < 2 ? 0 : data.rank() - 2;
   if (data.rank() < 3 || kernel.size() != count) {
-    call.refuse("the kernel has another number of axes");
+    call.reject("the kernel has another number of axes");
     return std::nullopt;
   }
   Windows windows;
@@ -56,7 +56,7 @@ std::optional<Windows> windowsOf(Call& call, const Tensor& data, Numbers kernel)
     const int64_t size = (windows.kernel[axis] - 1) * windows.dilations[axis] + 1,
                   stride = windows.strides[axis];
     if (stride < 1 || size < 1) {
-      call.refuse("a window without elements or steps");
+      call.reject("a window without elements or steps");
       return std::nullopt;
     }
     Scalar before = extent.integer(pads[axis]), after = extent.integer(pads[axis + count]), windowCount;
@@ -127,7 +127,7 @@ Tensor convolution(Call& call, const Tensor& data, const Tensor& weights, const 
   const std::optional<Windows> found = windowsOf(call, data, kernelOf(call, weights));
   const int64_t groups = call.integerAttribute("group", 1);
   if (!found || groups < 1) {
-    call.refuse("a convolution without groups");
+    call.reject("a convolution without groups");
     return data;
   }
   const Windows windows = *found;
@@ -175,11 +175,11 @@ void defineConvTranspose(Call& call) {
                 pads = listOrOnes(call, "pads", 2 * count, 0);
   const int64_t groups = call.integerAttribute("group", 1);
   if (call.isRefused() || data.rank() != count + 2 || groups < 1)
-    return call.refuse("the kernel has another number of axes");
+    return call.reject("the kernel has another number of axes");
   const llvm::StringRef automatic = call.textAttribute("auto_pad", "NOTSET");
   const auto wanted = call.integersAttribute("output_shape");
   if (wanted && wanted->size() != count)
-    return call.refuse("output_shape is not one extent for each axis");
+    return call.reject("output_shape is not one extent for each axis");
   Scalars before, results;
   for (size_t axis = 0; axis < count; ++axis) {
     const Scalar extent = data.extent(static_cast<unsigned>(axis) + 2);
@@ -350,7 +350,7 @@ void defineLpPool(Call& call) {
 void defineGlobalPool(Call& call) {
   const Tensor data = call[0];
   if (data.rank() < 3)
-    return call.refuse("the operand has no space");
+    return call.reject("the operand has no space");
   llvm::SmallVector<unsigned> axes;
   for (unsigned axis = 2; axis < data.rank(); ++axis)
     axes.push_back(axis);
@@ -375,7 +375,7 @@ void defineMaxUnpool(Call& call) {
   const Numbers strides = listOrOnes(call, "strides", count),
                 pads = listOrOnes(call, "pads", 2 * count, 0);
   if (call.isRefused() || data.rank() != count + 2)
-    return call.refuse("the kernel has another number of axes");
+    return call.reject("the kernel has another number of axes");
   Scalars full = listed(data.extents().take_front(2));
   for (size_t axis = 0; axis < count; ++axis)
     full.push_back((data.extent(static_cast<unsigned>(axis) + 2) - 1.0) *
@@ -408,7 +408,7 @@ void defineCol2Im(Call& call) {
                 strides = listOrOnes(call, "strides", count),
                 pads = listOrOnes(call, "pads", 2 * count, 0);
   if (call.isRefused() || block.size() != count || data.rank() != 3)
-    return call.refuse("the block has another number of axes");
+    return call.reject("the block has another number of axes");
   Scalars sizes, windows, extents;
   for (size_t axis = 0; axis < count; ++axis) {
     sizes.push_back(call.integer(block[axis]));

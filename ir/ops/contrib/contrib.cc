@@ -8,53 +8,6 @@
 namespace kvopt::ir {
 namespace {
 
-// Results: output, mean, inverse deviation, and operand + skip.
-llvm::Error inferSkipNormalization(ShapeContext& context) {
-  context.setResult(0, context.type(0));
-  context.setResult(3, context.type(0));
-  return llvm::Error::success();
-}
-
-llvm::Error inferFusedMatMul(ShapeContext& context) {
-  const Node& node = context.node();
-  TensorType factors[2] = {context.type(0), context.type(1)};
-  const char* flags[2] = {"transA", "transB"};
-  const char* batchFlags[2] = {"transBatchA", "transBatchB"};
-  for (unsigned i : {0u, 1u}) {
-    if (!factors[i].hasRank() || factors[i].rank() < 2)
-      continue;
-    Shape shape = shapeOf(factors[i]);
-    // The first axis moves to the position before the last one.
-    if (node.intAttr(batchFlags[i], 0) != 0)
-      std::rotate(shape.begin(), shape.begin() + 1, shape.end() - 1);
-    if (node.intAttr(flags[i], 0) != 0)
-      std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-    factors[i].setShape(std::move(shape));
-  }
-  auto shape = matMulShape(context, factors[0], factors[1]);
-  if (!shape)
-    return shape.takeError();
-  context.setResult(0, typeOf(context.element(0), std::move(*shape)));
-  return llvm::Error::success();
-}
-
-llvm::Error inferMatMulNBits(ShapeContext& context) {
-  const TensorType& a = context.type(0);
-  context.setResult(0, TensorType(context.element(0)));
-  if (!a.hasRank() || a.rank() == 0)
-    return llvm::Error::success();
-  int64_t inner = context.node().intAttr("K", 0);
-  int64_t columns = context.node().intAttr("N", 0);
-  if (inner <= 0 || columns <= 0)
-    return context.error("K and N should be positive");
-  if (llvm::Error error = requireEqual(context, a.dim(-1), Dim::fixed(inner), "inner extents"))
-    return error;
-  Shape shape = shapeOf(a);
-  shape.back() = Dim::fixed(columns);
-  context.setResult(0, TensorType(context.element(0), std::move(shape)));
-  return llvm::Error::success();
-}
-
 Dim attrExtent(const ShapeContext& context, llvm::StringRef name) {
   int64_t value = context.node().intAttr(name, 0);
   return value > 0 ? Dim::fixed(value) : Dim::unknown();
@@ -191,8 +144,7 @@ void defineNormalizations(OpRegistry& registry) {
       .out("mean?")
       .out("inv_std_var?")
       .out("input_skip_bias_sum?")
-      .attr("epsilon", 1e-12f)
-      .shape(inferSkipNormalization);
+      .attr("epsilon", 1e-12f);
   define(registry, OpName(contribDomain, "SkipLayerNormalization"), 1)
       .in("input")
       .in("skip")
@@ -203,8 +155,7 @@ void defineNormalizations(OpRegistry& registry) {
       .out("mean?")
       .out("inv_std_var?")
       .out("input_skip_bias_sum?")
-      .attr("epsilon", 1e-12f)
-      .shape(inferSkipNormalization);
+      .attr("epsilon", 1e-12f);
 }
 
 void defineAttentions(OpRegistry& registry) {
@@ -282,8 +233,7 @@ void register_contrib(OpRegistry& registry) {
       .attr("num_heads", int64_t{0})
       .attr("rotary_embedding_dim", int64_t{0})
       .attr("is_packed_batching", int64_t{0})
-      .attr("scale", 1.0f)
-      .shape(inferSameAsFirst);
+      .attr("scale", 1.0f);
   OpDefBuilder quantized = define(registry, OpName(contribDomain, "MatMulNBits"), 1);
   quantized.in("A").in("B").in("scales").in("zero_points?").in("g_idx?").in("bias?").out("Y");
   quantized.requiredAttr("K", AttributeKind::Int)
@@ -291,12 +241,11 @@ void register_contrib(OpRegistry& registry) {
       .attr("bits", int64_t{4})
       .requiredAttr("block_size", AttributeKind::Int)
       .attr("accuracy_level", int64_t{0})
-      .attr("weight_prepacked", int64_t{0})
-      .shape(inferMatMulNBits);
+      .attr("weight_prepacked", int64_t{0});
   const auto gelu = [&](const char* name, std::initializer_list<const char*> operands,
                         const char* result) {
     defineElementwise(registry, OpName(contribDomain, name), 1, operands, result,
-                      ElementFunction::Nonlinear, inferSameAsFirst);
+                      ElementFunction::Nonlinear);
   };
   gelu("Gelu", {"X"}, "Y");
   gelu("FastGelu", {"X", "bias?"}, "Y");
@@ -306,8 +255,7 @@ void register_contrib(OpRegistry& registry) {
       .in("bias")
       .out("output")
       .attr("axis", int64_t{1})
-      .requiredAttr("is_inner_broadcast", AttributeKind::Int)
-      .shape(inferSameAsFirst);
+      .requiredAttr("is_inner_broadcast", AttributeKind::Int);
   define(registry, OpName(contribDomain, "FusedMatMul"), 1)
       .in("A")
       .in("B")
@@ -316,8 +264,7 @@ void register_contrib(OpRegistry& registry) {
       .attr("transA", int64_t{0})
       .attr("transB", int64_t{0})
       .attr("transBatchA", int64_t{0})
-      .attr("transBatchB", int64_t{0})
-      .shape(inferFusedMatMul);
+      .attr("transBatchB", int64_t{0});
 }
 
 } // namespace kvopt::ir

@@ -34,8 +34,7 @@ void register_contrib_normalization(OpRegistry& registry) {
       .in("X")
       .out("Y")
       .attr("alpha", 1.702f)
-      .elementwise(ElementFunction::Nonlinear)
-      .shape(inferSameAsFirst);
+      .elementwise(ElementFunction::Nonlinear);
 }
 
 } // namespace kvopt::ir
