@@ -74,6 +74,31 @@ Scalar Call::single(unsigned operand) const {
   return tensor.at(Scalars(tensor.rank(), integer(0)));
 }
 
+ir::ElementType Call::typeAttribute(llvm::StringRef name, ir::ElementType otherwise) {
+  const int64_t written = integerAttribute(name, static_cast<int64_t>(otherwise));
+  if (written >= 0 && written < 1000)
+    return static_cast<ir::ElementType>(written);
+  refuse(formatted("{} {} is no element type", name, written));
+  return ir::ElementType::Undefined;
+}
+
+std::string Call::text(unsigned operand) const {
+  if (!has(operand))
+    return "nothing";
+  const Tensor& tensor = operands_[operand];
+  std::string all = ir::onnxName(tensor.type()).str();
+  for (unsigned axis = 0; axis < tensor.rank(); ++axis)
+    all += (axis == 0 ? "[" : ", ") + printed(formulas_, tensor.extent(axis).expr());
+  return all + (tensor.rank() ? "]" : "");
+}
+
+bool Call::hasRank(unsigned operand, size_t rank) {
+  if (!has(operand) || operands_[operand].rank() == rank)
+    return true;
+  reject(formatted("operand {} is {}, its rank should be {}", operand, text(operand), rank));
+  return false;
+}
+
 double Call::realAttribute(llvm::StringRef name, double otherwise) const {
   find(name);
   const ir::Attribute* attribute = node_.attributeOrDefault(name);
@@ -134,8 +159,8 @@ std::optional<llvm::SmallVector<unsigned>> Call::axes(llvm::StringRef attribute,
   for (int64_t each : *written)
     all.push_back(axis(each, rank));
   llvm::sort(all);
-  if (std::adjacent_find(all.begin(), all.end()) != all.end())
-    reject("an axis occurs twice");
+  if (const auto twice = std::adjacent_find(all.begin(), all.end()); twice != all.end())
+    reject(formatted("axis {} occurs twice", *twice));
   return all;
 }
 
@@ -167,20 +192,20 @@ void Call::rank(unsigned place, ir::ElementType type, size_t rank) {
   extents(place, type, all);
 }
 
-Scalar Call::equalExtents(Scalar a, Scalar b, llvm::StringRef what) {
+Scalar Call::equalExtents(Scalar a, Scalar b, llvm::function_ref<std::string()> what) {
   if (a.expr() == b.expr())
     return a;
   const Scalar areEqual = same(a, b);
   const std::optional<bool> known = formulas_.booleanOf(areEqual.expr());
   if (known == false)
-    reject(formatted("{}: {} and {}", what, printed(formulas_, a.expr()),
+    reject(formatted("{}: {} and {}", what(), printed(formulas_, a.expr()),
                      printed(formulas_, b.expr())));
   else if (!known)
-    require(areEqual, what.str());
+    require(areEqual, what());
   return b.number() || formulas_.isOpaque(a.expr()) ? b : a;
 }
 
-Scalar Call::broadcastExtent(Scalar a, Scalar b) {
+Scalar Call::broadcastExtent(Scalar a, Scalar b, llvm::function_ref<std::string()> what) {
   if (b.is(1) || a.expr() == b.expr())
     return a;
   if (a.is(1))
@@ -189,7 +214,7 @@ Scalar Call::broadcastExtent(Scalar a, Scalar b) {
   const bool isWide = formulas_.booleanOf(isOne.expr()) == false;
   const bool isOtherWide = formulas_.booleanOf(isOtherOne.expr()) == false;
   if (isWide && isOtherWide)
-    return equalExtents(a, b, "extents do not broadcast");
+    return equalExtents(a, b, what);
   if (isWide)
     return a;
   return isOtherWide ? b : select(isOne, b, a);
@@ -200,11 +225,18 @@ Scalars Call::broadcastExtents(llvm::ArrayRef<Tensor> tensors) {
   for (const Tensor& tensor : tensors)
     rank = std::max<size_t>(rank, tensor.rank());
   Scalars all(rank, integer(1));
-  for (const Tensor& tensor : tensors)
+  for (unsigned k = 0; k < tensors.size(); ++k) {
+    const Tensor& tensor = tensors[k];
+    const bool isOperand = has(k) && operands_[k].isSame(tensor);
+    const auto what = [&] {
+      return isOperand ? formatted("operand {} of type {} does not broadcast", k, text(k))
+                       : std::string("extents do not broadcast");
+    };
     for (unsigned axis = 0; axis < tensor.rank(); ++axis) {
       Scalar& extent = all[rank - tensor.rank() + axis];
-      extent = broadcastExtent(extent, tensor.extent(axis));
+      extent = broadcastExtent(extent, tensor.extent(axis), what);
     }
+  }
   return all;
 }
 

@@ -67,6 +67,8 @@ public:
     find(name);
     return node_.intAttr(name, otherwise);
   }
+  /// An element type; the call is refused where ONNX has none of that number.
+  ir::ElementType typeAttribute(llvm::StringRef name, ir::ElementType otherwise);
   double realAttribute(llvm::StringRef name, double otherwise) const;
   void ignoreAttributes(std::initializer_list<llvm::StringRef> names) const {
     for (llvm::StringRef name : names)
@@ -116,13 +118,21 @@ public:
   /// The same, rounded to the numbers of its type: for a result that other results are made of.
   Tensor rounded(const Tensor& value) { return host_(value, true); }
   /// One of two extents that must be equal.
-  Scalar equalExtents(Scalar a, Scalar b, llvm::StringRef what);
+  Scalar equalExtents(Scalar a, Scalar b, llvm::StringRef what) {
+    return equalExtents(a, b, [&] { return what.str(); });
+  }
+  Scalar equalExtents(Scalar a, Scalar b, llvm::function_ref<std::string()> what);
   /// ONNX's multidirectional broadcasting, of two extents and of all.
-  Scalar broadcastExtent(Scalar a, Scalar b);
+  Scalar broadcastExtent(Scalar a, Scalar b, llvm::function_ref<std::string()> what);
   Scalars broadcastExtents(llvm::ArrayRef<Tensor> tensors);
   /// f of the elements at the same place, after broadcasting.
   Tensor elementwise(llvm::ArrayRef<Tensor> operands, ir::ElementType type,
                      std::function<Scalar(llvm::ArrayRef<Scalar>)> f);
+
+  /// The operand's type, for people: "float[B, 4]".
+  std::string text(unsigned operand) const;
+  /// Whether an operand that is there has that rank; the node is rejected if not.
+  bool hasRank(unsigned operand, size_t rank);
 
   void require(Scalar condition, std::string otherwise);
   void requireAt(Scalars extents, std::function<Scalar(Index)> condition, std::string otherwise);

@@ -146,7 +146,7 @@ Scalar wrapped(Scalar a, ir::ElementType type) {
 }
 
 Scalar absolute(Scalar a) {
-  return a.isReal() ? apply(Function::Absolute, a) : select(a >= 0, a, -a);
+  return a.isReal() ? apply(Function::Absolute, a) : maximum(a, -a);
 }
 
 Scalar reduce(Reduction reduction, Scalar extent, llvm::function_ref<Scalar(Scalar)> body) {

@@ -22,6 +22,7 @@ public:
             Parts{std::move(extents), type, std::move(element)})) {}
 
   explicit operator bool() const { return parts_ != nullptr; }
+  bool isSame(const Tensor& other) const { return parts_ == other.parts_; }
   Index extents() const { return parts_->extents; }
   /// Unknown where the tensor has no such axis.
   Scalar extent(unsigned axis) const {

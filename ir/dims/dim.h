@@ -67,8 +67,7 @@ public:
 
   /// Calls `use` for each term of the polynomial: its coefficient and its symbols, of which a power
   /// repeats. An unknown and 0 have none.
-  void forEachTerm(
-      llvm::function_ref<void(int64_t, llvm::ArrayRef<llvm::StringRef>)> use) const;
+  void forEachTerm(llvm::function_ref<void(int64_t, llvm::ArrayRef<llvm::StringRef>)> use) const;
 
   /// The symbols that occur, without duplicates, in byte order.
   llvm::SmallVector<std::string> symbols() const;

@@ -30,14 +30,8 @@ void register_activation(OpRegistry& registry) {
   defineElementwise(registry, "SwiGLU", 28, {"A", "B"}, "Y", ElementFunction::Nonlinear)
       .attr("alpha", 1.0f);
   for (const char* name : {"Softmax", "LogSoftmax"}) {
-    define(registry, name, 1)
-        .in("input")
-        .out("output")
-        .attr("axis", int64_t{1});
-    define(registry, name, 13)
-        .in("input")
-        .out("output")
-        .attr("axis", int64_t{-1});
+    define(registry, name, 1).in("input").out("output").attr("axis", int64_t{1});
+    define(registry, name, 13).in("input").out("output").attr("axis", int64_t{-1});
   }
 }
 

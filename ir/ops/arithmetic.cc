@@ -12,8 +12,7 @@ void register_arithmetic(OpRegistry& registry) {
   defineElementwise(registry, "Mul", 7, {"A", "B"}, "C", Product);
   defineElementwise(registry, "Div", 7, {"A", "B"}, "C", Quotient);
   defineElementwise(registry, "Pow", 7, {"X", "Y"}, "Z", Nonlinear);
-  defineElementwise(registry, "Mod", 10, {"A", "B"}, "C", Quotient)
-      .attr("fmod", int64_t{0});
+  defineElementwise(registry, "Mod", 10, {"A", "B"}, "C", Quotient).attr("fmod", int64_t{0});
   defineElementwise(registry, "Min", 8, {"data_0+"}, "min", Bound);
   defineElementwise(registry, "Max", 8, {"data_0+"}, "max", Bound);
   defineElementwise(registry, "Sum", 6, {"data_0+"}, "sum", Sum);

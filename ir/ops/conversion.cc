@@ -41,16 +41,8 @@ void register_conversion(OpRegistry& registry) {
       .out("output")
       .attr("saturate", int64_t{1})
       .moves(MovementKind::Convert);
-  define(registry, "Identity", 1)
-      .in("input")
-      .out("output")
-      .moves(MovementKind::Same)
-      .view();
-  define(registry, "Dropout", 7)
-      .in("data")
-      .out("output")
-      .out("mask?")
-      .attr("ratio", 0.5f);
+  define(registry, "Identity", 1).in("input").out("output").moves(MovementKind::Same).view();
+  define(registry, "Dropout", 7).in("data").out("output").out("mask?").attr("ratio", 0.5f);
   define(registry, "Dropout", 12)
       .in("data")
       .in("ratio?")
@@ -58,9 +50,7 @@ void register_conversion(OpRegistry& registry) {
       .out("output")
       .out("mask?")
       .attr("seed", AttributeKind::Int);
-  define(registry, "Constant", 1)
-      .out("output")
-      .requiredAttr("value", AttributeKind::Tensor);
+  define(registry, "Constant", 1).out("output").requiredAttr("value", AttributeKind::Tensor);
   define(registry, "Constant", 11)
       .out("output")
       .attr("value", AttributeKind::Tensor)

@@ -24,11 +24,7 @@ void register_quantization(OpRegistry& registry) {
       dequantize.attr("output_dtype", int64_t{0});
     }
   }
-  define(registry, "DynamicQuantizeLinear", 11)
-      .in("x")
-      .out("y")
-      .out("y_scale")
-      .out("y_zero_point");
+  define(registry, "DynamicQuantizeLinear", 11).in("x").out("y").out("y_scale").out("y_zero_point");
   define(registry, "MatMulInteger", 10)
       .in("A")
       .in("B")

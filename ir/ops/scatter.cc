@@ -48,11 +48,7 @@ void register_scatter(OpRegistry& registry) {
         .out("y")
         .attr("exclusive", int64_t{0})
         .attr("reverse", int64_t{0});
-  define(registry, "Trilu", 14)
-      .in("input")
-      .in("k?")
-      .out("output")
-      .attr("upper", int64_t{1});
+  define(registry, "Trilu", 14).in("input").in("k?").out("output").attr("upper", int64_t{1});
 }
 
 } // namespace kvopt::ir

@@ -119,8 +119,10 @@ Expr Formulas::quotient(Expr a, Expr b) {
     return a;
   if (y == 0 || x == 0)
     return integer(0);
-  if (x && y && *y > 0)
-    return integer(*x / *y - (*x % *y < 0 ? 1 : 0));
+  if (x && y && *y != -1)
+    return integer(*x / *y - (*x % *y != 0 && (*x < 0) != (*y < 0) ? 1 : 0));
+  if (y == -1)
+    return scaled(a, -1);
   if (depth_ >= mostDepth || !prover_.isPositive(b, path_))
     return intern(Op::Quotient, Sort::Integer, {a, b});
   ++depth_;
@@ -146,10 +148,10 @@ Expr Formulas::quotient(Expr a, Expr b) {
 
 Expr Formulas::remainder(Expr a, Expr b) {
   const std::optional<int64_t> x = integerOf(a), y = integerOf(b);
-  if (y == 1 || y == 0 || x == 0)
+  if (y == 1 || y == -1 || y == 0 || x == 0)
     return integer(0);
-  if (x && y && *y > 0)
-    return integer(*x % *y + (*x % *y < 0 ? *y : 0));
+  if (x && y)
+    return integer(*x % *y + (*x % *y != 0 && (*x < 0) != (*y < 0) ? *y : 0));
   if (depth_ >= mostDepth || !prover_.isPositive(b, path_))
     return intern(Op::Remainder, Sort::Integer, {a, b});
   ++depth_;
@@ -173,6 +175,8 @@ Expr Formulas::remainder(Expr a, Expr b) {
 }
 
 Expr Formulas::extreme(Op op, Expr a, Expr b) {
+  if (const std::optional<int64_t> x = integerOf(a), y = integerOf(b); x && y)
+    return (*x < *y) == (op == Op::Minimum) ? a : b;
   const bool isLeast = op == Op::Minimum;
   llvm::SmallVector<Expr> parts, kept;
   for (Expr each : {a, b})

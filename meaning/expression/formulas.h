@@ -73,8 +73,15 @@ public:
   Expr nonNegative(Expr integer);
   Expr isZero(Expr integer);
   /// a <= b, a < b and a = b of two integers.
-  Expr atMost(Expr a, Expr b) { return nonNegative(subtract(b, a)); }
-  Expr below(Expr a, Expr b) { return nonNegative(add(subtract(b, a), integer(-1))); }
+  Expr atMost(Expr a, Expr b) {
+    // A difference of numbers may have no 64 bits.
+    const std::optional<int64_t> x = integerOf(a), y = integerOf(b);
+    return x && y ? boolean(*x <= *y) : nonNegative(subtract(b, a));
+  }
+  Expr below(Expr a, Expr b) {
+    const std::optional<int64_t> x = integerOf(a), y = integerOf(b);
+    return x && y ? boolean(*x < *y) : nonNegative(add(subtract(b, a), integer(-1)));
+  }
   Expr equal(Expr a, Expr b) { return isZero(subtract(a, b)); }
   Expr negation(Expr boolean);
   Expr conjunction(llvm::ArrayRef<Expr> booleans) { return combined(Op::And, booleans); }

@@ -54,7 +54,7 @@ Expr Dims::open() {
   return symbol;
 }
 
-ir::Dim Dims::dimOf(Scalar scalar) {
+ir::Dim Dims::dimOf(Scalar scalar, bool isExtent) {
   if (scalar.isBoolean()) {
     const std::optional<bool> known = formulas_.booleanOf(scalar.expr());
     return known ? ir::Dim::fixed(*known ? 1 : 0) : ir::Dim::unknown();
@@ -63,17 +63,16 @@ ir::Dim Dims::dimOf(Scalar scalar) {
     return ir::Dim::unknown();
   if (std::optional<int64_t> value = scalar.number())
     return ir::Dim::fixed(*value);
-  const auto [entry, isNew] = known_.try_emplace(scalar.expr().id());
+  const auto [entry, isNew] = (isExtent ? extents_ : elements_).try_emplace(scalar.expr().id());
   if (isNew) {
-    ir::Dim dim = dimOf(scalar.expr(), 8);
-    // Making it does not change the map.
+    ir::Dim dim = dimOf(scalar.expr(), isExtent, 8); // which does not change the map
     if (!isOpen(dim))
       entry->second = std::move(dim);
   }
   return entry->second;
 }
 
-ir::Dim Dims::dimOf(Expr integer, unsigned depth) {
+ir::Dim Dims::dimOf(Expr integer, bool isExtent, unsigned depth) {
   if (std::optional<int64_t> value = formulas_.integerOf(integer))
     return ir::Dim::fixed(*value);
   if (depth == 0)
@@ -83,7 +82,7 @@ ir::Dim Dims::dimOf(Expr integer, unsigned depth) {
   for (const Term& term : polynomials.terms(integer)) {
     ir::Dim product = ir::Dim::fixed(term.coefficient);
     for (Expr atom : polynomials.factors(term.monomial))
-      product = product * dimOfAtom(atom, depth - 1);
+      product = product * dimOfAtom(atom, isExtent, depth - 1);
     sum = sum + product;
     if (sum.isUnknown())
       break;
@@ -91,7 +90,7 @@ ir::Dim Dims::dimOf(Expr integer, unsigned depth) {
   return sum;
 }
 
-ir::Dim Dims::dimOfAtom(Expr atom, unsigned depth) {
+ir::Dim Dims::dimOfAtom(Expr atom, bool isExtent, unsigned depth) {
   const Node& node = formulas_.arena()[atom];
   const llvm::ArrayRef<Expr> operands = formulas_.arena().operands(atom);
   switch (node.op) {
@@ -100,20 +99,60 @@ ir::Dim Dims::dimOfAtom(Expr atom, unsigned depth) {
     return number < dims_.size() ? dims_[number] : ir::Dim::unknown();
   }
   case Op::Quotient: {
-    const ir::Dim dividend = dimOf(operands[0], depth), divisor = dimOf(operands[1], depth);
+    const ir::Dim dividend = dimOf(operands[0], isExtent, depth),
+                  divisor = dimOf(operands[1], isExtent, depth);
+    if (!isExtent && !divisor.isKnownPositive())
+      return ir::Dim::unknown();
     return dividend.dividedBy(divisor).value_or(ir::Dim::unknown());
   }
   case Op::Wrapped: {
     const auto type = static_cast<ir::ElementType>(node.detail);
-    const ir::Dim dim = dimOf(operands[0], depth);
+    const ir::Dim dim = dimOf(operands[0], isExtent, depth);
     const bool isWide = ir::bitWidth(type).value_or(0) >= 32;
     return isWide && !dim.value() && (!ir::isUnsigned(type) || dim.isKnownNonNegative())
                ? dim
                : ir::Dim::unknown();
   }
+  case Op::Reduce:
+    if (const Expr all = unrolled(atom))
+      return dimOf(all, isExtent, depth);
+    return ir::Dim::unknown();
   default:
     return ir::Dim::unknown();
   }
+}
+
+Expr Dims::unrolled(Expr reduction) {
+  const Node& node = formulas_.arena()[reduction];
+  const std::optional<int64_t> count =
+      formulas_.integerOf(formulas_.arena().operands(reduction)[0]);
+  if (!count || *count < 1 || *count > 64)
+    return Expr();
+  const Expr index = formulas_.index("k", formulas_.integer(*count));
+  const Expr body = formulas_.opened(reduction, 1, index);
+  Expr all;
+  for (int64_t k = 0; k < *count; ++k) {
+    Substitution substitution(formulas_);
+    substitution.set(index, formulas_.integer(k));
+    const Expr each = substitution(body);
+    switch (static_cast<Reduction>(node.detail)) {
+    case Reduction::Sum:
+      all = all ? formulas_.add(all, each) : each;
+      break;
+    case Reduction::Product:
+      all = all ? formulas_.multiply(all, each) : each;
+      break;
+    case Reduction::Minimum:
+      all = all ? formulas_.minimum(all, each) : each;
+      break;
+    case Reduction::Maximum:
+      all = all ? formulas_.maximum(all, each) : each;
+      break;
+    default:
+      return Expr();
+    }
+  }
+  return all;
 }
 
 bool Dims::readsElements(Scalar scalar) const {

@@ -24,10 +24,12 @@ public:
     return {formulas_, dim.isUnknown() ? formulas_.unknown(Sort::Integer) : of(dim)};
   }
 
-  /// The polynomial in symbols that an integer is, with 0 and 1 for booleans; unknown if it is none,
-  /// or if nothing says so. A quotient is one where the divisor divides its dividend, even where
-  /// both could be 0. Integers of at least 32 bits that are computed from extents do not wrap.
-  ir::Dim dimOf(Scalar scalar);
+  /// The polynomial in symbols that an extent is; unknown if it is none, or if nothing says so. A
+  /// quotient is one where the divisor divides its dividend, even where both could be 0: then any
+  /// number fits. Integers of at least 32 bits that are computed from extents do not wrap.
+  ir::Dim extentOf(Scalar extent) { return dimOf(extent, true); }
+  /// The same of an element, with 0 and 1 for booleans. A divisor is not 0.
+  ir::Dim elementOf(Scalar element) { return dimOf(element, false); }
   /// Whether a formula depends on elements of tensors, and not on extents alone.
   bool readsElements(Scalar scalar) const;
 
@@ -35,8 +37,11 @@ private:
   Expr of(const ir::Dim& dim);
   Expr polynomialOf(const ir::Dim& dim);
   Expr open();
-  ir::Dim dimOf(Expr integer, unsigned depth);
-  ir::Dim dimOfAtom(Expr atom, unsigned depth);
+  ir::Dim dimOf(Scalar scalar, bool isExtent);
+  ir::Dim dimOf(Expr integer, bool isExtent, unsigned depth);
+  ir::Dim dimOfAtom(Expr atom, bool isExtent, unsigned depth);
+  /// A reduction of a few elements, as a formula of them.
+  Expr unrolled(Expr reduction);
 
   struct HashDim {
     size_t operator()(const ir::Dim& dim) const { return hash_value(dim); }
@@ -44,9 +49,9 @@ private:
 
   Formulas formulas_;
   llvm::StringMap<Expr> symbols_;
-  std::vector<ir::Dim> dims_;                               ///< by number of the symbol
-  std::unordered_map<ir::Dim, Expr, HashDim> polynomials_;  ///< with symbols
-  llvm::DenseMap<uint32_t, ir::Dim> known_;                 ///< by formula
+  std::vector<ir::Dim> dims_; ///< by number of the symbol
+  std::unordered_map<ir::Dim, Expr, HashDim> polynomials_; ///< with symbols
+  llvm::DenseMap<uint32_t, ir::Dim> extents_, elements_;   ///< by formula
 };
 
 } // namespace kvopt::meaning

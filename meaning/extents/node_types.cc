@@ -35,16 +35,12 @@ public:
       inferForAllRanks(define, unranked);
       return llvm::Error::success();
     }
-    Call call = called(define, std::nullopt);
+    const Call call = called(define);
     if (call.isRejected())
       return context_.error(call.reason());
     const bool isUnknown = !call.isRefused() && !call.unreadAttribute().empty();
     if (isUnknown || dims_.formulas().arena().isFull())
       return llvm::Error::success();
-    for (const Requirement& requirement : call.requirements())
-      if (requirement.extents.empty() &&
-          dims_.formulas().booleanOf(requirement.condition({}).expr()) == false)
-        return context_.error(requirement.otherwise);
     for (unsigned k = 0; k < call.resultCount(); ++k)
       if (call.wants(k) && call.results()[k])
         set(k, call.results()[k], call);
@@ -54,28 +50,36 @@ public:
   }
 
 private:
-  /// The types that all ranks of an operand have in common.
+  /// The types that all ranks of the operands have in common. More than two operands without a rank
+  /// have the same one, which gives element types alone.
   void inferForAllRanks(Define define, llvm::ArrayRef<unsigned> unranked) {
-    llvm::SmallVector<std::optional<ir::TensorType>, 4> common(context_.resultCount());
-    for (unsigned rank = 0; rank <= mostRank; ++rank) {
-      Call call = called(define, rank);
-      if (call.isRefused())
-        continue;
-      for (unsigned k = 0; k < call.resultCount(); ++k) {
-        const Tensor& result = call.results()[k];
-        if (!call.wants(k) || !result)
+    std::vector<std::optional<ir::TensorType>> common(context_.resultCount());
+    std::vector<bool> isLargest(context_.resultCount(), true); // whether no smaller rank is possible
+    const bool isAll = unranked.size() <= 2;
+    for (unsigned first = 0; first <= mostRank; ++first)
+      for (unsigned second = 0; second <= mostRank; ++second) {
+        if (unranked.size() != 2 && first != second)
           continue;
-        const ir::TensorType type(result.type(), shapeOf(k, result, call));
-        common[k] = common[k] ? sharedBy(*common[k], type) : type;
+        ranks_.clear();
+        for (unsigned operand : unranked)
+          ranks_[operand] = operand == unranked[0] ? first : second;
+        const Call call = called(define);
+        if (call.isRejected() || (!call.isRefused() && !call.unreadAttribute().empty()))
+          continue;
+        for (unsigned k = 0; k < call.resultCount(); ++k) {
+          const Tensor& result = call.results()[k];
+          if (!call.wants(k) || (!result && call.typeOf(k) == ElementType::Undefined))
+            continue;
+          const ir::TensorType type =
+              result && isAll ? ir::TensorType(result.type(), shapeOf(k, result, call))
+                              : ir::TensorType(call.typeOf(k));
+          common[k] = common[k] ? sharedBy(*common[k], type) : type;
+          isLargest[k] = isLargest[k] && std::max(first, second) == mostRank;
+        }
       }
-    }
-    for (unsigned k = 0; k < common.size(); ++k) {
-      if (!common[k])
-        continue;
-      // Other ranks of the other operands were not tried.
-      const bool isAll = unranked.size() == 1;
-      context_.setResult(k, isAll ? *common[k] : ir::TensorType(common[k]->elementType()));
-    }
+    for (unsigned k = 0; k < common.size(); ++k)
+      if (common[k]) // larger ranks may be possible, too
+        context_.setResult(k, isLargest[k] ? ir::TensorType(common[k]->elementType()) : *common[k]);
   }
 
   static ir::TensorType sharedBy(const ir::TensorType& a, const ir::TensorType& b) {
@@ -87,17 +91,13 @@ private:
     return {a.elementType(), std::move(shape)};
   }
 
-  Call called(Define define, std::optional<unsigned> rank) {
-    return callOf(context_, define, rank, mostProducers);
-  }
+  Call called(Define define) { return callOf(context_, define, mostProducers); }
 
-  /// Operands without a known rank have `rank` axes.
-  Call callOf(ir::ShapeContext& context, Define define, std::optional<unsigned> rank,
-              unsigned producers) {
+  Call callOf(ir::ShapeContext& context, Define define, unsigned producers) {
     std::vector<Tensor> operands;
     const auto count = static_cast<unsigned>(context.node().operands().size());
     for (unsigned operand = 0; operand < count; ++operand)
-      operands.push_back(context.has(operand) ? tensorOf(context, operand, rank, producers)
+      operands.push_back(context.has(operand) ? tensorOf(context, operand, producers)
                                               : Tensor());
     Call call(dims_.formulas(), context.node(), context.opset(), std::move(operands),
               [](const Tensor& value, bool) { return value; });
@@ -105,15 +105,15 @@ private:
     return call;
   }
 
-  Tensor tensorOf(ir::ShapeContext& context, unsigned operand, std::optional<unsigned> otherwise,
-                  unsigned producers) {
+  Tensor tensorOf(ir::ShapeContext& context, unsigned operand, unsigned producers) {
     const ir::TensorType& type = context.type(operand);
     Scalars extents;
     if (type.hasRank())
       for (const ir::Dim& dim : type.shape())
         extents.push_back(dims_.extent(dim));
-    else
-      for (unsigned axis = 0; axis < otherwise.value_or(0); ++axis)
+    const unsigned rank = &context == &context_ ? ranks_.lookup(operand) : 0;
+    if (!type.hasRank())
+      for (unsigned axis = 0; axis < rank; ++axis)
         extents.push_back(dims_.extent(ir::Dim::unknown()));
     Formulas& formulas = dims_.formulas();
     const Sort sort = sortOf(type.elementType());
@@ -121,10 +121,7 @@ private:
                                                            : context.integers(operand)) {
       return Tensor(extents, type.elementType(),
                     [this, sort, known = std::move(*known)](Index index) {
-                      const std::optional<int64_t> place = index.empty() ? 0 : index[0].number();
-                      const bool isThere = place && *place >= 0 &&
-                                           *place < static_cast<int64_t>(known.size());
-                      return element(isThere ? known[static_cast<size_t>(*place)] : ir::Dim(), sort);
+                      return elementAt(known, index, sort);
                     });
     }
     const ir::Value& value = *context.node().operand(operand);
@@ -145,13 +142,29 @@ private:
     if (!node || !node->subgraphs().empty() || !count || *count > mostIntegers)
       return std::nullopt;
     ir::ShapeContext context(*node);
+    for (unsigned operand = 0; operand < node->operands().size(); ++operand)
+      if (context.has(operand) && !context.type(operand).hasRank())
+        return std::nullopt;
     const Define define = allDefinitions().find(node->op(), context.opset());
     if (!define)
       return std::nullopt;
-    Call call = callOf(context, define, std::nullopt, producers);
+    Call call = callOf(context, define, producers);
     if (call.isRefused() || !call.unreadAttribute().empty() || !call.results()[value.resultIndex()])
       return std::nullopt;
     return call.results()[value.resultIndex()];
+  }
+
+  /// At a formula, a choice among all.
+  Scalar elementAt(llvm::ArrayRef<ir::Dim> known, Index index, Sort sort) {
+    const std::optional<int64_t> place = index.empty() ? 0 : index[0].number();
+    if (place) {
+      const bool isThere = *place >= 0 && *place < static_cast<int64_t>(known.size());
+      return element(isThere ? known[static_cast<size_t>(*place)] : ir::Dim(), sort);
+    }
+    Scalar all = element(ir::Dim(), sort);
+    for (size_t k = known.size(); k-- > 0;)
+      all = select(same(index[0], static_cast<double>(k)), element(known[k], sort), all);
+    return all;
   }
 
   Scalar element(const ir::Dim& dim, Sort sort) {
@@ -166,15 +179,22 @@ private:
   ir::Shape shapeOf(unsigned k, const Tensor& result, const Call& call) {
     ir::Shape shape;
     for (unsigned axis = 0; axis < result.rank(); ++axis) {
-      const ir::Dim dim = dims_.dimOf(result.extent(axis));
+      const ir::Dim dim = dims_.extentOf(result.extent(axis));
       if (dim.isKnownNonNegative())
         shape.push_back(dim);
-      else if (call.namesExtents() && dim.isUnknown() && dims_.readsElements(result.extent(axis)))
+      else if (call.namesExtents() && !call.isRefused() && dim.isUnknown() && dims_.readsElements(result.extent(axis)))
         shape.push_back(ir::ownExtent(context_.node().result(k), axis));
       else
-        shape.push_back(ir::Dim::unknown());
+        shape.push_back(declaredExtent(k, axis, result.rank()));
     }
     return shape;
+  }
+
+  /// Of an operator that is in no registry, the model's own word counts where nothing is known.
+  ir::Dim declaredExtent(unsigned k, unsigned axis, unsigned rank) const {
+    const ir::TensorType& type = context_.node().result(k).type();
+    const bool isTaken = !context_.node().definition() && type.hasRank() && type.rank() == rank;
+    return isTaken ? type.shape()[axis] : ir::Dim::unknown();
   }
 
   void set(unsigned k, const Tensor& result, const Call& call) {
@@ -190,13 +210,14 @@ private:
       Scalars index;
       if (result.rank() == 1)
         index.push_back(zero.integer(place));
-      integers.push_back(dims_.dimOf(result.at(index)));
+      integers.push_back(dims_.elementOf(result.at(index)));
     }
     context_.setIntegers(k, std::move(integers));
   }
 
   ir::ShapeContext& context_;
   Dims& dims_;
+  llvm::SmallDenseMap<unsigned, unsigned, 2> ranks_; ///< of operands whose rank is not known
 };
 
 } // namespace

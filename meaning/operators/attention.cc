@@ -2,6 +2,7 @@
 #include "meaning/definitions.h"
 #include "meaning/operators/products.h"
 #include "meaning/operators/reductions.h"
+#include "support/format.h"
 
 #include <limits>
 
@@ -28,9 +29,16 @@ Tensor rowsOf(Call& call, const Tensor& heads) {
                   {rows.extent(0), rows.extent(1), rows.extent(2) * rows.extent(3)});
 }
 
-Tensor concatenated(const Tensor& a, const Tensor& b, unsigned axis) {
+/// Of as many axes.
+Tensor concatenated(Call& call, const Tensor& a, const Tensor& b, unsigned axis) {
   const Scalar first = a.extent(axis);
-  return Tensor(replaced(a.extents(), axis, first + b.extent(axis)), a.type(), [=](Index index) {
+  Scalars extents;
+  for (unsigned each = 0; each < b.rank(); ++each)
+    extents.push_back(each == axis ? first + b.extent(axis)
+                                   : call.equalExtents(a.extent(each), b.extent(each), [&] {
+                                       return formatted("extents of axis {} differ", each);
+                                     }));
+  return Tensor(extents, a.type(), [=](Index index) {
     return select(
         index[axis] < first, [&] { return a.at(index); },
         [&] { return b.at(replaced(index, axis, index[axis] - first)); });
@@ -56,10 +64,10 @@ struct Attending {
 Attended attend(Call& call, const Attending& parts) {
   const Tensor query = parts.query, key = parts.key, value = parts.value;
   const Type type = query.type();
-  const Scalar depth = call.equalExtents(query.extent(3), key.extent(3), "widths of heads differ"),
+  const Scalar depth = call.equalExtents(query.extent(3), key.extent(3), "widths of query and key differ"),
                count = key.extent(2),
                group = quotient(query.extent(1), key.extent(1));
-  call.equalExtents(value.extent(2), count, "keys and values are not as many");
+  call.equalExtents(count, value.extent(2), "lengths of key and value differ");
   const Scalars extents = {query.extent(0), query.extent(1), query.extent(2), count};
   Attended all;
   all.scores = call.named(Tensor(extents, type, [=, scale = parts.scale](Index i) {
@@ -138,19 +146,30 @@ Scalar scaleOf(Call& call, const Tensor& query) {
 /// 2 with the mask, 3 the weights.
 void defineAttention(Call& call) {
   call.ignoreAttributes({"softmax_precision", "q_num_heads", "kv_num_heads"});
+  const Type type = call[0].type();
+  call.type(0, type);
   const bool isFlat = call[0].rank() == 3;
+  for (unsigned operand : {0u, 1u, 2u})
+    if (call[operand].rank() != 3 && call[operand].rank() != 4)
+      return call.reject(
+          formatted("operand {} is {}, not of rank 3 or 4", operand, call.text(operand)));
+  if (call.has(4) && (!call.hasRank(4, 4) || !call.hasRank(5, 4)))
+    return;
+  if (isFlat)
+    call.extents(0, type, {call[0].extent(0), call[0].extent(1),
+                           Scalar(call.formulas(), call.formulas().unknown(Sort::Integer))});
   Attending parts;
   parts.query = isFlat ? headsOf(call, call[0], call.integerAttribute("q_num_heads", 0)) : call[0];
-  parts.key = isFlat ? headsOf(call, call[1], call.integerAttribute("kv_num_heads", 0)) : call[1];
-  parts.value = isFlat ? headsOf(call, call[2], call.integerAttribute("kv_num_heads", 0)) : call[2];
-  if (call.isRefused() || parts.query.rank() != 4 || parts.key.rank() != 4 ||
-      parts.value.rank() != 4)
-    return call.reject("operands have neither 3 nor 4 axes");
+  const int64_t groups = call.integerAttribute("kv_num_heads", 0);
+  parts.key = call[1].rank() == 3 ? headsOf(call, call[1], groups) : call[1];
+  parts.value = call[2].rank() == 3 ? headsOf(call, call[2], groups) : call[2];
+  if (call.isRefused())
+    return;
   const bool hasPast = call.has(4) && call.has(5);
   const Scalar past = hasPast ? call[4].extent(2) : call.integer(0);
   if (hasPast) {
-    parts.key = concatenated(call[4], parts.key, 2);
-    parts.value = concatenated(call[5], parts.value, 2);
+    parts.key = concatenated(call, call[4], parts.key, 2);
+    parts.value = concatenated(call, call[5], parts.value, 2);
   }
   parts.scale = scaleOf(call, parts.query);
   parts.cap = call.realAttribute("softcap", 0);
@@ -405,10 +424,12 @@ void defineMultiHeadAttention(Call& call) {
   if (call.isRefused() || parts.key.rank() != 4 || parts.value.rank() != 4)
     return call.refuse("packed operands are not defined");
   const bool hasPast = call.has(6) && call.has(7);
+  if (hasPast && (!call.hasRank(6, 4) || !call.hasRank(7, 4)))
+    return;
   const Scalar past = hasPast ? call[6].extent(2) : call.integer(0);
   if (hasPast) {
-    parts.key = concatenated(call[6], parts.key, 2);
-    parts.value = concatenated(call[7], parts.value, 2);
+    parts.key = concatenated(call, call[6], parts.key, 2);
+    parts.value = concatenated(call, call[7], parts.value, 2);
   }
   parts.scale = scaleOf(call, parts.query);
   const Tensor padding = call.has(4) ? call[4] : Tensor();
@@ -446,7 +467,9 @@ void defineMatMulNBits(Call& call) {
   call.ignoreAttributes({"accuracy_level"});
   const int64_t bits = call.integerAttribute("bits", 4), block = call.integerAttribute("block_size", 32),
                 rows = call.integerAttribute("N", 0), depth = call.integerAttribute("K", 0);
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 1 || rows < 1 || depth < 1)
+  if (rows < 1 || depth < 1)
+    return call.reject("K and N should be positive");
+  if ((bits != 2 && bits != 4 && bits != 8) || block < 1)
     return call.refuse("codes of such bits or blocks are not defined");
   if (call.has(4))
     return call.refuse("an order of groups is not defined");

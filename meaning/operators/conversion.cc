@@ -24,16 +24,18 @@ Scalar converted(Scalar value, Type type) {
   return toReal(value);
 }
 void cast(Call& call, Type type) {
+  if (type == Type::Undefined)
+    return call.refuse("the element type is not known");
   call.ignoreAttributes({"saturate", "round_mode"}); // of 8-bit floats, which are not defined
   const Tensor data = call[0];
   call.result(Tensor(listed(data.extents()), type,
                      [=](Index index) { return converted(data.at(index), type); }));
 }
-void defineCast(Call& call) { cast(call, static_cast<Type>(call.integerAttribute("to", 1))); }
+void defineCast(Call& call) { cast(call, call.typeAttribute("to", Type::Undefined)); }
 void defineCastLike(Call& call) { cast(call, call[1].type()); }
 void defineBitCast(Call& call) {
   const Tensor data = call[0];
-  const auto type = static_cast<Type>(call.integerAttribute("to", 0));
+  const Type type = call.typeAttribute("to", Type::Undefined);
   call.extents(0, type, data.extents());
   if (ir::bitWidth(type) && ir::bitWidth(data.type()) && ir::bitWidth(type) != ir::bitWidth(data.type()))
     return call.reject(formatted("{} has {} bits, {} has {}", ir::onnxName(data.type()),
@@ -95,10 +97,10 @@ std::function<Scalar(Index)> alongData(Call& call, const Tensor& data, const Ten
 }
 void defineQuantizeLinear(Call& call) {
   const Tensor data = call[0];
-  const int64_t written = call.integerAttribute("output_dtype", 0);
-  const Type type = call.has(2)    ? call[2].type()
-                    : written != 0 ? static_cast<Type>(written)
-                                   : Type::UInt8;
+  const Type written = call.typeAttribute("output_dtype", Type::Undefined);
+  const Type type = call.has(2)                  ? call[2].type()
+                    : written != Type::Undefined ? written
+                                                 : Type::UInt8;
   call.extents(0, type, data.extents());
   if (sortOf(type) != Sort::Integer)
     return call.refuse("codes that are floats");
@@ -117,8 +119,8 @@ void defineQuantizeLinear(Call& call) {
 }
 void defineDequantizeLinear(Call& call) {
   const Tensor data = call[0];
-  const int64_t written = call.integerAttribute("output_dtype", 0);
-  const Type type = written != 0 ? static_cast<Type>(written) : call[1].type();
+  const Type written = call.typeAttribute("output_dtype", Type::Undefined);
+  const Type type = written != Type::Undefined ? written : call[1].type();
   call.extents(0, type, data.extents());
   if (sortOf(data.type()) != Sort::Integer)
     return call.refuse("codes that are floats");

@@ -39,8 +39,14 @@ template <Function function> void real(Call& call) {
 Scalar plus(Scalar a, Scalar b) { return a + b; }
 Scalar minus(Scalar a, Scalar b) { return a - b; }
 Scalar times(Scalar a, Scalar b) { return a * b; }
+/// What ONNX does not say.
+Scalar nothing(Scalar like) { return {like.formulas(), like.formulas().unknown(like.sort())}; }
 /// Of integers: rounded towards zero.
-Scalar divided(Scalar a, Scalar b) { return a.isReal() ? a / b : truncatedQuotient(a, b); }
+Scalar divided(Scalar a, Scalar b) {
+  if (a.isReal())
+    return a / b;
+  return b.is(0) ? nothing(a) : truncatedQuotient(a, b);
+}
 Scalar negative(Scalar a) { return -a; }
 Scalar itself(Scalar a) { return a; }
 Scalar reciprocal(Scalar a) { return 1.0 / a; }
@@ -221,6 +227,8 @@ void defineMod(Call& call) {
   call.result(call.elementwise({call[0], call[1]}, call[0].type(), [=](Elements x) {
     if (x[0].isReal())
       return apply(Function::Remainder, x[0], x[1]);
+    if (x[1].is(0))
+      return nothing(x[0]);
     if (isC)
       return x[0] - x[1] * truncatedQuotient(x[0], x[1]);
     return remainder(x[0], x[1]);

@@ -45,7 +45,7 @@ void defineGatherElements(Call& call) {
   const Tensor data = call[0], places = call[1];
   const unsigned axis = call.axisAttribute("axis", 0, data.rank());
   if (call.isRefused() || places.rank() != data.rank())
-    return call.reject("ranks differ");
+    return call.reject(formatted("ranks of data {} and indices {} differ", call.text(0), call.text(1)));
   const Scalar extent = data.extent(axis);
   requireInside(call, places, extent, axis);
   call.result(Tensor(listed(places.extents()), data.type(), [=](Index index) {
@@ -54,13 +54,19 @@ void defineGatherElements(Call& call) {
 }
 void defineGatherNd(Call& call) {
   const Tensor data = call[0], places = call[1];
-  const auto batch = static_cast<unsigned>(call.integerAttribute("batch_dims", 0));
-  if (places.rank() == 0 || batch >= places.rank())
-    return call.reject("the places are no list");
+  call.type(0, data.type());
+  const int64_t written = call.integerAttribute("batch_dims", 0);
+  if (data.rank() == 0 || places.rank() == 0)
+    return call.reject("data or indices are a scalar");
+  if (written < 0 || written >= int64_t{places.rank()} || written >= int64_t{data.rank()})
+    return call.reject(formatted("batch_dims {} is outside the ranks", written));
+  const auto batch = static_cast<unsigned>(written);
   const unsigned outer = places.rank() - 1;
   const std::optional<int64_t> width = places.extent(outer).number();
-  if (!width || *width < 1 || batch + static_cast<uint64_t>(*width) > data.rank())
-    return call.refuse("the width of a place is not known, or more than the axes");
+  if (!width)
+    return call.refuse("the width of a place is not known");
+  if (*width < 1 || batch + *width > int64_t{data.rank()})
+    return call.reject(formatted("{} indices into {}", *width, call.text(0)));
   const auto count = static_cast<unsigned>(*width);
   for (unsigned k = 0; k < count; ++k) {
     const Scalar extent = data.extent(batch + k);
@@ -131,9 +137,10 @@ Scalar updated(const std::string& reduction, Scalar old, Scalar extent,
 
 void defineScatterElements(Call& call) {
   const Tensor data = call[0], places = call[1], updates = call[2];
+  call.extents(0, data.type(), data.extents());
   const unsigned axis = call.axisAttribute("axis", 0, data.rank());
-  if (call.isRefused() || places.rank() != data.rank() || updates.rank() != data.rank())
-    return call.reject("ranks differ");
+  if (call.isRefused() || !call.hasRank(1, data.rank()) || !call.hasRank(2, data.rank()))
+    return;
   const std::string reduction = call.textAttribute("reduction", "none").str();
   if (!isReduction(call, reduction))
     return;
@@ -163,12 +170,15 @@ void defineScatterElements(Call& call) {
 }
 void defineScatterNd(Call& call) {
   const Tensor data = call[0], places = call[1], updates = call[2];
+  call.extents(0, data.type(), data.extents());
   if (places.rank() == 0)
-    return call.reject("the places are no list");
+    return call.reject("the indices are a scalar");
   const unsigned outer = places.rank() - 1;
   const std::optional<int64_t> width = places.extent(outer).number();
-  if (!width || *width < 1 || *width > static_cast<int64_t>(data.rank()))
-    return call.refuse("the width of a place is not known, or more than the axes");
+  if (!width)
+    return call.refuse("the width of a place is not known");
+  if (*width < 1 || *width > int64_t{data.rank()})
+    return call.reject(formatted("{} indices into {}", *width, call.text(0)));
   const auto count = static_cast<unsigned>(*width);
   const std::string reduction = call.textAttribute("reduction", "none").str();
   if (!isReduction(call, reduction))
@@ -208,8 +218,11 @@ void defineScatterNd(Call& call) {
 void defineTensorScatter(Call& call) {
   const Tensor past = call[0], update = call[1];
   const unsigned axis = call.axisAttribute("axis", -2, past.rank());
-  if (call.isRefused())
+  if (call.isRefused() || !call.hasRank(1, past.rank()))
     return;
+  for (unsigned each = 0; each < past.rank(); ++each)
+    if (each != axis)
+      call.equalExtents(past.extent(each), update.extent(each), "extents of past_cache and update differ");
   const bool isRing = call.textAttribute("mode", "linear") == "circular";
   const Tensor starts = call.has(2) ? call[2] : Tensor();
   if (starts)

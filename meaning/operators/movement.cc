@@ -1,5 +1,7 @@
 // Operators that move elements: an element of the result is one of an operand at computed indices.
 #include "meaning/definitions.h"
+#include "meaning/expression/printer.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -58,12 +60,15 @@ void defineReshape(Call& call) {
   for (size_t axis = 0; axis < wanted.size(); ++axis)
     if (wanted[axis].is(-1)) {
       if (open)
-        return call.reject("two extents are -1");
+        return call.reject("the target shape has two extents of -1");
       open = axis;
     } else if (wanted[axis].is(0) && !keepsZeros) {
       if (axis >= data.rank())
-        return call.reject("an extent of 0 keeps an axis that is not there");
+        return call.reject(formatted("extent {} of the target shape copies an axis that {} does not have",
+                                     axis, call.text(0)));
       wanted[axis] = data.extent(static_cast<unsigned>(axis));
+    } else if (wanted[axis].number() && *wanted[axis].number() < 0) {
+      return call.reject(formatted("the target shape has extent {}", *wanted[axis].number()));
     }
   const Scalar total = data.count(call.formulas());
   if (open) {
@@ -72,7 +77,7 @@ void defineReshape(Call& call) {
       return call.reject("an extent of -1 with an empty axis");
     wanted[*open] = quotient(total, others);
   }
-  call.equalExtents(product(call.formulas(), wanted), total, "numbers of elements differ");
+  call.equalExtents(product(call.formulas(), wanted), total, "element counts differ");
   call.result(reshaped(call.formulas(), data, wanted));
 }
 void defineFlatten(Call& call) {
@@ -81,7 +86,7 @@ void defineFlatten(Call& call) {
   const int64_t written = call.integerAttribute("axis", 1);
   const int64_t axis = written < 0 ? written + rank : written;
   if (axis < 0 || axis > rank)
-    return call.reject("the axis is not one of the operand");
+    return call.reject(formatted("axis {} is outside rank {}", written, rank));
   const auto cut = static_cast<size_t>(axis);
   call.result(reshaped(call.formulas(), data,
                        {product(call.formulas(), data.extents().take_front(cut)),
@@ -98,10 +103,10 @@ void defineTranspose(Call& call) {
   llvm::SmallVector<int64_t> sorted = order;
   llvm::sort(sorted);
   if (sorted.size() != data.rank())
-    return call.reject("the order is not one of the axes");
+    return call.reject(formatted("perm has {} axes, {} has {}", sorted.size(), call.text(0), data.rank()));
   for (size_t k = 0; k < sorted.size(); ++k)
     if (sorted[k] != static_cast<int64_t>(k))
-      return call.reject("the order is not one of the axes");
+      return call.reject("perm is not an order of the axes");
   call.result(transposed(data, order));
 }
 void defineUnsqueeze(Call& call) {
@@ -154,7 +159,7 @@ void defineSqueeze(Call& call) {
     if (!llvm::is_contained(axes, axis))
       extents.push_back(data.extent(axis));
     else
-      call.equalExtents(data.extent(axis), call.integer(1), "an axis that goes has an extent");
+      call.equalExtents(data.extent(axis), call.integer(1), [&] { return formatted("axis {} of {} is not 1", axis, call.text(0)); });
   call.result(viewOf(data, extents, [=, zero = call.integer(0)](Index index) {
     Scalars all;
     for (unsigned axis = 0, next = 0; axis < data.rank(); ++axis)
@@ -175,7 +180,7 @@ void defineTile(Call& call) {
   call.rank(0, data.type(), data.rank());
   const Scalars times = call.elements(1);
   if (times.size() != data.rank())
-    return call.reject("repeats are not as many as axes");
+    return call.reject(formatted("{} repeats for {}", times.size(), call.text(0)));
   Scalars extents;
   for (unsigned axis = 0; axis < data.rank(); ++axis)
     extents.push_back(data.extent(axis) * times[axis]);
@@ -197,13 +202,14 @@ void defineConcat(Call& call) {
   if (call.isRefused())
     return;
   Scalars extents = listed(parts[0].extents()), ends{parts[0].extent(axis)};
-  for (size_t k = 1; k < parts.size(); ++k) {
+  for (unsigned k = 1; k < parts.size(); ++k) {
     if (parts[k].rank() != parts[0].rank())
-      return call.reject("ranks differ");
+      return call.reject(formatted("ranks of {} and {} differ", call.text(0), call.text(k)));
     for (unsigned other = 0; other < parts[0].rank(); ++other)
       if (other != axis)
         extents[other] =
-            call.equalExtents(extents[other], parts[k].extent(other), "extents differ");
+            call.equalExtents(extents[other], parts[k].extent(other),
+                              [&] { return formatted("extents of axis {} differ", other); });
     ends.push_back(ends.back() + parts[k].extent(axis));
   }
   extents[axis] = ends.back();
@@ -267,7 +273,7 @@ void defineSlice(Call& call) {
       axes.push_back(static_cast<int64_t>(axis));
   steps.resize(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size())
-    return call.reject("starts, ends and axes are not as many");
+    return call.reject("starts, ends, axes and steps have different lengths");
   Scalars extents = listed(data.extents());
   std::vector<std::optional<Cut>> cuts(data.rank());
   for (size_t k = 0; k < starts.size(); ++k) {
@@ -280,6 +286,8 @@ void defineSlice(Call& call) {
     const Scalar extent = data.extent(axis);
     const double low = step > 0 ? 0 : -1;
     auto clamped = [&](Scalar place, Scalar least, Scalar most) {
+      if (const std::optional<int64_t> number = place.number()) // sums of it have 64 bits
+        place = call.integer(std::clamp<int64_t>(*number, -2 * mostExtent, 2 * mostExtent));
       const Scalar counted = select(
           place < 0, [&] { return place + extent; }, [&] { return place; });
       // Of an empty axis, reversed, there is nothing: the last place is before the first one.
@@ -316,6 +324,11 @@ void defineSplit(Call& call) {
   const unsigned axis = call.axisAttribute("axis", 0, data.rank());
   if (call.isRefused())
     return;
+  for (unsigned k = 0; k < call.resultCount(); ++k) {
+    Scalars open = listed(data.extents());
+    open[axis] = Scalar(call.formulas(), call.formulas().unknown(Sort::Integer));
+    call.extents(k, data.type(), open);
+  }
   const Scalar extent = data.extent(axis);
   Scalars sizes;
   if (auto written = call.integersAttribute("split"))
@@ -326,14 +339,20 @@ void defineSplit(Call& call) {
   else {
     const int64_t count = call.integerAttribute("num_outputs", call.resultCount());
     if (count <= 0 || (call.opset() < 18 && extent.number() && *extent.number() % count != 0))
-      return call.reject("the axis has no such equal parts");
+      return call.reject(formatted("{} does not split into {} equal parts",
+                                   printed(call.formulas(), extent.expr()), count));
     const Scalar each = quotientUp(extent, call.integer(count));
     for (int64_t k = 0; k + 1 < count; ++k)
       sizes.push_back(each);
     sizes.push_back(extent - each * static_cast<double>(count - 1));
+    if (sizes.back().number() && *sizes.back().number() < 0)
+      return call.refuse("the axis has not as many parts");
   }
   if (sizes.size() != call.resultCount())
-    return call.reject("sizes are not as many as results");
+    return call.reject(formatted("{} sizes for {} results", sizes.size(), call.resultCount()));
+  for (Scalar size : sizes)
+    if (size.number() && *size.number() < 0)
+      return call.reject(formatted("size {} is negative", *size.number()));
   Scalar start = call.integer(0);
   for (unsigned k = 0; k < sizes.size(); ++k) {
     call.result(k, viewOf(data, replaced(data.extents(), axis, sizes[k]), [=](Index index) {
@@ -341,7 +360,7 @@ void defineSplit(Call& call) {
                 }));
     start = start + sizes[k];
   }
-  call.equalExtents(start, extent, "the parts are not the whole");
+  call.equalExtents(start, extent, "the sum of sizes and the extent differ");
 }
 
 /// Negative numbers of rows take rows away.
@@ -365,7 +384,7 @@ void definePad(Call& call) {
     for (unsigned axis = 0; axis < data.rank(); ++axis)
       axes.push_back(axis);
   if (written.size() != 2 * axes.size())
-    return call.reject("pads are not two for each axis");
+    return call.reject(formatted("{} pads for {} axes", written.size(), axes.size()));
   Scalars before(data.rank(), call.integer(0)), extents = listed(data.extents());
   for (size_t k = 0; k < axes.size(); ++k) {
     const unsigned axis = call.axis(axes[k], data.rank());
@@ -454,6 +473,11 @@ void defineConstant(Call& call) {
       all.push_back(call.real(each));
     return call.result(listOf(f, all, Type::Float));
   }
+  if (call.hasAttribute("value_string"))
+    call.extents(0, Type::String, {});
+  if (const ir::Attribute* list = call.node().attribute("value_strings");
+      list && list->kind() == ir::AttributeKind::Strings)
+    call.extents(0, Type::String, {call.integer(static_cast<int64_t>(list->strings().size()))});
   const bool isReal = call.hasAttribute("value_float");
   if (!isReal && !call.hasAttribute("value_int"))
     return call.refuse("a constant that is not of numbers");
@@ -472,11 +496,18 @@ void defineConstantOfShape(Call& call) {
     value = written.at(Scalars(written.rank(), call.integer(0)));
   }
   call.type(0, type);
+  if (!call.hasRank(0, 1))
+    return;
   const Scalars extents = call.elements(0);
+  for (Scalar extent : extents)
+    if (extent.number() && *extent.number() < 0)
+      return call.reject(formatted("extent {} is negative", *extent.number()));
   call.result(Tensor(extents, type, [=](Index) { return value; }));
 }
 void defineRange(Call& call) {
   const Scalar start = call.single(0), limit = call.single(1), step = call.single(2);
+  if (step.is(0))
+    return call.reject("delta is 0");
   Scalar count;
   if (start.isReal())
     count = maximum(toInteger(apply(Function::Ceiling, (limit - start) / step)), 0);

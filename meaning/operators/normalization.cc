@@ -31,37 +31,39 @@ Tensor alongChannels(const Tensor& vector, const Tensor& data) {
 /// and 2 are the mean and the inverse root.
 void layerNormalization(Call& call, const Tensor& data, unsigned first, const Tensor& scale,
                         const Tensor& bias) {
+  const Type type = scale.type(), stash = call.typeAttribute("stash_type", Type::Float);
   const double epsilon = call.realAttribute("epsilon", 1e-5);
   const Moments moments = momentsOf(call, data, axesFrom(first, data));
   const Tensor inverse = call.named(call.elementwise(
-      {moments.variance}, data.type(), [=](auto x) { return inverseRoot(x[0], epsilon); }));
-  const Tensor normal = call.elementwise({moments.difference, inverse, scale}, data.type(),
+      {moments.variance}, stash, [=](auto x) { return inverseRoot(x[0], epsilon); }));
+  const Tensor normal = call.elementwise({moments.difference, inverse, scale}, type,
                                          [](auto x) { return x[0] * x[1] * x[2]; });
-  call.result(bias ? call.elementwise({normal, bias}, data.type(),
+  call.result(bias ? call.elementwise({normal, bias}, type,
                                       [](auto x) { return x[0] + x[1]; })
                    : normal);
-  call.result(1, moments.mean);
+  call.result(1, call.elementwise({moments.mean}, stash, [](auto x) { return x[0]; }));
   call.result(2, inverse);
 }
-/// scale * x / sqrt(mean(x^2) + epsilon).
-void rootNormalization(Call& call, const Tensor& data, unsigned first, const Tensor& scale) {
+/// scale * x / sqrt(mean(x^2) + epsilon). Result `statistics` is the inverse root.
+void rootNormalization(Call& call, const Tensor& data, unsigned first, const Tensor& scale,
+                       unsigned statistics = 1) {
+  const Type type = scale.type(), stash = call.typeAttribute("stash_type", Type::Float);
   const double epsilon = call.realAttribute("epsilon", 1e-5);
   const Tensor inverse = call.named(
       reduced(data, axesFrom(first, data), true, Reduction::Sum,
               [](Scalar x) { return x * x; },
-              [=](Scalar all, Scalar count) { return inverseRoot(all / toReal(count), epsilon); }));
-  call.result(call.elementwise({data, inverse, scale}, data.type(),
+              [=](Scalar all, Scalar count) { return inverseRoot(all / toReal(count), epsilon); },
+              stash));
+  call.result(call.elementwise({data, inverse, scale}, type,
                                [](auto x) { return x[0] * x[1] * x[2]; }));
-  call.result(1, inverse);
+  call.result(statistics, inverse);
 }
 void defineLayerNormalization(Call& call) {
-  call.ignoreAttributes({"stash_type"}); // intermediate numbers are doubles
   const unsigned first = call.axisAttribute("axis", -1, call[0].rank());
   if (!call.isRefused())
     layerNormalization(call, call[0], first, call[1], call.has(2) ? call[2] : Tensor());
 }
 void defineRmsNormalization(Call& call) {
-  call.ignoreAttributes({"stash_type"});
   const unsigned first = call.axisAttribute("axis", -1, call[0].rank());
   if (!call.isRefused())
     rootNormalization(call, call[0], first, call[1]);
@@ -82,7 +84,7 @@ void defineSkipNormalization(Call& call) {
   if (sums.rank() == 0 || sums.rank() != call[0].rank())
     return call.reject("the sum has other axes than the operand");
   if (isSimple)
-    rootNormalization(call, sums, sums.rank() - 1, call[2]);
+    rootNormalization(call, sums, sums.rank() - 1, call[2], 2);
   else
     layerNormalization(call, sums, sums.rank() - 1, call[2], call.has(3) ? call[3] : Tensor());
   call.result(3, sums);

@@ -1,6 +1,7 @@
 // Sums of products: matrix products and Einsum.
 #include "meaning/definitions.h"
 #include "meaning/operators/products.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -10,7 +11,7 @@ namespace kvopt::meaning {
 Tensor matrixProduct(Call& call, Tensor a, Tensor b, ir::ElementType type) {
   const bool isRow = a.rank() == 1, isColumn = b.rank() == 1;
   if (a.rank() == 0 || b.rank() == 0) {
-    call.reject("a product of scalars");
+    call.reject("a factor is a scalar");
     return a;
   }
   if (isRow)
@@ -105,10 +106,8 @@ void defineFusedMatMul(Call& call) {
 }
 /// alpha A B + beta C; none for operands that are no matrices.
 std::optional<Tensor> generalProduct(Call& call) {
-  if (call[0].rank() != 2 || call[1].rank() != 2) {
-    call.reject("an operand is not a matrix");
+  if (!call.hasRank(0, 2) || !call.hasRank(1, 2))
     return std::nullopt;
-  }
   call.ignoreAttributes({"beta"}); // without a third operand
   const bool isA = call.integerAttribute("transA", 0) != 0,
              isB = call.integerAttribute("transB", 0) != 0;
@@ -185,11 +184,14 @@ std::optional<Term> termOf(llvm::StringRef text, size_t rank, size_t most) {
 void defineEinsum(Call& call) {
   std::string equation = call.textAttribute("equation", "").str();
   llvm::erase_value(equation, ' ');
+  for (char letter : equation)
+    if (!llvm::isAlpha(letter) && !llvm::StringRef(",.->").contains(letter))
+      return call.reject(formatted("the equation has a '{}'", letter));
   const auto [left, right] = llvm::StringRef(equation).split("->");
   llvm::SmallVector<llvm::StringRef> texts;
   left.split(texts, ',');
   if (texts.size() != call.count())
-    return call.reject("the equation has another number of operands");
+    return call.reject(formatted("the equation has {} terms for {} operands", texts.size(), call.count()));
   size_t most = 0;
   for (unsigned k = 0; k < call.count(); ++k)
     if (texts[k].contains("...") && call[k].rank() + 3 >= texts[k].size())
@@ -201,14 +203,13 @@ void defineEinsum(Call& call) {
   for (unsigned k = 0; k < call.count(); ++k) {
     const std::optional<Term> term = termOf(texts[k], call[k].rank(), most);
     if (!term)
-      return call.reject("a term of the equation has another number of axes");
+      return call.reject(formatted("operand {} is {}, its term is '{}'", k, call.text(k), texts[k].str()));
     for (unsigned axis = 0; axis < term->size(); ++axis) {
       Scalar& size = sizes[(*term)[axis]];
       const Scalar extent = call[k].extent(axis);
-      if (!size.expr() || size.is(1))
-        size = extent;
-      else if (!extent.is(1))
-        size = call.equalExtents(size, extent, "extents of a letter differ");
+      size = size.expr() ? call.broadcastExtent(size, extent,
+                                               [&] { return formatted("extents of index '{}' differ", (*term)[axis]); })
+                         : extent;
       ++count[(*term)[axis]];
     }
     terms.push_back(*term);
@@ -232,7 +233,9 @@ void defineEinsum(Call& call) {
   Scalars extents;
   for (const std::string& letter : result) {
     if (!sizes.count(letter))
-      return call.reject("a letter of the result is not one of an operand");
+      return call.reject("the result has an index that no operand has");
+    if (llvm::count(result, letter) != 1)
+      return call.reject(formatted("the result has index '{}' twice", letter));
     extents.push_back(sizes[letter]);
   }
   for (const auto& [letter, size] : sizes)

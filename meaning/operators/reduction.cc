@@ -208,6 +208,7 @@ Tensor overLastAxes(Call& call, const Tensor& data, int64_t written,
 /// Up to version 12 the axes from `axis` on are one.
 void overOneAxis(Call& call, llvm::function_ref<Tensor(const Tensor&, unsigned)> f) {
   const Tensor data = call[0];
+  call.type(0, data.type());
   if (call.opset() >= 13 || !call.node().op().isOnnx()) {
     const unsigned axis = call.axisAttribute("axis", -1, std::max(data.rank(), 1u));
     if (!call.isRefused())

@@ -2,8 +2,10 @@
 #include "meaning/definitions.h"
 #include "meaning/operators/products.h"
 #include "meaning/operators/reductions.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include <cstdlib>
 #include <limits>
 
 namespace kvopt::meaning {
@@ -32,7 +34,7 @@ Numbers listOrOnes(Call& call, llvm::StringRef name, size_t count, int64_t other
   if (all.empty())
     all.assign(count, otherwise);
   if (all.size() != count)
-    call.reject(("an attribute is not one number for each axis: " + name).str());
+    call.reject(formatted("{} has {} numbers, not {}", name, all.size(), count));
   all.resize(count, otherwise);
   return all;
 }
@@ -40,8 +42,12 @@ Numbers listOrOnes(Call& call, llvm::StringRef name, size_t count, int64_t other
 /// SAME_UPPER and SAME_LOWER have as many windows as steps fit, with the padding that this takes.
 std::optional<Windows> windowsOf(Call& call, const Tensor& data, Numbers kernel) {
   const size_t count = data.rank() < 2 ? 0 : data.rank() - 2;
-  if (data.rank() < 3 || kernel.size() != count) {
-    call.reject("the kernel has another number of axes");
+  if (data.rank() < 3) {
+    call.reject(formatted("{} has no spatial axes", call.text(0)));
+    return std::nullopt;
+  }
+  if (kernel.size() != count) {
+    call.reject(formatted("a kernel of {} axes for {}", kernel.size(), call.text(0)));
     return std::nullopt;
   }
   Windows windows;
@@ -53,10 +59,13 @@ std::optional<Windows> windowsOf(Call& call, const Tensor& data, Numbers kernel)
   const bool isUp = call.integerAttribute("ceil_mode", 0) != 0;
   for (size_t axis = 0; axis < count; ++axis) {
     const Scalar extent = data.extent(static_cast<unsigned>(axis) + 2);
-    const int64_t size = (windows.kernel[axis] - 1) * windows.dilations[axis] + 1,
-                  stride = windows.strides[axis];
-    if (stride < 1 || size < 1) {
-      call.reject("a window without elements or steps");
+    const int64_t stride = windows.strides[axis];
+    int64_t size = 0;
+    constexpr int64_t most = int64_t(1) << 31;
+    if (__builtin_mul_overflow(windows.kernel[axis] - 1, windows.dilations[axis], &size) ||
+        stride < 1 || stride > most || windows.kernel[axis] < 1 || windows.dilations[axis] < 1 ||
+        ++size > most || std::abs(pads[axis]) > most || std::abs(pads[axis + count]) > most) {
+      call.refuse("windows without elements or steps, or of more than 2^31 are not defined");
       return std::nullopt;
     }
     Scalar before = extent.integer(pads[axis]), after = extent.integer(pads[axis + count]), windowCount;
@@ -124,6 +133,12 @@ Numbers kernelOf(Call& call, const Tensor& weights) {
 
 Tensor convolution(Call& call, const Tensor& data, const Tensor& weights, const Tensor& bias,
                    Type type) {
+  if (data.rank() > 2 && call.hasRank(1, data.rank())) {
+    Scalars open(data.rank(), Scalar(call.formulas(), call.formulas().unknown(Sort::Integer)));
+    open[0] = data.extent(0);
+    open[1] = weights.extent(0);
+    call.extents(0, type, open);
+  }
   const std::optional<Windows> found = windowsOf(call, data, kernelOf(call, weights));
   const int64_t groups = call.integerAttribute("group", 1);
   if (!found || groups < 1) {

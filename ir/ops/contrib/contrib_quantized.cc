@@ -1,6 +1,6 @@
 // Products of 8-bit codes in ONNX Runtime's domain com.microsoft.
-#include "ir/ops/contrib/contrib_domain.h"
 #include "ir/op.h"
+#include "ir/ops/contrib/contrib_domain.h"
 
 namespace kvopt::ir {
 

@@ -39,7 +39,7 @@ TEST(ControlFlowShapes, IfGivesWhatBothBranchesAgreeOn) {
       {16, "bool c, float[3] x, float[4] z", "",
        "y = If <then_branch = t () => (a) { a = Add(x, z) }, else_branch = e () => (b) { b = "
        "Relu(x) }>(c)",
-       "error: operand 1 of type float[4] does not broadcast to float[3]"},
+       "error: operand 1 of type float[4] does not broadcast: 3 and 4"},
   });
 }
 

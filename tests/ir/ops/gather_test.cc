@@ -14,7 +14,7 @@ TEST(GatherShapes, Gather) {
       {13, "float[B, S, 4] x", "int64 i = {7}", "s = Shape(x) y = Gather(s, i)", "int64[]"},
       {13, "float[V, D] w, int64 i", "", "y = Gather <axis = 2>(w, i)",
        "error: axis 2 is outside rank 2"},
-      {13, "float w, int64 i", "", "y = Gather(w, i)", "error: the data is a scalar"},
+      {13, "float w, int64 i", "", "y = Gather(w, i)", "error: axis 0 is outside rank 0"},
       {13, "float[A, B] x, int64[C, D] i", "", "y = GatherElements <axis = 1>(x, i)",
        "float[C, D]"},
       {13, "float[A, B] x, int64[C] i", "", "y = GatherElements(x, i)",

@@ -8,7 +8,7 @@ TEST(LogicShapes, Comparisons) {
   expectShapes({
       {13, "float[B, 1] x, float[S] y", "", "z = Less(x, y)", "bool[B, S]"},
       {13, "float[2] x, float[3] y", "", "z = Equal(x, y)",
-       "error: operand 1 of type float[3] does not broadcast to float[2]"},
+       "error: operand 1 of type float[3] does not broadcast: 2 and 3"},
       {13, "float[B, \"S + 1\", S] x", "int64[3] c = {4, 0, 0}", "s = Shape(x) y = Equal(s, c)",
        "bool[3] {?, 0, ?}"},
       {13, "float[B, \"S + 1\", S] x", "int64 c = {0}", "s = Shape(x) y = Greater(s, c)",
@@ -41,9 +41,9 @@ TEST(LogicShapes, Where) {
       {13, "bool[2] c, float[B, 3] x", "int64[2] o = {9, 3}", "s = Shape(x) y = Where(c, s, o)",
        "int64[2] {?, 3}"},
       {13, "bool[N] c, float[B, 3] x", "int64[2] o = {9, 3}", "s = Shape(x) y = Where(c, s, o)",
-       "int64[2]"},
+       "int64[2] {?, 3}"},
       {13, "bool[2] c, float[3] x, float y", "", "z = Where(c, x, y)",
-       "error: operand 1 of type float[3] does not broadcast to bool[2]"},
+       "error: operand 1 of type float[3] does not broadcast: 2 and 3"},
   });
 }
 

@@ -13,7 +13,7 @@ TEST(PadShapes, Pads) {
        "float[B, 7]"},
       {18, "float[B, 4] x, int64[1] a", "int64[2] p = {1, 2}", "y = Pad(x, p, , a)", "float[?, ?]"},
       {11, "float[B, 4] x, int64[4] p", "", "y = Pad(x, p)", "float[?, ?]"},
-      {11, "float[] x, int64[4] p", "", "y = Pad(x, p)", "float"},
+      {11, "float[] x, int64[4] p", "", "y = Pad(x, p)", "float[?, ?]"},
       {11, "float[B, 4] x", "int64[3] p = {1, 0, 0}", "y = Pad(x, p)", "error: 3 pads for 2 axes"},
       {18, "float[B, 4] x", "int64[2] p = {1, 2}, int64[1] a = {2}", "y = Pad(x, p, , a)",
        "error: axis 2 is outside rank 2"},

@@ -19,7 +19,7 @@ TEST(ReductionShapes, AxesAsAttributeOrOperand) {
       {18, "float[B, S] x", "int64[1] a = {2}", "y = ReduceMin(x, a)",
        "error: axis 2 is outside rank 2"},
       {18, "float[B, S] x", "int64[2] a = {1, -1}", "y = ReduceMin(x, a)",
-       "error: axis -1 occurs twice"},
+       "error: axis 1 occurs twice"},
   });
 }
 

@@ -46,7 +46,7 @@ TEST(SlicingShapes, Split) {
       {18, "float[7] x", "", "a, b = Split <num_outputs = 2>(x)", "float[4]; float[3]"},
       {18, "float[5] x", "", "a, b, c, d = Split <num_outputs = 4>(x)",
        "float[?]; float[?]; float[?]; float[?]"},
-      {18, "float[7] x", "", "a, b = Split <num_outputs = 3>(x)", "error: 3 parts for 2 results"},
+      {18, "float[7] x", "", "a, b = Split <num_outputs = 3>(x)", "error: 3 sizes for 2 results"},
       {13, "float[] x", "", "a, b = Split(x)", "float; float"},
       {13, "float[B, S, 4] x", "int64[2] s = {1, 2}", "t = Shape(x) a, b = Split(t, s)",
        "int64[1] {B}; int64[2] {S, 4}"},

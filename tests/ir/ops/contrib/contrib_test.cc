@@ -88,7 +88,7 @@ TEST(ContribShapes, MatricesAndNormalizations) {
        "error: K and N should be positive"},
       {17, "float[B, S, 64] x, float[B, S, 64] s, float[64] g", "",
        "y, m, i, t = com.microsoft.SkipSimplifiedLayerNormalization(x, s, g)",
-       "float[B, S, 64]; undefined; undefined; float[B, S, 64]"},
+       "float[B, S, 64]; undefined; float[B, S, 1]; float[B, S, 64]"},
       {17, "float[B, S, 64] x, float[64] b", "", "y = com.microsoft.BiasGelu(x, b)",
        "float[B, S, 64]"},
   });
