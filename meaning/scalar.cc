@@ -3,6 +3,8 @@
 
 #include "ir/element_type.h"
 
+#include <algorithm>
+
 namespace kvopt::meaning {
 
 namespace {
@@ -20,6 +22,9 @@ std::pair<Scalar, Scalar> alike(Scalar a, Scalar b) {
   return {toReal(a), toReal(b)};
 }
 
+/// Reals are rounded towards zero.
+Scalar whole(Scalar a) { return toInteger(a.isBoolean() ? toReal(a) : a); }
+
 Scalar made(const Scalar& a, Expr expr) { return {a.formulas(), expr}; }
 
 } // namespace
@@ -27,7 +32,9 @@ Scalar made(const Scalar& a, Expr expr) { return {a.formulas(), expr}; }
 Scalar Scalar::like(double value) const {
   if (isReal())
     return real(value);
-  return integer(static_cast<int64_t>(value));
+  // An infinity is no integer.
+  const double most = 0x1p62;
+  return integer(static_cast<int64_t>(std::max(-most, std::min(most, value))));
 }
 
 Scalar operator+(Scalar a, Scalar b) {
@@ -52,17 +59,27 @@ Scalar operator-(Scalar a) { return a * a.like(-1); }
 
 Scalar operator/(Scalar a, Scalar b) { return apply(Function::Divide, toReal(a), toReal(b)); }
 
-Scalar quotient(Scalar a, Scalar b) { return made(a, a.formulas().quotient(a.expr(), b.expr())); }
+Scalar quotient(Scalar a, Scalar b) {
+  a = whole(a);
+  b = whole(b);
+  return made(a, a.formulas().quotient(a.expr(), b.expr()));
+}
 
 Scalar remainder(Scalar a, Scalar b) {
+  a = whole(a);
+  b = whole(b);
   return made(a, a.formulas().remainder(a.expr(), b.expr()));
 }
 
 Scalar quotientUp(Scalar a, Scalar b) {
+  a = whole(a);
+  b = whole(b);
   return made(a, a.formulas().quotientUp(a.expr(), b.expr()));
 }
 
 Scalar truncatedQuotient(Scalar a, Scalar b) {
+  a = whole(a);
+  b = whole(b);
   // Rounded down, and one more where that is not towards zero.
   const Scalar down = quotient(a, b);
   const Scalar isWhole = same(remainder(a, b), 0), isAlike = same(a < 0, b < 0);
@@ -102,25 +119,26 @@ Scalar same(Scalar a, Scalar b) {
   return compared(Comparison::Equal, a, b);
 }
 
-Scalar operator!(Scalar a) { return made(a, a.formulas().negation(a.expr())); }
+Scalar operator!(Scalar a) { return made(a, a.formulas().negation(toBoolean(a).expr())); }
 
 Scalar both(Scalar a, Scalar b) {
-  return made(a, a.formulas().conjunction({a.expr(), b.expr()}));
+  return made(a, a.formulas().conjunction({toBoolean(a).expr(), toBoolean(b).expr()}));
 }
 
 Scalar either(Scalar a, Scalar b) {
-  return made(a, a.formulas().disjunction({a.expr(), b.expr()}));
+  return made(a, a.formulas().disjunction({toBoolean(a).expr(), toBoolean(b).expr()}));
 }
 
 Scalar select(Scalar condition, llvm::function_ref<Scalar()> a, llvm::function_ref<Scalar()> b) {
   return made(condition, condition.formulas().select(
-                             condition.expr(), [&] { return a().expr(); },
+                             toBoolean(condition).expr(), [&] { return a().expr(); },
                              [&] { return b().expr(); }));
 }
 
 Scalar select(Scalar condition, Scalar a, Scalar b) {
   if (a.sort() != b.sort())
     std::tie(a, b) = alike(a, b);
+  condition = toBoolean(condition);
   return made(condition, condition.formulas().select(condition.expr(), a.expr(), b.expr()));
 }
 

@@ -240,6 +240,8 @@ void defineIsInf(Call& call) {
              low = call.integerAttribute("detect_negative", 1) != 0;
   call.result(call.elementwise({call[0]}, Type::Bool, [=](Elements x) {
     const double infinity = std::numeric_limits<double>::infinity();
+    if (!x[0].isReal())
+      return x[0].boolean(false);
     const Scalar no = x[0].boolean(false);
     return either(high ? same(x[0], infinity) : no, low ? same(x[0], -infinity) : no);
   }));

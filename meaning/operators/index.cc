@@ -311,6 +311,8 @@ void defineNonZero(Call& call) {
 void defineCompress(Call& call) {
   call.nameExtents();
   const Tensor condition = call[1];
+  if (!call.hasRank(1, 1))
+    return;
   const bool isFlat = !call.hasAttribute("axis");
   const Tensor data =
       isFlat ? reshaped(call.formulas(), call[0], {call[0].count(call.formulas())}) : call[0];

@@ -198,6 +198,8 @@ void defineConcat(Call& call) {
   std::vector<Tensor> parts;
   for (unsigned k = 0; k < call.count(); ++k)
     parts.push_back(call[k]);
+  if (parts.empty())
+    return call.reject("there are no operands");
   const unsigned axis = call.axisAttribute("axis", 1, parts[0].rank());
   if (call.isRefused())
     return;

@@ -211,8 +211,10 @@ void overOneAxis(Call& call, llvm::function_ref<Tensor(const Tensor&, unsigned)>
   call.type(0, data.type());
   if (call.opset() >= 13 || !call.node().op().isOnnx()) {
     const unsigned axis = call.axisAttribute("axis", -1, std::max(data.rank(), 1u));
+    const Tensor list =
+        data.rank() ? data : reshaped(call.formulas(), data, {call.integer(1)});
     if (!call.isRefused())
-      call.result(f(data, axis));
+      call.result(reshaped(call.formulas(), f(list, axis), listed(data.extents())));
     return;
   }
   call.result(overLastAxes(call, data, call.integerAttribute("axis", 1), f));
@@ -279,6 +281,8 @@ void defineCumulated(Call& call) {
 void defineLoss(Call& call) {
   const bool fromScores = call.node().op().type() == "SoftmaxCrossEntropyLoss";
   const Tensor classes = call[1];
+  if (call[0].rank() < 2 || !call.hasRank(1, call[0].rank() - 1) || !call.hasRank(2, 1))
+    return call.reject("the scores have no classes");
   const Tensor probabilities =
       fromScores ? call.named(softmaxOf(call, call[0], 1, true)) : call[0];
   const Tensor weights = call.has(2) ? call[2] : Tensor();
