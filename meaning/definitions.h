@@ -16,10 +16,9 @@ public:
   Definitions(const Definitions&) = delete;
   Definitions& operator=(const Definitions&) = delete;
 
-  /// Defines an operator from a version of its domain on. Before version 7 of ONNX, operators
-  /// broadcast only as attributes said: those versions are not defined.
-  void add(ir::OpName name, Define define, int64_t since);
-  void add(ir::OpName name, Define define) { add(name, define, name.isOnnx() ? 7 : 1); }
+  /// Defines an operator from a version of its domain on. In the first versions of ONNX, operators
+  /// broadcast as attributes said, which no definition reads: such nodes are refused.
+  void add(ir::OpName name, Define define, int64_t since = 1);
   void add(std::initializer_list<const char*> names, Define define) {
     for (const char* name : names)
       add(name, define);

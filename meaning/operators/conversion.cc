@@ -171,7 +171,7 @@ void defineQLinearMatMul(Call& call) {
 } // namespace
 
 void register_conversion(Definitions& all) {
-  all.add("Cast", defineCast);
+  all.add("Cast", defineCast, 6);
   all.add("CastLike", defineCastLike, 15);
   all.add("ai.onnx.ml::Binarizer", defineBinarizer);
   all.add("QuantizeLinear", defineQuantizeLinear, 10);
