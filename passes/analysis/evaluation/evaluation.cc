@@ -310,10 +310,9 @@ std::unique_ptr<NumberTensor> Evaluation::computeNumbers(const Value& value) {
   }
   if (isData(value))
     return nullptr;
-  const bool converts = movementKind(*node) == MovementKind::Convert;
-  if (isSelecting(*node) && !converts)
-    return selectNumbers(value);
-  return value.resultIndex() == 0 ? numbersFrom(*node, *this) : nullptr;
+  const bool converts = movementKind(*node) == MovementKind::Convert &&
+                        movedOperand(*node)->type().elementType() != value.type().elementType();
+  return isSelecting(*node) && !converts ? selectNumbers(value) : numbersFrom(value, *this);
 }
 
 std::unique_ptr<NumberTensor> Evaluation::selectNumbers(const Value& value) {
