@@ -267,10 +267,8 @@ std::optional<Extents> Evaluation::computeExtents(const Value& value) {
     const Extents* taken = extents(*branch->outputs()[value.resultIndex()]);
     return taken ? std::optional(*taken) : std::nullopt;
   }
-  if (movementKind(*node))
-    return movedExtents(value, *this);
-  if (auto inferred = inferredExtents(value, *this))
-    return inferred;
+  if (auto defined = definedExtents(value, *this))
+    return defined;
   const NumberTensor* tensor = numbers(value);
   return tensor ? std::optional(tensor->extents) : std::nullopt;
 }
