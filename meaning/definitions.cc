@@ -30,13 +30,13 @@ void Definitions::forEach(llvm::function_ref<void(ir::OpName, int64_t, Define)> 
       use(ir::OpName(name.first, name.second), each.since, each.define);
 }
 
-const Definitions& allDefinitions() {
-  static const Definitions& all = *[] {
-    auto* definitions = new Definitions;
-    registerAll(*definitions);
-    return definitions;
+const Definitions& definitions() {
+  static const auto all = [] {
+    auto made = std::make_unique<Definitions>();
+    registerAll(*made);
+    return made;
   }();
-  return all;
+  return *all;
 }
 
 } // namespace kvopt::meaning

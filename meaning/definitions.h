@@ -40,7 +40,7 @@ private:
 /// Registers the definitions of all files in operators/ (generated).
 void registerAll(Definitions& registry);
 
-/// All of them, registered at the first call.
-const Definitions& allDefinitions();
+/// All of them, registered once.
+const Definitions& definitions();
 
 } // namespace kvopt::meaning

@@ -160,8 +160,6 @@ int64_t ShapeContext::opset() const { return current.graph().opsetVersion(curren
 const TensorType& ShapeContext::type(unsigned operand) const {
   static const TensorType absent;
   const Value* value = current.operand(operand);
-  if (value && supplied)
-    return supplied->type(operand);
   return value ? value->type() : absent;
 }
 
@@ -169,7 +167,7 @@ std::optional<llvm::SmallVector<Dim, 4>> ShapeContext::integers(unsigned operand
   const Value* value = current.operand(operand);
   if (!value)
     return std::nullopt;
-  auto elements = supplied ? supplied->integers(operand) : value->knownIntegers();
+  auto elements = value->knownIntegers();
   if (elements && elements->size() > maxKnownIntegers)
     return std::nullopt;
   return elements;
@@ -191,17 +189,12 @@ ShapeContext::constantIntegers(unsigned operand) const {
 }
 
 void ShapeContext::setResult(unsigned result, TensorType type) {
-  if (inferred) {
-    if (result < inferred->size())
-      (*inferred)[result] = std::move(type);
-    return;
-  }
   if (result < resultCount() && !current.result(result).isAbsent())
     assignType(current.result(result), std::move(type));
 }
 
 void ShapeContext::setIntegers(unsigned result, std::optional<llvm::SmallVector<Dim, 4>> elements) {
-  if (inferred || result >= resultCount() || current.result(result).isAbsent())
+  if (result >= resultCount() || current.result(result).isAbsent())
     return;
   Value& value = current.result(result);
   value.setKnownIntegers(std::nullopt);
@@ -226,18 +219,6 @@ llvm::Error ShapeContext::error(const std::string& message) const {
 }
 
 llvm::Error inferNode(Node& node) { return inferWithSubgraphs(node, 0); }
-
-llvm::Expected<std::vector<TensorType>> resultTypesFor(const Node& node,
-                                                       SuppliedOperands& operands) {
-  const ShapeRule rule = ruleFor(node);
-  if (!rule || !node.subgraphs().empty())
-    return std::vector<TensorType>();
-  std::vector<TensorType> results(node.results().size());
-  ShapeContext context(node, operands, results);
-  if (llvm::Error error = rule(context))
-    return error;
-  return results;
-}
 
 llvm::Error inferShapes(Graph& graph) { return inferNodes(graph, 0); }
 

@@ -7,29 +7,12 @@
 
 namespace kvopt::ir {
 
-/// Types and contents of operands, used instead of those in the graph.
-class SuppliedOperands {
-public:
-  virtual ~SuppliedOperands() = default;
-  /// Type of an operand that is present.
-  virtual const TensorType& type(unsigned operand) = 0;
-  /// Elements of an integer operand; nullopt if unknown.
-  virtual std::optional<llvm::SmallVector<Dim, 4>> integers(unsigned operand) = 0;
-};
-
 /// View that a shape rule has of its node. Absent operands have no type and no contents.
 class ShapeContext {
 public:
   explicit ShapeContext(Node& inferredNode) : current(inferredNode) {}
-  /// The rule reads `operands` and writes the inferred types to `results`, one for each result. The
-  /// node is unchanged.
-  ShapeContext(const Node& inferredNode, SuppliedOperands& operands,
-               std::vector<TensorType>& results)
-      : current(const_cast<Node&>(inferredNode)), supplied(&operands), inferred(&results) {}
 
   Node& node() const { return current; }
-  /// Whether what is known of operands is not what the graph says.
-  bool isSupplied() const { return supplied != nullptr; }
   /// Version of the node's domain in its graph.
   int64_t opset() const;
   bool has(unsigned operand) const { return current.operand(operand) != nullptr; }
@@ -52,18 +35,11 @@ public:
 
 private:
   Node& current;
-  SuppliedOperands* supplied = nullptr;
-  std::vector<TensorType>* inferred = nullptr;
 };
 
 /// Infers the results of one node from its operands' types. Values without a rule, or whose rule
 /// infers nothing, keep their declared type.
 llvm::Error inferNode(Node& node);
-
-/// Types of a node's results for other operands. Empty if there is no rule for its operator, or if
-/// it contains graphs.
-llvm::Expected<std::vector<TensorType>> resultTypesFor(const Node& node,
-                                                       SuppliedOperands& operands);
 
 /// Infers every node of the graph in order, including subgraphs, which see captured values. Results
 /// of If and Loop have the types on which all branches or iterations agree. An operator without a

@@ -128,8 +128,7 @@ private:
     if (const ir::TensorData* constant = value.constant();
         constant && constant->elementCount() <= mostIntegers)
       return constantTensor(formulas, *constant);
-    if (!context.isSupplied() && sort != Sort::Real && type.hasRank() && type.rank() > 1 &&
-        producers > 0)
+    if (sort != Sort::Real && type.hasRank() && type.rank() > 1 && producers > 0)
       if (std::optional<Tensor> made = madeBy(value, producers - 1))
         return *made;
     return unknownTensor(formulas, extents, type.elementType());
@@ -145,7 +144,7 @@ private:
     for (unsigned operand = 0; operand < node->operands().size(); ++operand)
       if (context.has(operand) && !context.type(operand).hasRank())
         return std::nullopt;
-    const Define define = allDefinitions().find(node->op(), context.opset());
+    const Define define = definitions().find(node->op(), context.opset());
     if (!define)
       return std::nullopt;
     Call call = callOf(context, define, producers);
@@ -223,7 +222,7 @@ private:
 } // namespace
 
 llvm::Error inferTypes(ir::ShapeContext& context) {
-  const Define define = allDefinitions().find(context.node().op(), context.opset());
+  const Define define = definitions().find(context.node().op(), context.opset());
   if (!define)
     return llvm::Error::success();
   // Symbols recur from node to node.

@@ -2,8 +2,10 @@
 #include "meaning/numbers/node_numbers.h"
 
 #include "meaning/numbers/element_access.h"
+#include "ir/graph.h"
 #include "support/diagnostic.h"
 #include <algorithm>
+#include <numeric>
 
 namespace kvopt::meaning {
 
@@ -11,7 +13,14 @@ namespace {
 
 using Type = ir::ElementType;
 
+using Extents = llvm::SmallVector<int64_t, 6>;
+
 constexpr int64_t mostElements = int64_t(1) << 31;
+constexpr int64_t mostSingle = 32; ///< elements that are made one by one
+
+int64_t countOf(llvm::ArrayRef<int64_t> extents) {
+  return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
+}
 
 /// One use of an operator with numbers for its operands.
 class NodeNumbers {
@@ -21,14 +30,8 @@ public:
                            [this](const Tensor& value, bool isRounded) { return named(value, isRounded); }) {}
 
   llvm::Error compute(Define define, Allocate allocate) {
-    for (const auto& [value, array] : arrays_)
-      if (isBeyondIntegers(*array))
-        return refusal("an integer of 2^63 or more");
-    define(call_);
-    if (call_.isRefused())
-      return refusal(call_.reason());
-    if (const std::string unread = call_.unreadAttribute(); !unread.empty())
-      return refusal(formatted("the attribute '{}' is not defined", unread));
+    if (llvm::Error error = read(define))
+      return error;
     for (const Requirement& requirement : call_.requirements())
       if (llvm::Error error = check(requirement))
         return error;
@@ -50,8 +53,27 @@ public:
     return llvm::Error::success();
   }
 
+  std::optional<Extents> extents(Define define, unsigned result) {
+    if (llvm::Error error = read(define)) {
+      llvm::consumeError(std::move(error));
+      return std::nullopt;
+    }
+    const Tensor& tensor = call_.results()[result];
+    return tensor ? numbersOf(tensor.extents()) : std::nullopt;
+  }
+
 private:
-  using Extents = llvm::SmallVector<int64_t, 6>;
+  llvm::Error read(Define define) {
+    for (const auto& [value, array] : arrays_)
+      if (isBeyondIntegers(*array))
+        return refusal("an integer of 2^63 or more");
+    define(call_);
+    if (call_.isRefused())
+      return refusal(call_.reason());
+    if (const std::string unread = call_.unreadAttribute(); !unread.empty())
+      return refusal(formatted("the attribute '{}' is not defined", unread));
+    return llvm::Error::success();
+  }
 
   /// A value that the definition wants computed once, and its numbers when they are there.
   struct Value {
@@ -81,7 +103,7 @@ private:
     arrays_[value] = &array;
     return Tensor(extents, array.type, [this, &array, value](Index index) -> Scalar {
       int64_t place = 0;
-      bool isKnown = true;
+      bool isKnown = array.data != nullptr;
       llvm::SmallVector<Expr, 6> exprs;
       for (size_t axis = 0; axis < index.size(); ++axis) {
         const std::optional<int64_t> number = index[axis].number();
@@ -106,7 +128,7 @@ private:
 
   /// Formulas have signed integers of 64 bits.
   static bool isBeyondIntegers(const Array& array) {
-    if (array.type != Type::UInt64)
+    if (array.type != Type::UInt64 || !array.data)
       return false;
     const auto* elements = reinterpret_cast<const uint64_t*>(array.data);
     return std::any_of(elements, elements + countOf(array.extents),
@@ -140,7 +162,8 @@ private:
   /// The numbers of a named value or operand; null if they cannot be computed.
   const Array* find(int64_t number) {
     if (auto operand = arrays_.find(number); operand != arrays_.end())
-      return operand->second;
+      return operand->second->data || countOf(operand->second->extents) == 0 ? operand->second
+                                                                              : nullptr;
     auto found = values_.find(number);
     if (found == values_.end())
       return nullptr;
@@ -162,13 +185,6 @@ private:
       value.isComputed = true;
     }
     return &value.array;
-  }
-
-  static int64_t countOf(llvm::ArrayRef<int64_t> extents) {
-    int64_t count = 1;
-    for (int64_t extent : extents)
-      count *= extent;
-    return count;
   }
 
   std::optional<Extents> numbersOf(Index extents) {
@@ -207,7 +223,7 @@ private:
       note(formatted("elements of type {}", ir::onnxName(type)));
       return false;
     }
-    if (countOf(extents) == 0)
+    if (countOf(extents) == 0 || storeEach(tensor, extents, type, data))
       return true;
     const Scalars indices = indicesOf(extents);
     const Scalar element = tensor.at(indices);
@@ -225,6 +241,30 @@ private:
     }
     loops.store(type, data);
     return true;
+  }
+
+  /// Stores the elements of a small result that are numbers as soon as they are made. False if one
+  /// is not.
+  bool storeEach(const Tensor& tensor, llvm::ArrayRef<int64_t> extents, Type type,
+                 std::byte* data) {
+    const int64_t count = countOf(extents);
+    Scalars index(extents.size());
+    for (int64_t place = 0; place < count && count <= mostSingle; ++place) {
+      int64_t rest = place;
+      for (size_t axis = extents.size(); axis-- > 0; rest /= extents[axis])
+        index[axis] = Scalar(formulas_, formulas_.integer(rest % extents[axis]));
+      const Expr element = tensor.at(index).expr();
+      std::optional<int64_t> number = formulas_.integerOf(element);
+      if (const std::optional<bool> boolean = formulas_.booleanOf(element))
+        number = *boolean;
+      if (number)
+        storeIntegers(type, data, place, &*number, 1);
+      else if (const std::optional<double> real = formulas_.realOf(element))
+        storeReals(type, data, place, &*real, 1);
+      else
+        return false;
+    }
+    return count <= mostSingle;
   }
 
   llvm::Error check(const Requirement& requirement) {
@@ -266,6 +306,47 @@ private:
 llvm::Error computeNode(Define define, const ir::Node& node, int64_t opset,
                         llvm::ArrayRef<const Array*> operands, Allocate allocate) {
   return NodeNumbers(node, opset, operands).compute(define, allocate);
+}
+
+StoredArray::StoredArray(Type elementType, llvm::ArrayRef<int64_t> shape)
+    : Array{elementType, Extents(shape.begin(), shape.end()), nullptr} {
+  count = static_cast<size_t>(countOf(shape));
+  bytes.resize(count * widthInMemory(type));
+  data = bytes.data();
+}
+
+namespace {
+
+int64_t opsetOf(const ir::Node& node) { return node.graph().opsetVersion(node.op().domain()); }
+
+} // namespace
+
+std::optional<StoredArray> computeResult(const ir::Node& node, unsigned result,
+                                         llvm::ArrayRef<const Array*> operands, double mostElements) {
+  const Define define = definitions().find(node.op(), opsetOf(node));
+  if (!define)
+    return std::nullopt;
+  StoredArray stored;
+  llvm::Error error = computeNode(
+      define, node, opsetOf(node), operands,
+      [&](unsigned k, Type type, llvm::ArrayRef<int64_t> extents) -> llvm::Expected<std::byte*> {
+        if (k != result)
+          return nullptr;
+        if (static_cast<double>(countOf(extents)) > mostElements)
+          return unsupported("too many elements");
+        stored = StoredArray(type, extents);
+        return stored.bytes.data();
+      });
+  if (!error)
+    return stored;
+  llvm::consumeError(std::move(error));
+  return std::nullopt;
+}
+
+std::optional<Extents> computeExtents(const ir::Node& node, unsigned result,
+                                      llvm::ArrayRef<const Array*> operands) {
+  const Define define = definitions().find(node.op(), opsetOf(node));
+  return define ? NodeNumbers(node, opsetOf(node), operands).extents(define, result) : std::nullopt;
 }
 
 } // namespace kvopt::meaning

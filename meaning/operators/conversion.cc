@@ -220,7 +220,7 @@ void defineQLinearMatMul(Call& call) {
 } // namespace
 
 void register_conversion(Definitions& all) {
-  all.add("Cast", defineCast);
+  all.add("Cast", defineCast, 6);
   all.add("CastLike", defineCastLike, 15);
   all.add("BitCast", defineBitCast, 26);
   all.add("ai.onnx.ml::Binarizer", defineBinarizer);

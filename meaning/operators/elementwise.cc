@@ -384,11 +384,11 @@ void register_elementwise(Definitions& all) {
   all.add("Clip", defineClip);
   all.add("Pow", definePow);
   all.add("Mod", defineMod, 10);
-  all.add("PRelu", binary<scaledByNegative>);
+  all.add("PRelu", binary<scaledByNegative>, 7);
   all.add("LeakyRelu", defineLeakyRelu);
   all.add("Elu", defineElu);
   all.add("Celu", defineCelu, 12);
-  all.add("Selu", defineSelu);
+  all.add("Selu", defineSelu, 6);
   all.add("ThresholdedRelu", defineThresholdedRelu, 10);
   all.add("HardSigmoid", defineHardSigmoid);
   all.add("Shrink", defineShrink, 9);
@@ -399,7 +399,7 @@ void register_elementwise(Definitions& all) {
   all.add("BitwiseXor", bitwise<bitXor>, 18);
   all.add("BitwiseNot", defineBitwiseNot, 18);
   all.add("BitShift", defineBitShift, 11);
-  all.add("Dropout", defineDropout);
+  all.add("Dropout", defineDropout, 7);
   all.add("SwiGLU", defineSwiGlu, 25);
   all.add("com.microsoft::Gelu", unary<gelu>);
   all.add("com.microsoft::QuickGelu", defineQuickGelu);

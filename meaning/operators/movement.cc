@@ -616,7 +616,7 @@ void register_movement(Definitions& all) {
   all.add("Unsqueeze", defineUnsqueeze);
   all.add("Squeeze", defineSqueeze);
   all.add("Expand", defineExpand, 8);
-  all.add("Tile", defineTile);
+  all.add("Tile", defineTile, 6);
   all.add("Concat", defineConcat);
   all.add("Slice", defineSlice);
   all.add("Split", defineSplit);

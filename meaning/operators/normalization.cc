@@ -228,7 +228,7 @@ void register_normalization(Definitions& all) {
   all.add("InstanceNormalization", defineInstanceNormalization);
   all.add("GroupNormalization", defineGroupNormalization, 18);
   all.add("MeanVarianceNormalization", defineMeanVarianceNormalization, 9);
-  all.add("BatchNormalization", defineBatchNormalization);
+  all.add("BatchNormalization", defineBatchNormalization, 7);
   all.add("LpNormalization", defineLpNormalization);
   all.add("LRN", defineLrn);
 }

@@ -466,8 +466,9 @@ void register_window(Definitions& all) {
   all.add("ConvTranspose", defineConvTranspose);
   all.add("AveragePool", defineAveragePool);
   all.add("MaxPool", defineMaxPool);
-  all.add("LpPool", defineLpPool);
-  all.add({"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"}, defineGlobalPool);
+  all.add("LpPool", defineLpPool, 2);
+  all.add({"GlobalAveragePool", "GlobalMaxPool"}, defineGlobalPool);
+  all.add("GlobalLpPool", defineGlobalPool, 2);
   all.add("MaxUnpool", defineMaxUnpool, 9);
   all.add("Col2Im", defineCol2Im, 18);
 }

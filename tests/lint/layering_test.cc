@@ -50,7 +50,7 @@ TEST(Layering, LayersIncludeOnlyWhatIsBeneathThem) {
       {"ir/", {"support/"}},
       {"meaning/", {"support/", "ir/"}},
       {"check/", {"support/", "ir/"}},
-      {"passes/", {"support/", "ir/"}},
+      {"passes/", {"support/", "ir/", "meaning/"}},
       {"runtime/", {"support/", "ir/", "meaning/"}},
       {"driver/", {"support/", "ir/", "check/", "passes/", "runtime/"}},
       {"cli/", {"support/", "ir/", "check/", "passes/", "runtime/", "driver/"}},

@@ -267,10 +267,8 @@ std::optional<Extents> Evaluation::computeExtents(const Value& value) {
     const Extents* taken = extents(*branch->outputs()[value.resultIndex()]);
     return taken ? std::optional(*taken) : std::nullopt;
   }
-  if (movementKind(*node))
-    return movedExtents(value, *this);
-  if (auto inferred = inferredExtents(value, *this))
-    return inferred;
+  if (auto defined = definedExtents(value, *this))
+    return defined;
   const NumberTensor* tensor = numbers(value);
   return tensor ? std::optional(tensor->extents) : std::nullopt;
 }
@@ -310,10 +308,9 @@ std::unique_ptr<NumberTensor> Evaluation::computeNumbers(const Value& value) {
   }
   if (isData(value))
     return nullptr;
-  const bool converts = movementKind(*node) == MovementKind::Convert;
-  if (isSelecting(*node) && !converts)
-    return selectNumbers(value);
-  return value.resultIndex() == 0 ? numbersFrom(*node, *this) : nullptr;
+  const bool converts = movementKind(*node) == MovementKind::Convert &&
+                        movedOperand(*node)->type().elementType() != value.type().elementType();
+  return isSelecting(*node) && !converts ? selectNumbers(value) : numbersFrom(value, *this);
 }
 
 std::unique_ptr<NumberTensor> Evaluation::selectNumbers(const Value& value) {

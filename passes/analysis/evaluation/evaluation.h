@@ -43,6 +43,8 @@ struct EvaluationPoint {
 /// values or with weights, norms, softmax, activations). Sums, products with numbers, and all
 /// operators that gather, move, scatter or choose elements by numbers are followed.
 ///
+/// Element types must be known, as after shape inference.
+///
 /// Assumptions: no element is NaN or infinite unless it is a constant, indices are in range,
 /// floating-point arithmetic is exact, and integers that depend on unknown elements do not wrap.
 class Evaluation {

@@ -82,41 +82,18 @@ std::optional<int64_t> numberOf(const MovementNumber& number, Evaluation& evalua
   return number.list ? integerAt(number.list, number.entry, evaluation) : std::nullopt;
 }
 
-/// A number as an extent, or as -1; nullopt for numbers that cannot be extents.
-std::optional<int64_t> extentFrom(double number) {
-  constexpr double most = 1e12;
-  return number >= -1 && number <= most ? std::optional(static_cast<int64_t>(number))
-                                        : std::nullopt;
-}
-
-/// A range of an axis: `count` indices from `start` on, `step` apart.
-struct PlacedRange {
-  int64_t start = 0;
-  int64_t step = 1;
-  int64_t count = 0;
-};
-
-std::optional<PlacedRange> placed(const MovementRange& range, int64_t extent,
-                                  Evaluation& evaluation) {
+/// The start and the step of a range of an axis.
+std::optional<std::pair<int64_t, int64_t>> placed(const MovementRange& range, int64_t extent,
+                                                  Evaluation& evaluation) {
   auto start = numberOf(range.start, evaluation);
-  auto end = numberOf(range.end, evaluation);
   const auto step = numberOf(range.step, evaluation);
-  if (!start || !end || !step || *step == 0)
+  if (!start || !step || *step == 0)
     return std::nullopt;
-  if (extent == 0)
-    return PlacedRange{0, *step, 0};
-  for (std::optional<int64_t>* bound : {&start, &end})
-    if (**bound < 0)
-      **bound = std::max<int64_t>(**bound + extent, -1 - extent);
-  const bool ascends = *step > 0;
-  *start = std::clamp<int64_t>(*start, 0, ascends ? extent : extent - 1);
-  *end = std::clamp<int64_t>(*end, ascends ? 0 : -1, ascends ? extent : extent - 1);
-  // A step may be as large as its type.
-  const int64_t span = ascends ? *end - *start : *start - *end;
-  const auto stride = ascends ? static_cast<uint64_t>(*step) : 0 - static_cast<uint64_t>(*step);
-  const int64_t count =
-      span <= 0 ? 0 : static_cast<int64_t>((static_cast<uint64_t>(span) - 1) / stride) + 1;
-  return PlacedRange{*start, *step, count};
+  if (*start < 0)
+    *start = std::max<int64_t>(*start + extent, -1 - extent);
+  if (extent != 0)
+    *start = std::clamp<int64_t>(*start, 0, *step > 0 ? extent : extent - 1);
+  return std::pair(*start, *step);
 }
 
 ElementSelection sameElements(unsigned operand) {
@@ -165,8 +142,7 @@ ElementSelection sliced(const SelectedResult& selected, const Movement& movement
     const auto place = placed(range, (*before)[axis], selected.evaluation);
     if (!place)
       return nullptr;
-    starts[axis] = place->start;
-    steps[axis] = place->step;
+    std::tie(starts[axis], steps[axis]) = *place;
   }
   return [extents = *after, source = *before, starts, steps,
           operand = movement.data](int64_t element) {
@@ -238,67 +214,6 @@ ElementSelection joined(const SelectedResult& selected, const Movement& movement
   };
 }
 
-std::optional<Extents> reshaped(const SelectedResult& selected, const Movement& movement) {
-  const Extents* before = selected.extentsOf(movement.data);
-  const NumberTensor* target = selected.numbersOf(1);
-  if (!before || !target)
-    return std::nullopt;
-  const auto count = countOf(*before);
-  Extents after;
-  std::optional<size_t> open;
-  for (size_t axis = 0; axis < target->numbers.size(); ++axis) {
-    const std::optional<int64_t> given = extentFrom(target->numbers[axis]);
-    if (!given)
-      return std::nullopt;
-    int64_t extent = *given;
-    if (extent == 0 && selected.node.intAttr("allowzero", 0) == 0) {
-      if (axis >= before->size())
-        return std::nullopt;
-      extent = (*before)[axis];
-    }
-    if (extent == -1)
-      open = axis;
-    after.push_back(extent == -1 ? 1 : extent);
-  }
-  const std::optional<int64_t> known = countOf(after);
-  if (!known)
-    return std::nullopt;
-  if (open) {
-    if (*known == 0 || !count || *count % *known != 0)
-      return std::nullopt;
-    after[*open] = *count / *known;
-  }
-  return countOf(after) == count ? std::optional(after) : std::nullopt;
-}
-
-std::optional<Extents> flattened(const SelectedResult& selected, const Movement& movement) {
-  const Extents* before = selected.extentsOf(movement.data);
-  if (!before)
-    return std::nullopt;
-  int64_t axis = selected.node.intAttr("axis", 1);
-  if (axis < 0)
-    axis += static_cast<int64_t>(before->size());
-  Extents after{1, 1};
-  for (size_t i = 0; i < before->size(); ++i)
-    after[static_cast<int64_t>(i) < axis ? 0 : 1] *= (*before)[i];
-  return after;
-}
-
-std::optional<Extents> joinedExtents(const SelectedResult& selected, const Movement& movement) {
-  const std::optional<unsigned> axis = movement.axis();
-  std::optional<Extents> after;
-  for (unsigned i = 0; i < selected.node.operands().size(); ++i) {
-    const Extents* part = selected.extentsOf(i);
-    if (!part || !axis || *axis >= part->size() || (after && after->size() != part->size()))
-      return std::nullopt;
-    if (!after)
-      after = *part;
-    else
-      (*after)[*axis] += (*part)[*axis];
-  }
-  return after;
-}
-
 } // namespace
 
 ElementSelection movedElements(const SelectedResult& selected, const Movement& movement) {
@@ -325,105 +240,6 @@ ElementSelection movedElements(const SelectedResult& selected, const Movement& m
     return joined(selected, movement);
   }
   return nullptr;
-}
-
-std::optional<Extents> movedExtents(const Value& result, Evaluation& evaluation) {
-  const Node& node = *result.producer();
-  const SelectedResult selected{result, node, evaluation};
-  const std::optional<Movement> movement = movementOf(result);
-  if (!movement)
-    return std::nullopt;
-  const Extents* data = selected.extentsOf(movement->data);
-  if (!data)
-    return std::nullopt;
-  Extents after = *data;
-  switch (movement->kind) {
-  case MovementKind::Same:
-  case MovementKind::Convert:
-    return after;
-  case MovementKind::Permutation:
-    if (!movement->axes || movement->axes->size() != data->size())
-      return std::nullopt;
-    for (size_t i = 0; i < after.size(); ++i)
-      after[i] = (*data)[(*movement->axes)[i]];
-    return after;
-  case MovementKind::Reshape:
-    return node.is("Flatten") ? flattened(selected, *movement) : reshaped(selected, *movement);
-  case MovementKind::InsertAxes:
-    if (!movement->axes)
-      return std::nullopt;
-    for (unsigned axis : *movement->axes) {
-      if (axis > after.size())
-        return std::nullopt;
-      after.insert(after.begin() + axis, 1);
-    }
-    return after;
-  case MovementKind::RemoveAxes:
-    if (!movement->axes)
-      return std::nullopt;
-    for (unsigned axis : llvm::reverse(*movement->axes)) {
-      if (axis >= after.size() || after[axis] != 1)
-        return std::nullopt;
-      after.erase(after.begin() + axis);
-    }
-    return after;
-  case MovementKind::Broadcast: {
-    const NumberTensor* target = selected.numbersOf(1);
-    if (!target)
-      return std::nullopt;
-    Extents wanted;
-    for (double number : target->numbers) {
-      const std::optional<int64_t> extent = extentFrom(number);
-      if (!extent)
-        return std::nullopt;
-      wanted.push_back(*extent);
-    }
-    return broadcastOf(*data, wanted);
-  }
-  case MovementKind::Repeat: {
-    const NumberTensor* counts = selected.numbersOf(1);
-    if (!counts || counts->numbers.size() != after.size())
-      return std::nullopt;
-    for (size_t i = 0; i < after.size(); ++i) {
-      const std::optional<int64_t> times = extentFrom(counts->numbers[i]);
-      const auto extent = times ? countOf({after[i], *times}) : std::nullopt;
-      if (!extent)
-        return std::nullopt;
-      after[i] = *extent;
-    }
-    return after;
-  }
-  case MovementKind::Slice:
-    if (!movement->axes || movement->axes->size() != movement->ranges.size())
-      return std::nullopt;
-    for (auto [axis, range] : llvm::zip(*movement->axes, movement->ranges)) {
-      const auto place = placed(range, (*data)[axis], evaluation);
-      if (!place)
-        return std::nullopt;
-      after[axis] = place->count;
-    }
-    return after;
-  case MovementKind::Gather: {
-    const std::optional<unsigned> axis = movement->axis();
-    const Extents* indices = selected.extentsOf(movement->indices);
-    if (!axis || !indices || *axis >= after.size())
-      return std::nullopt;
-    after.erase(after.begin() + *axis);
-    after.insert(after.begin() + *axis, indices->begin(), indices->end());
-    return after;
-  }
-  case MovementKind::PointGather: {
-    const Extents* indices = selected.extentsOf(movement->indices);
-    if (!indices || indices->empty() || node.intAttr("batch_dims", 0) != 0)
-      return std::nullopt;
-    Extents points(indices->begin(), indices->end() - 1);
-    points.append(after.begin() + indices->back(), after.end());
-    return points;
-  }
-  case MovementKind::Concat:
-    return joinedExtents(selected, *movement);
-  }
-  return std::nullopt;
 }
 
 } // namespace kvopt::analysis

@@ -7,9 +7,12 @@
 
 namespace kvopt::analysis {
 
-/// The first result of `node`, all of whose operands are numbers. Null if the operator is not in
-/// the table, if an operand is unknown, or if the result would be too large or not exact.
-std::unique_ptr<NumberTensor> numbersFrom(const ir::Node& node, Evaluation& evaluation);
+/// The numbers of a node's result, by the operator's definition. Null if the operator is not
+/// defined, if an operand is unknown, or if the result would be too large or not exact.
+std::unique_ptr<NumberTensor> numbersFrom(const ir::Value& value, Evaluation& evaluation);
+
+/// The extents of a node's result, by the operator's definition; nullopt if they are unknown.
+std::optional<Extents> definedExtents(const ir::Value& value, Evaluation& evaluation);
 
 /// Whether the operator combines elements along axes, as ReduceSum does.
 bool isReduction(const ir::Node& node);

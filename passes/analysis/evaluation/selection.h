@@ -33,7 +33,4 @@ ElementSelection selectionOf(const ir::Value& result, Evaluation& evaluation);
 /// selecting operators. `selectionOf` may still be null.
 bool isSelecting(const ir::Node& node);
 
-/// Extents of a result of an operator that moves data; nullopt if they are unknown.
-std::optional<Extents> movedExtents(const ir::Value& result, Evaluation& evaluation);
-
 } // namespace kvopt::analysis

@@ -1,8 +1,6 @@
 // Sums, scales and products with numbers, element by element.
 #include "passes/analysis/evaluation/traced_operators.h"
 
-#include "ir/shapes/shape_inference.h"
-#include "ir/shapes/shape_rules.h"
 #include "passes/analysis/evaluation/number_operators.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -370,69 +368,6 @@ std::optional<ProductElements> productOf(const Node& node, Evaluation& evaluatio
     product->right = &rightValue;
   }
   return product;
-}
-
-namespace {
-
-/// Operands of a node at the extents and numbers of a point.
-class OperandsAtPoint final : public SuppliedOperands {
-public:
-  OperandsAtPoint(const Node& suppliedNode, Evaluation& at)
-      : node(suppliedNode), evaluation(at), types(suppliedNode.operands().size()) {}
-
-  const TensorType& type(unsigned operand) override {
-    TensorType& type = types[operand];
-    if (type.hasRank())
-      return type;
-    const Value& value = *node.operand(operand);
-    Shape shape;
-    const Extents* extents = evaluation.extents(value);
-    if (extents)
-      for (int64_t extent : *extents)
-        shape.push_back(Dim::fixed(extent));
-    type = extents ? TensorType(value.type().elementType(), std::move(shape))
-                   : TensorType(value.type().elementType());
-    return type;
-  }
-
-  std::optional<llvm::SmallVector<Dim, 4>> integers(unsigned operand) override {
-    const Value& value = *node.operand(operand);
-    const NumberTensor* numbers =
-        isFloatingPoint(value.type().elementType()) ? nullptr : evaluation.numbers(value);
-    if (!numbers || numbers->numbers.size() > static_cast<size_t>(maxTrackedIntegers))
-      return std::nullopt;
-    llvm::SmallVector<Dim, 4> elements;
-    for (double number : numbers->numbers)
-      elements.push_back(Dim::fixed(integerOf(number)));
-    return elements;
-  }
-
-private:
-  const Node& node;
-  Evaluation& evaluation;
-  std::vector<TensorType> types;
-};
-
-} // namespace
-
-std::optional<Extents> inferredExtents(const Value& result, Evaluation& evaluation) {
-  const Node& node = *result.producer();
-  OperandsAtPoint operands(node, evaluation);
-  auto types = resultTypesFor(node, operands);
-  if (!types) {
-    llvm::consumeError(types.takeError());
-    return std::nullopt;
-  }
-  if (result.resultIndex() >= types->size() || !(*types)[result.resultIndex()].hasRank())
-    return std::nullopt;
-  Extents extents;
-  for (const Dim& dim : (*types)[result.resultIndex()].shape()) {
-    const std::optional<int64_t> extent = dim.value();
-    if (!extent || *extent < 0)
-      return std::nullopt;
-    extents.push_back(*extent);
-  }
-  return extents;
 }
 
 } // namespace kvopt::analysis

@@ -32,8 +32,4 @@ struct ProductElements {
 /// other nodes.
 std::optional<ProductElements> productOf(const ir::Node& node, Evaluation& evaluation);
 
-/// Extents that the operator's shape rule gives a node's result at the point; nullopt if it gives
-/// none.
-std::optional<Extents> inferredExtents(const ir::Value& result, Evaluation& evaluation);
-
 } // namespace kvopt::analysis

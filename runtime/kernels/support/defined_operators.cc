@@ -6,9 +6,7 @@
 namespace kvopt::kernels {
 
 void register_defined_operators(runtime::KernelRegistry& kernels) {
-  meaning::Definitions definitions;
-  registerAll(definitions);
-  definitions.forEach([&](ir::OpName name, int64_t since, meaning::Define define) {
+  meaning::definitions().forEach([&](ir::OpName name, int64_t since, meaning::Define define) {
     kernels.addDefinition(name, since, define);
   });
 }

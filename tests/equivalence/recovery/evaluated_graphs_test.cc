@@ -1,5 +1,6 @@
 // Random graphs, evaluated as the analysis does and by the runtime's kernels: numbers are the same,
 // and so are sums of elements, once the elements are known.
+#include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
 #include "passes/analysis/evaluation/evaluation.h"
 #include "runtime/exec/executor.h"
@@ -126,6 +127,7 @@ TEST_P(EvaluatedGraphs, AgreeWithTheRuntime) {
     const RandomGraph graph(seed, 14);
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + graph.text());
     const auto model = valueOrThrow(ir::readText(graph.text(), toolkit.ops));
+    llvm::cantFail(ir::inferShapes(model->graph()));
     const RuntimeNumbers computed(*model, graph, seed, toolkit);
     EvaluationPoint point;
     std::map<std::string, const ir::Value*> values;
