@@ -324,7 +324,7 @@ void definePad(Call& call) {
   if (mode != "constant" && mode != "edge" && mode != "wrap" && mode != "reflect")
     return call.refuse("the mode is not one of ONNX's");
   Scalars written;
-  if (auto attribute = call.integersAttribute(call.opset() < 2 ? "paddings" : "pads"))
+  if (auto attribute = call.integersAttribute("pads"))
     for (int64_t rows : *attribute)
       written.push_back(call.integer(rows));
   else
@@ -337,21 +337,27 @@ void definePad(Call& call) {
       axes.push_back(axis);
   if (written.size() != 2 * axes.size())
     return call.refuse("pads are not two for each axis");
-  Scalars before(data.rank(), call.integer(0)), extents = listed(data.extents());
+  Scalars before(data.rank()), extents = listed(data.extents());
   for (size_t k = 0; k < axes.size(); ++k) {
     const unsigned axis = call.axis(axes[k], data.rank());
-    if (call.isRefused())
-      return;
+    if (call.isRefused() || before[axis].expr())
+      return call.refuse("an axis occurs twice");
     before[axis] = written[k];
     extents[axis] = extents[axis] + written[k] + written[k + axes.size()];
+    if (mode != "constant")
+      call.require(either(data.extent(axis) > 0, same(extents[axis], 0)),
+                   "an axis has no element to repeat");
   }
+  if (call.has(2) && (call[2].type() != data.type() || !call[2].count(call.formulas()).is(1)))
+    return call.refuse("the fill is not one element of the operand's type");
   const Scalar fill = call.has(2) ? call.single(2)
                                   : call.number(call.realAttribute("value", 0), data.type());
   call.result(Tensor(extents, data.type(), [=](Index index) {
     Scalars place;
     Scalar isInside = fill.boolean(true);
     for (unsigned axis = 0; axis < data.rank(); ++axis) {
-      const Scalar at = index[axis] - before[axis], extent = data.extent(axis);
+      const Scalar extent = data.extent(axis);
+      const Scalar at = before[axis].expr() ? index[axis] - before[axis] : index[axis];
       if (mode == "constant") {
         isInside = both(isInside, both(at >= 0, at < extent));
         place.push_back(at);
@@ -557,7 +563,7 @@ void register_movement(Definitions& all) {
   all.add("Concat", defineConcat);
   all.add("Slice", defineSlice);
   all.add("Split", defineSplit);
-  all.add("Pad", definePad);
+  all.add("Pad", definePad, 2);
   all.add("CenterCropPad", defineCenterCropPad, 18);
   all.add("Constant", defineConstant);
   all.add("ConstantOfShape", defineConstantOfShape, 9);
