@@ -454,9 +454,12 @@ void defineConstantOfShape(Call& call) {
 void defineRange(Call& call) {
   const Scalar start = call.single(0), limit = call.single(1), step = call.single(2);
   Scalar count;
-  if (start.isReal())
-    count = maximum(toInteger(apply(Function::Ceiling, (limit - start) / step)), 0);
-  else if (std::optional<int64_t> known = step.number(); known && *known != 0)
+  call.require(!same(step, 0), "the step is 0");
+  if (start.isReal()) {
+    const Scalar steps = apply(Function::Ceiling, (limit - start) / step);
+    call.require(steps < 0x1p62, "the range has no end");
+    count = maximum(toInteger(steps), 0);
+  } else if (std::optional<int64_t> known = step.number(); known && *known != 0)
     count = stepsBetween(start, limit, *known);
   else
     count = select(

@@ -390,6 +390,11 @@ TEST_F(NodeNumbersTest, WhatIsNotAllowedIsRefused) {
   EXPECT_THAT(errorOf("ScatterElements <reduction = \"mean\"> (a, b, c)",
                       {counting({2}), integers({1}, {0}), counting({1})}),
               HasSubstr("the reduction is not one of ONNX's"));
+  EXPECT_THAT(errorOf("Range (a, b, c)", {integers({}, {0}), integers({}, {5}), integers({}, {0})}),
+              HasSubstr("the step is 0"));
+  EXPECT_THAT(
+      errorOf("Range (a, b, c)", {floats({}, {0}), floats({}, {INFINITY}), floats({}, {1})}),
+      HasSubstr("the range has no end"));
   EXPECT_THAT(errorOf("TopK (a, b)", {counting({2}), integers({1}, {3})}),
               HasSubstr("more elements are wanted than there are"));
 }
