@@ -85,6 +85,16 @@ template <class Use> void withReals(Type type, Use use) {
   }
 }
 
+/// Calls f with numbers from 0 on and their multiples.
+template <class F> void inSteps(int64_t step, size_t count, F f) {
+  if (step == 1)
+    for (size_t k = 0; k < count; ++k)
+      f(k, static_cast<int64_t>(k));
+  else
+    for (size_t k = 0; k < count; ++k)
+      f(k, static_cast<int64_t>(k) * step);
+}
+
 } // namespace
 
 unsigned widthInMemory(Type type) {
@@ -112,8 +122,24 @@ void loadReals(Type type, const std::byte* data, const int64_t* places, size_t c
   });
 }
 
-void storeIntegers(Type type, std::byte* data, int64_t place, const int64_t* values,
-                   size_t count) {
+void loadIntegers(Type type, const std::byte* data, int64_t place, int64_t step, size_t count,
+                  int64_t* result) {
+  withIntegers(type, [&](auto sample) {
+    const auto* elements = reinterpret_cast<const decltype(sample)*>(data) + place;
+    inSteps(step, count,
+            [=](size_t k, int64_t at) { result[k] = static_cast<int64_t>(elements[at]); });
+  });
+}
+
+void loadReals(Type type, const std::byte* data, int64_t place, int64_t step, size_t count,
+               double* result) {
+  withReals(type, [&](auto sample) {
+    const auto* elements = reinterpret_cast<const decltype(sample)*>(data) + place;
+    inSteps(step, count, [=](size_t k, int64_t at) { result[k] = realOf(elements[at]); });
+  });
+}
+
+void storeIntegers(Type type, std::byte* data, int64_t place, const int64_t* values, size_t count) {
   withIntegers(type, [&](auto sample) {
     auto* elements = reinterpret_cast<decltype(sample)*>(data) + place;
     for (size_t k = 0; k < count; ++k)

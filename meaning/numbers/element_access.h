@@ -17,6 +17,11 @@ void loadIntegers(ir::ElementType type, const std::byte* data, const int64_t* pl
                   int64_t* result);
 void loadReals(ir::ElementType type, const std::byte* data, const int64_t* places, size_t count,
                double* result);
+/// The same from a place on, each `step` after the one before.
+void loadIntegers(ir::ElementType type, const std::byte* data, int64_t place, int64_t step,
+                  size_t count, int64_t* result);
+void loadReals(ir::ElementType type, const std::byte* data, int64_t place, int64_t step,
+               size_t count, double* result);
 /// Writes elements one after the other. Integers keep their lowest bits, and reals are rounded to
 /// the nearest number of the type, ties to even.
 void storeIntegers(ir::ElementType type, std::byte* data, int64_t place, const int64_t* values,

@@ -41,6 +41,25 @@ struct Loops::Lanes {
                                  : wholes[lane];
   }
   double realAt(size_t lane) const { return kind == Kind::Uniform ? real : reals[lane]; }
+  /// Calls f with each lane and its integer, or its real.
+  template <class F> void forEach(size_t lanes, F f) const {
+    int64_t value = whole;
+    const int64_t by = kind == Kind::Ramp ? step : 0;
+    if (kind == Kind::List)
+      for (size_t lane = 0; lane < lanes; ++lane)
+        f(lane, wholes[lane]);
+    else
+      for (size_t lane = 0; lane < lanes; ++lane, value = added(value, by))
+        f(lane, value);
+  }
+  template <class F> void forReals(size_t lanes, F f) const {
+    if (kind == Kind::List)
+      for (size_t lane = 0; lane < lanes; ++lane)
+        f(lane, reals[lane]);
+    else
+      for (size_t lane = 0; lane < lanes; ++lane)
+        f(lane, real);
+  }
   void setUniform(int64_t value) {
     kind = Kind::Uniform;
     whole = value;
@@ -192,7 +211,8 @@ void Loops::setIndices(int64_t first, size_t count) {
     Step& step = steps_[indexSteps_[axis]];
     step.time = clock_;
     const int64_t extent = extents_[axis];
-    const int64_t start = first / size % extent, end = (first + static_cast<int64_t>(count) - 1) / size;
+    const int64_t start = first / size % extent,
+                  end = (first + static_cast<int64_t>(count) - 1) / size;
     if (first / size == end) {
       step.lanes.setUniform(start);
     } else if (size == 1 && start + static_cast<int64_t>(count) <= extent) {
@@ -278,6 +298,9 @@ int64_t truncated(double value) {
   return static_cast<int64_t>(value);
 }
 
+uint64_t bitsOf(double value) { return std::bit_cast<uint64_t>(value); }
+double fromBits(uint64_t bits) { return std::bit_cast<double>(bits); }
+
 double functionOf(Function function, double a, double b) {
   switch (function) {
   case Function::Add:
@@ -286,10 +309,15 @@ double functionOf(Function function, double a, double b) {
     return a * b;
   case Function::Divide:
     return a / b;
+  // Zeros differ in their signs only, and a sum with what is not a number is none.
   case Function::Minimum:
-    return std::isnan(a) || a < b ? a : std::isnan(b) || b < a ? b : std::signbit(a) ? a : b;
+    return std::islessgreater(a, b) ? std::min(a, b)
+           : a != b                 ? a + b
+                                    : fromBits(bitsOf(a) | bitsOf(b));
   case Function::Maximum:
-    return std::isnan(a) || a > b ? a : std::isnan(b) || b > a ? b : std::signbit(a) ? b : a;
+    return std::islessgreater(a, b) ? std::max(a, b)
+           : a != b                 ? a + b
+                                    : fromBits(bitsOf(a) & bitsOf(b));
   case Function::Power:
     return std::pow(a, b);
   case Function::Remainder:
@@ -342,7 +370,35 @@ double functionOf(Function function, double a, double b) {
 
 } // namespace
 
-void Loops::combine(Step& step, llvm::function_ref<int64_t(int64_t, int64_t)> f) {
+/// Calls f with each lane and its reals.
+template <class F> void Loops::withReals(const Lanes& a, const Lanes& b, size_t lanes, F f) {
+  const double *x = a.reals.data(), *y = b.reals.data();
+  if (a.isUniform())
+    for (size_t lane = 0; lane < lanes; ++lane)
+      f(lane, a.real, b.realAt(lane));
+  else if (b.isUniform())
+    for (size_t lane = 0; lane < lanes; ++lane)
+      f(lane, x[lane], b.real);
+  else
+    for (size_t lane = 0; lane < lanes; ++lane)
+      f(lane, x[lane], y[lane]);
+}
+
+/// Writes the function of each lane, with a loop for each function.
+void Loops::applyTo(double* list, Function function, const Lanes& a, const Lanes& b, size_t lanes) {
+  auto loops = [&]<size_t... number>(std::index_sequence<number...>) {
+    auto loop = [&](auto chosen) {
+      if (static_cast<size_t>(function) == chosen)
+        withReals(a, b, lanes, [=](size_t lane, double x, double y) {
+          list[lane] = functionOf(static_cast<Function>(chosen()), x, y);
+        });
+    };
+    (loop(std::integral_constant<size_t, number>()), ...);
+  };
+  loops(std::make_index_sequence<static_cast<size_t>(Function::ErrorFunction) + 1>());
+}
+
+template <class F> void Loops::combine(Step& step, F f) {
   // Values of operands stay where they are: no step is moved.
   evaluate(step.operands[0]);
   bool isUniform = steps_[step.operands[0]].lanes.isUniform();
@@ -356,13 +412,40 @@ void Loops::combine(Step& step, llvm::function_ref<int64_t(int64_t, int64_t)> f)
     return step.lanes.setUniform(all);
   }
   int64_t* list = step.lanes.list(lanes_);
-  for (size_t lane = 0; lane < lanes_; ++lane)
-    list[lane] = first.at(lane);
-  for (uint32_t operand : llvm::drop_begin(step.operands)) {
-    const Lanes& next = steps_[operand].lanes;
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = f(list[lane], next.at(lane));
+  first.forEach(lanes_, [&](size_t lane, int64_t value) { list[lane] = value; });
+  for (uint32_t operand : llvm::drop_begin(step.operands))
+    steps_[operand].lanes.forEach(
+        lanes_, [&](size_t lane, int64_t value) { list[lane] = f(list[lane], value); });
+}
+
+/// The quotient or remainder of a ramp, which counts up to the divisor.
+bool Loops::divideRamp(Step& step) {
+  const Lanes& a = evaluate(step.operands[0]);
+  const Lanes& b = evaluate(step.operands[1]);
+  const int64_t by = b.whole, last = a.at(lanes_ - 1);
+  if (a.kind != Lanes::Kind::Ramp || !b.isUniform() || a.step < 0 || a.step > by ||
+      last < a.whole || by > int64_t(1) << 62)
+    return false;
+  int64_t quotient = quotientOf(a.whole, by), rest = remainderOf(a.whole, by);
+  const bool isQuotient = step.op == Op::Quotient;
+  if (quotientOf(last, by) == quotient) {
+    step.lanes.setUniform(quotient);
+    if (!isQuotient) {
+      step.lanes.kind = Lanes::Kind::Ramp;
+      step.lanes.whole = rest;
+      step.lanes.step = a.step;
+    }
+    return true;
   }
+  int64_t* list = step.lanes.list(lanes_);
+  for (size_t lane = 0; lane < lanes_; ++lane, rest += a.step) {
+    if (rest >= by) {
+      rest -= by;
+      ++quotient;
+    }
+    list[lane] = isQuotient ? quotient : rest;
+  }
+  return true;
 }
 
 void Loops::compute(Step& step) {
@@ -390,11 +473,12 @@ void Loops::compute(Step& step) {
   case Op::Product:
     return computeProduct(step);
   case Op::Wide:
-    return combine(step, step.detail == 0 ? added : multiplied);
+    return step.detail == 0 ? combine(step, added) : combine(step, multiplied);
   case Op::Quotient:
-    return combine(step, quotientOf);
   case Op::Remainder:
-    return combine(step, remainderOf);
+    if (divideRamp(step))
+      return;
+    return step.op == Op::Quotient ? combine(step, quotientOf) : combine(step, remainderOf);
   case Op::Minimum:
     return combine(step, [](int64_t a, int64_t b) { return std::min(a, b); });
   case Op::Maximum:
@@ -421,8 +505,7 @@ void Loops::compute(Step& step) {
     if (a.isUniform())
       return step.lanes.setUniform(f(a.whole));
     int64_t* list = step.lanes.list(lanes_);
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = f(a.at(lane));
+    a.forEach(lanes_, [&](size_t lane, int64_t value) { list[lane] = f(value); });
     return;
   }
   case Op::Truncated: {
@@ -437,23 +520,22 @@ void Loops::compute(Step& step) {
   case Op::Compared: {
     const Lanes& a = evaluate(step.operands[0]);
     const Lanes& b = evaluate(step.operands[1]);
-    auto f = [&](double x, double y) -> int64_t {
-      return step.detail == 0 ? x < y : step.detail == 1 ? x <= y : x == y;
+    auto compare = [&](auto f) {
+      if (a.isUniform() && b.isUniform())
+        return step.lanes.setUniform(f(a.real, b.real));
+      int64_t* list = step.lanes.list(lanes_);
+      withReals(a, b, lanes_, [=](size_t lane, double x, double y) { list[lane] = f(x, y); });
     };
-    if (a.isUniform() && b.isUniform())
-      return step.lanes.setUniform(f(a.real, b.real));
-    int64_t* list = step.lanes.list(lanes_);
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = f(a.realAt(lane), b.realAt(lane));
-    return;
+    return step.detail == 0   ? compare(std::less<>())
+           : step.detail == 1 ? compare(std::less_equal<>())
+                              : compare(std::equal_to<>());
   }
   case Op::FromInteger: {
     const Lanes& a = evaluate(step.operands[0]);
     if (a.isUniform())
       return step.lanes.setReal(static_cast<double>(a.whole));
     double* list = step.lanes.realList(lanes_);
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = static_cast<double>(a.at(lane));
+    a.forEach(lanes_, [&](size_t lane, int64_t value) { list[lane] = static_cast<double>(value); });
     return;
   }
   case Op::Function:
@@ -491,9 +573,9 @@ void Loops::computePolynomial(Step& step) {
   int64_t* list = step.lanes.list(lanes_);
   std::fill(list, list + lanes_, 0);
   for (auto [operand, coefficient] : llvm::zip(step.operands, step.coefficients)) {
-    const Lanes& next = steps_[operand].lanes;
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = added(list[lane], multiplied(coefficient, next.at(lane)));
+    steps_[operand].lanes.forEach(lanes_, [&, by = coefficient](size_t lane, int64_t value) {
+      list[lane] = added(list[lane], multiplied(by, value));
+    });
   }
 }
 
@@ -503,18 +585,39 @@ __extension__ using Wide = __int128;
 
 } // namespace
 
+/// A bound of all values that a sum goes through; its parts are evaluated.
+double Loops::magnitude(uint32_t number) {
+  const Step& part = steps_[number];
+  double all = 0;
+  if (part.op == Op::Polynomial) {
+    for (size_t k = 0; k < part.operands.size(); ++k)
+      all += std::abs(static_cast<double>(part.coefficients[k])) * magnitude(part.operands[k]);
+  } else if (part.op == Op::Wide) {
+    const double a = magnitude(part.operands[0]), b = magnitude(part.operands[1]);
+    all = part.detail == 0 ? a + b : a * b;
+  } else {
+    const Lanes& lanes = evaluate(number);
+    const size_t step = lanes.kind == Lanes::Kind::List ? 1 : std::max<size_t>(lanes_ - 1, 1);
+    for (size_t lane = 0; lane < lanes_; lane += step)
+      all = std::max(all, std::abs(static_cast<double>(lanes.at(lane))));
+  }
+  return all;
+}
+
 /// A difference of two integers may not fit: its sign is that of the sum in 128 bits.
 void Loops::compareSum(Step& step) {
-  // What sums are made of, each once, is evaluated first.
-  bool isUniform = true;
-  std::function<void(uint32_t)> prepare = [&](uint32_t number) {
-    const Step& part = steps_[number];
-    if (part.op == Op::Polynomial || part.op == Op::Wide)
-      for (uint32_t operand : part.operands)
-        prepare(operand);
-    else
-      isUniform &= evaluate(number).isUniform();
-  };
+  const bool isZero = step.op == Op::Zero;
+  if (magnitude(step.operands[0]) < 0x1p62) {
+    const Lanes& sum = evaluate(step.operands[0]);
+    const int64_t first = sum.at(0), last = sum.at(lanes_ - 1);
+    if (sum.isUniform() ||
+        (!isZero && sum.kind == Lanes::Kind::Ramp && (first >= 0) == (last >= 0)))
+      return step.lanes.setUniform(isZero ? first == 0 : first >= 0);
+    int64_t* list = step.lanes.list(lanes_);
+    sum.forEach(lanes_,
+                [&](size_t lane, int64_t value) { list[lane] = isZero ? value == 0 : value >= 0; });
+    return;
+  }
   std::function<Wide(uint32_t, size_t)> valueOf = [&](uint32_t number, size_t lane) -> Wide {
     const Step& part = steps_[number];
     if (part.op == Op::Wide) {
@@ -528,16 +631,11 @@ void Loops::compareSum(Step& step) {
       all += part.coefficients[k] * valueOf(part.operands[k], lane);
     return all;
   };
-  prepare(step.operands[0]);
-  auto holdsAt = [&](size_t lane) -> int64_t {
-    const Wide all = valueOf(step.operands[0], lane);
-    return step.op == Op::Zero ? all == 0 : all >= 0;
-  };
-  if (isUniform)
-    return step.lanes.setUniform(holdsAt(0));
   int64_t* list = step.lanes.list(lanes_);
-  for (size_t lane = 0; lane < lanes_; ++lane)
-    list[lane] = holdsAt(lane);
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    const Wide all = valueOf(step.operands[0], lane);
+    list[lane] = isZero ? all == 0 : all >= 0;
+  }
 }
 
 void Loops::computeProduct(Step& step) {
@@ -569,29 +667,7 @@ void Loops::computeFunction(Step& step) {
   const Lanes* b = step.operands.size() > 1 ? &evaluate(step.operands[1]) : nullptr;
   if (a.isUniform() && (!b || b->isUniform()))
     return step.lanes.setReal(functionOf(function, a.real, b ? b->real : 0));
-  double* list = step.lanes.realList(lanes_);
-  auto loop = [&](auto f) {
-    if (b && a.isUniform())
-      for (size_t lane = 0; lane < lanes_; ++lane)
-        list[lane] = f(a.real, b->reals[lane]);
-    else if (b && b->isUniform())
-      for (size_t lane = 0; lane < lanes_; ++lane)
-        list[lane] = f(a.reals[lane], b->real);
-    else if (b)
-      for (size_t lane = 0; lane < lanes_; ++lane)
-        list[lane] = f(a.reals[lane], b->reals[lane]);
-    else
-      for (size_t lane = 0; lane < lanes_; ++lane)
-        list[lane] = f(a.reals[lane], 0.0);
-  };
-  if (function == Function::Add)
-    loop([](double x, double y) { return x + y; });
-  else if (function == Function::Multiply)
-    loop([](double x, double y) { return x * y; });
-  else if (function == Function::Divide)
-    loop([](double x, double y) { return x / y; });
-  else
-    loop([&](double x, double y) { return functionOf(function, x, y); });
+  applyTo(step.lanes.realList(lanes_), function, a, b ? *b : a, lanes_);
 }
 
 void Loops::computeElement(Step& step) {
@@ -607,46 +683,42 @@ void Loops::computeElement(Step& step) {
     const Lanes& index = evaluate(step.operands[axis]);
     const int64_t extent = array.extents[axis];
     const int64_t lastLane = static_cast<int64_t>(lanes_) - 1;
-    const int64_t first = index.whole,
-                  end = index.kind == Lanes::Kind::Ramp
-                            ? added(first, multiplied(index.step, lastLane))
-                            : first;
-    isStraight &= index.kind != Lanes::Kind::List && first >= 0 && first < extent && end >= 0 &&
-                  end < extent;
+    const int64_t first = index.whole, end = index.kind == Lanes::Kind::Ramp
+                                                 ? added(first, multiplied(index.step, lastLane))
+                                                 : first;
+    isStraight &=
+        index.kind != Lanes::Kind::List && first >= 0 && first < extent && end >= 0 && end < extent;
     base = added(multiplied(base, extent), first);
     slope = added(multiplied(slope, extent), index.kind == Lanes::Kind::Ramp ? index.step : 0);
   }
   if (elements == 0)
     return isReal ? step.lanes.setReal(0) : step.lanes.setUniform(0);
+  size_t count = isStraight && slope == 0 ? 1 : lanes_;
   std::array<int64_t, mostLanes> places;
-  size_t count = lanes_;
-  if (isStraight && slope == 0) {
-    places[0] = base;
-    count = 1;
-  } else if (isStraight) {
-    for (size_t lane = 0; lane < count; ++lane)
-      places[lane] = base + slope * static_cast<int64_t>(lane);
-  } else {
+  if (!isStraight) {
     std::fill(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(count), 0);
     bool isUniform = true;
     for (size_t axis = 0; axis < array.extents.size(); ++axis) {
       const Lanes& index = steps_[step.operands[axis]].lanes;
       isUniform &= index.isUniform();
       const int64_t extent = array.extents[axis];
-      for (size_t lane = 0; lane < count; ++lane)
-        places[lane] = places[lane] * extent + std::clamp<int64_t>(index.at(lane), 0, extent - 1);
+      index.forEach(count, [&](size_t lane, int64_t value) {
+        places[lane] = places[lane] * extent + std::clamp<int64_t>(value, 0, extent - 1);
+      });
     }
     if (isUniform)
       count = 1;
   }
   if (isReal) {
     double* list = step.lanes.realList(lanes_);
-    loadReals(array.type, array.data, places.data(), count, list);
+    isStraight ? loadReals(array.type, array.data, base, slope, count, list)
+               : loadReals(array.type, array.data, places.data(), count, list);
     if (count == 1)
       step.lanes.setReal(list[0]);
   } else {
     int64_t* list = step.lanes.list(lanes_);
-    loadIntegers(array.type, array.data, places.data(), count, list);
+    isStraight ? loadIntegers(array.type, array.data, base, slope, count, list)
+               : loadIntegers(array.type, array.data, places.data(), count, list);
     if (count == 1)
       step.lanes.setUniform(list[0]);
   }
@@ -678,12 +750,15 @@ void Loops::computeSelect(Step& step) {
   const Lanes& b = evaluate(step.operands[2]);
   if (isReal) {
     double* list = step.lanes.realList(lanes_);
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = condition.at(lane) ? a.realAt(lane) : b.realAt(lane);
+    withReals(a, b, lanes_, [&, is = condition.wholes.data()](size_t lane, double x, double y) {
+      list[lane] = is[lane] ? x : y;
+    });
   } else {
     int64_t* list = step.lanes.list(lanes_);
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      list[lane] = condition.at(lane) ? a.at(lane) : b.at(lane);
+    b.forEach(lanes_, [&](size_t lane, int64_t value) { list[lane] = value; });
+    a.forEach(lanes_, [&, is = condition.wholes.data()](size_t lane, int64_t value) {
+      list[lane] = is[lane] ? value : list[lane];
+    });
   }
 }
 
@@ -734,16 +809,17 @@ int64_t reducedWhole(Reduction reduction, int64_t a, int64_t b) {
   return a;
 }
 
-double reducedReal(Reduction reduction, double a, double b) {
+/// The function of two reals of which a reduction is made.
+Function functionOf(Reduction reduction) {
   switch (reduction) {
   case Reduction::Sum:
-    return a + b;
+    return Function::Add;
   case Reduction::Product:
-    return a * b;
+    return Function::Multiply;
   case Reduction::Minimum:
-    return functionOf(Function::Minimum, a, b);
+    return Function::Minimum;
   default:
-    return functionOf(Function::Maximum, a, b);
+    return Function::Maximum;
   }
 }
 
@@ -759,22 +835,28 @@ void Loops::computeReduction(Step& step) {
   int64_t most = extents.at(0);
   for (size_t lane = 1; lane < lanes_ && !extents.isUniform(); ++lane)
     most = std::max(most, extents.at(lane));
-  std::vector<double> reals(isReal ? lanes_ : 0, neutralReal(reduction));
+  Lanes totals;
+  std::fill_n(totals.realList(lanes_), lanes_, neutralReal(reduction));
+  std::vector<double>& reals = totals.reals;
   std::vector<int64_t> wholes(isReal ? 0 : lanes_, neutralWhole(reduction));
   for (int64_t k = 0; k < most; ++k) {
     bind(level, k);
     const Lanes& body = evaluate(step.operands[1]);
+    if (extents.isUniform() && isReal) {
+      applyTo(reals.data(), functionOf(reduction), totals, body, lanes_);
+      continue;
+    }
     for (size_t lane = 0; lane < lanes_; ++lane) {
       if (!extents.isUniform() && k >= extents.at(lane))
         continue;
       if (isReal)
-        reals[lane] = reducedReal(reduction, reals[lane], body.realAt(lane));
+        reals[lane] = functionOf(functionOf(reduction), reals[lane], body.realAt(lane));
       else
         wholes[lane] = reducedWhole(reduction, wholes[lane], body.at(lane));
     }
   }
   if (isReal)
-    std::copy(reals.begin(), reals.end(), step.lanes.realList(lanes_));
+    std::copy_n(reals.begin(), lanes_, step.lanes.realList(lanes_));
   else
     std::copy(wholes.begin(), wholes.end(), step.lanes.list(lanes_));
   if (lanes_ == 1 && isReal)
@@ -795,11 +877,13 @@ void Loops::computeSums(Step& step, int64_t extent) {
     lanes_ = static_cast<size_t>(std::min<int64_t>(mostLanes, extent - k));
     bind(level, k);
     const Lanes& body = evaluate(step.operands[1]);
-    for (size_t lane = 0; lane < lanes_; ++lane)
-      if (isReal)
-        real = reducedReal(reduction, real, body.realAt(lane));
-      else
-        whole = reducedWhole(reduction, whole, body.at(lane));
+    if (isReal)
+      body.forReals(lanes_, [&](size_t, double value) {
+        real = functionOf(functionOf(reduction), real, value);
+      });
+    else
+      body.forEach(lanes_,
+                   [&](size_t, int64_t value) { whole = reducedWhole(reduction, whole, value); });
   }
   laneLevel_ = 0;
   lanes_ = 1;
@@ -862,16 +946,17 @@ void Loops::computeLast(Step& step) {
 void Loops::store(ir::ElementType type, std::byte* data) {
   forBlocks([&](int64_t first, size_t count) {
     const Lanes& values = evaluate(root_);
+    const bool isList = values.kind == Lanes::Kind::List;
     if (steps_[root_].sort == Sort::Real) {
       std::array<double, mostLanes> list;
-      for (size_t lane = 0; lane < count; ++lane)
-        list[lane] = values.realAt(lane);
-      storeReals(type, data, first, list.data(), count);
+      if (!isList)
+        std::fill_n(list.begin(), count, values.real);
+      storeReals(type, data, first, isList ? values.reals.data() : list.data(), count);
     } else {
       std::array<int64_t, mostLanes> list;
-      for (size_t lane = 0; lane < count; ++lane)
-        list[lane] = values.at(lane);
-      storeIntegers(type, data, first, list.data(), count);
+      if (!isList)
+        values.forEach(count, [&](size_t lane, int64_t value) { list[lane] = value; });
+      storeIntegers(type, data, first, isList ? values.wholes.data() : list.data(), count);
     }
     return true;
   });

@@ -67,7 +67,12 @@ private:
   void computeLast(Step& step);
   void computeSelect(Step& step);
   void computeFunction(Step& step);
-  void combine(Step& step, llvm::function_ref<int64_t(int64_t, int64_t)> f);
+  template <class F> void combine(Step& step, F f);
+  template <class F> static void withReals(const Lanes& a, const Lanes& b, size_t lanes, F f);
+  static void applyTo(double* list, Function function, const Lanes& a, const Lanes& b,
+                      size_t lanes);
+  bool divideRamp(Step& step);
+  double magnitude(uint32_t number);
   void bind(uint32_t level, int64_t value);
 
   const Formulas& formulas_;
@@ -78,8 +83,8 @@ private:
   llvm::DenseMap<uint32_t, uint32_t> numbers_; ///< of the steps of formulas
   std::vector<uint32_t> indexSteps_;           ///< of the result's indices, where they are read
   uint32_t root_ = 0;
-  size_t lanes_ = 1;     ///< elements of the block
-  uint64_t clock_ = 1;   ///< counts changes of indices
+  size_t lanes_ = 1;              ///< elements of the block
+  uint64_t clock_ = 1;            ///< counts changes of indices
   std::vector<uint64_t> changed_; ///< by level; 0 is the block
   std::vector<int64_t> bound_;    ///< values of bound indices, by level
   /// The bound index, if any, that runs over the lanes instead of elements of the result.

@@ -227,6 +227,10 @@ private:
       return true;
     const Scalars indices = indicesOf(extents);
     const Scalar element = tensor.at(indices);
+    if (element.sort() != sortOf(type)) {
+      note(formatted("elements that are no {}", ir::onnxName(type)));
+      return false;
+    }
     llvm::SmallVector<Expr, 6> exprs;
     for (Scalar index : indices)
       exprs.push_back(index.expr());

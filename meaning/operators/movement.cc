@@ -374,7 +374,7 @@ void definePad(Call& call) {
     return call.refuse("the mode is not one of ONNX's");
   call.rank(0, data.type(), data.rank());
   Scalars written;
-  if (auto attribute = call.integersAttribute(call.opset() < 2 ? "paddings" : "pads"))
+  if (auto attribute = call.integersAttribute("pads"))
     for (int64_t rows : *attribute)
       written.push_back(call.integer(rows));
   else
@@ -387,21 +387,27 @@ void definePad(Call& call) {
       axes.push_back(axis);
   if (written.size() != 2 * axes.size())
     return call.reject(formatted("{} pads for {} axes", written.size(), axes.size()));
-  Scalars before(data.rank(), call.integer(0)), extents = listed(data.extents());
+  Scalars before(data.rank()), extents = listed(data.extents());
   for (size_t k = 0; k < axes.size(); ++k) {
     const unsigned axis = call.axis(axes[k], data.rank());
-    if (call.isRefused())
-      return;
+    if (call.isRefused() || before[axis].expr())
+      return call.refuse("an axis occurs twice");
     before[axis] = written[k];
     extents[axis] = extents[axis] + written[k] + written[k + axes.size()];
+    if (mode != "constant")
+      call.require(either(data.extent(axis) > 0, same(extents[axis], 0)),
+                   "an axis has no element to repeat");
   }
+  if (call.has(2) && (call[2].type() != data.type() || !call[2].count(call.formulas()).is(1)))
+    return call.refuse("the fill is not one element of the operand's type");
   const Scalar fill = call.has(2) ? call.single(2)
                                   : call.number(call.realAttribute("value", 0), data.type());
   call.result(Tensor(extents, data.type(), [=](Index index) {
     Scalars place;
     Scalar isInside = fill.boolean(true);
     for (unsigned axis = 0; axis < data.rank(); ++axis) {
-      const Scalar at = index[axis] - before[axis], extent = data.extent(axis);
+      const Scalar extent = data.extent(axis);
+      const Scalar at = before[axis].expr() ? index[axis] - before[axis] : index[axis];
       if (mode == "constant") {
         isInside = both(isInside, both(at >= 0, at < extent));
         place.push_back(at);
@@ -511,9 +517,12 @@ void defineRange(Call& call) {
   if (step.is(0))
     return call.reject("delta is 0");
   Scalar count;
-  if (start.isReal())
-    count = maximum(toInteger(apply(Function::Ceiling, (limit - start) / step)), 0);
-  else if (std::optional<int64_t> known = step.number(); known && *known != 0)
+  call.require(!same(step, 0), "the step is 0");
+  if (start.isReal()) {
+    const Scalar steps = apply(Function::Ceiling, (limit - start) / step);
+    call.require(steps < 0x1p62, "the range has no end");
+    count = maximum(toInteger(steps), 0);
+  } else if (std::optional<int64_t> known = step.number(); known && *known != 0)
     count = stepsBetween(start, limit, *known);
   else
     count = select(
@@ -620,7 +629,7 @@ void register_movement(Definitions& all) {
   all.add("Concat", defineConcat);
   all.add("Slice", defineSlice);
   all.add("Split", defineSplit);
-  all.add("Pad", definePad);
+  all.add("Pad", definePad, 2);
   all.add("CenterCropPad", defineCenterCropPad, 18);
   all.add("Constant", defineConstant);
   all.add("ConstantOfShape", defineConstantOfShape, 9);

@@ -38,6 +38,8 @@ llvm::Expected<std::vector<Numbers>> kernelResults(const Instance& instance);
 /// of operators without a kernel. Empty if there are none.
 std::vector<Numbers> evaluatedResults(const Instance& instance);
 std::vector<Numbers> checkedResults(const Instance& instance);
+/// Those of the definition, where there are no others. Empty if it is not defined.
+std::vector<Numbers> definedResults(const Instance& instance);
 
 Verdict compareDefinitions(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice& dice);
 Verdict compareShapes(const Instance& instance, llvm::ArrayRef<Numbers> expected, Dice& dice);

@@ -1,9 +1,8 @@
 // Operators that move elements according to a fixed map of positions: Transpose, Concat, Split,
-// Slice, Expand, Tile, Trilu.
+// Slice, Expand, Tile.
 //
 // Versions: Transpose and Concat in every opset, Split from 2 (lengths are an attribute before 13,
-// num_outputs from 18), Tile from 6, Expand from 8, Slice from 10 (before, it had attributes),
-// Trilu from 14.
+// num_outputs from 18), Tile from 6, Expand from 8, Slice from 10 (before, it had attributes).
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/integer_input.h"
@@ -271,40 +270,6 @@ llvm::Error tile(KernelContext& context) {
   });
 }
 
-/// Keeps elements with i + k <= j (upper) or i + k >= j (lower) of each matrix; the rest is zero.
-llvm::Error trilu(KernelContext& context) {
-  const TensorView& x = context.in(0);
-  if (x.rank() < 2)
-    return context.error("the input must have at least two axes");
-  const bool upper = context.node().intAttr("upper", 1) != 0;
-  int64_t k = 0;
-  if (context.has(1)) {
-    llvm::Expected<int64_t> given = integerOf(context, 1);
-    if (!given)
-      return given.takeError();
-    k = *given;
-  }
-  llvm::Expected<TensorView> y = context.output(0, x.element, x.shape);
-  if (!y)
-    return y.takeError();
-  return dispatchWidth(context, x.element, [&](auto tag) -> llvm::Error {
-    using T = typename decltype(tag)::Type;
-    const int64_t count = x.elementCount();
-    if (count == 0)
-      return llvm::Error::success();
-    const int64_t rows = x.shape[x.rank() - 2];
-    const int64_t columns = x.shape[x.rank() - 1];
-    const int64_t offset = std::clamp(k, -rows, columns);
-    for (int64_t at = 0; at < count; ++at) {
-      const int64_t i = at / columns % rows;
-      const int64_t j = at % columns;
-      const bool kept = upper ? i + offset <= j : i + offset >= j;
-      y->as<T>()[at] = kept ? x.as<T>()[at] : T{};
-    }
-    return llvm::Error::success();
-  });
-}
-
 } // namespace
 
 void register_rearrange(KernelRegistry& registry) {
@@ -314,7 +279,6 @@ void register_rearrange(KernelRegistry& registry) {
   registry.add("Slice", 10, slice);
   registry.add("Expand", 8, expand);
   registry.add("Tile", 6, tile);
-  registry.add("Trilu", 14, trilu);
 }
 
 } // namespace kvopt::kernels

@@ -54,7 +54,8 @@ protected:
           formatted("{}{}[{}] {}", k ? ", " : "", ir::onnxName(operands[k].type).str(),
                     joinedExtents(operands[k].extents), std::string(1, static_cast<char>('a' + k)));
     const std::string text =
-        formatted("<ir_version: 10, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
+        formatted("<ir_version: 10, opset_import: [\"\" : {}, \"com.microsoft\" : 1, "
+                  "\"ai.onnx.ml\" : 3]>\n"
                   "g ({}) => (float r) {{\n  r, second = {}\n}}",
                   opset, inputs, call);
     auto model = ir::readText(withResults(text, call), ops);
@@ -224,6 +225,98 @@ TEST_F(NodeNumbersTest, CodesEndAtTheLimitsOfTheirType) {
   quantized(ElementType::Int16, {-1000, 1000, 2, -4});
 }
 
+TEST_F(NodeNumbersTest, NothingIsBeyondAnEnd) {
+  expect("Range (a, b, c)", {floats({}, {5}), floats({}, {2}), floats({}, {1})}, {0}, {});
+  expect("Range (a, b, c)", {integers({}, {2}), integers({}, {5}), integers({}, {-1})}, {0}, {});
+  // The range of codes has a 0.
+  expect("DynamicQuantizeLinear (a)", {floats({2}, {-2, -0.5})}, {2}, {0, 191});
+  // A step that is longer than the window.
+  expect("MaxPool <kernel_shape = [1], strides = [2], auto_pad = \"SAME_UPPER\"> (a)",
+         {counting({1, 1, 4})}, {1, 1, 2}, {0, 2});
+}
+
+TEST_F(NodeNumbersTest, EqualOnesAndTies) {
+  expect("MaxPool <kernel_shape = [2]> (a)", {floats({1, 1, 3}, {2, 2, 1})}, {1, 1, 2}, {2, 2});
+  EXPECT_THAT(results[1].elements, ElementsAre(0, 1));
+  expect("MaxUnpool <kernel_shape = [2], strides = [2]> (a, b)",
+         {floats({1, 1, 2}, {5, 6}), integers({1, 1, 2}, {1, 1})}, {1, 1, 4}, {0, 6, 0, 0});
+  expect("Shrink (a)", {floats({4}, {0.5, -0.5, 0.75, -1})}, {4}, {0, 0, 0.75, -1});
+  expect("ai.onnx.ml.Binarizer (a)", {floats({3}, {-1, 0, 1})}, {3}, {0, 0, 1});
+  expect("DynamicQuantizeLinear (a)", {floats({2}, {-0.5, 254.5})}, {2}, {0, 254});
+}
+
+TEST_F(NodeNumbersTest, DefaultsOfAttributes) {
+  expect("DepthToSpace <blocksize = 2> (a)", {counting({1, 8, 1, 1})}, {1, 2, 2, 2},
+         {0, 2, 4, 6, 1, 3, 5, 7});
+  expect("LRN <size = 1, alpha = 1.0, bias = 0.0> (a)", {floats({1, 1, 1}, {4})}, {1, 1, 1}, {0.5});
+  expect("NegativeLogLikelihoodLoss (a, b)",
+         {floats({2, 2}, {-1, -2, -3, -5}), integers({2}, {0, 1})}, {}, {3});
+  expect("ReverseSequence (a, b)", {counting({2, 2}), integers({2}, {2, 1})}, {2, 2}, {2, 1, 0, 3});
+}
+
+TEST_F(NodeNumbersTest, OneNumberForEachPlace) {
+  const auto bytes = [](llvm::ArrayRef<int64_t> extents, std::vector<double> elements) {
+    return Numbers{ElementType::UInt8, {extents.begin(), extents.end()}, std::move(elements)};
+  };
+  const Numbers one = floats({}, {1}), zero = bytes({}, {0});
+  expect("MatMulInteger (a, b, c, d)",
+         {bytes({1, 1}, {1}), bytes({1, 2}, {5, 5}), zero, bytes({2}, {1, 2})}, {1, 2}, {4, 3});
+  expect("QLinearMatMul (a, b, c, d, e, f, g, h)",
+         {bytes({2, 1}, {4, 4}), floats({2}, {1, 2}), zero, bytes({1, 2}, {1, 1}), one, zero, one,
+          zero},
+         {2, 2}, {4, 4, 8, 8});
+  expect("DequantizeLinear <axis = 0, block_size = 2> (a, b)",
+         {bytes({4}, {1, 1, 1, 1}), floats({2}, {1, 3})}, {4}, {1, 1, 3, 3});
+  // A scale for each group, before version 21.
+  expect("GroupNormalization <num_groups = 2> (a, b, c)",
+         {floats({1, 4, 1}, {0, 0, 0, 0}), floats({2}, {1, 1}), floats({2}, {5, 6})}, {1, 4, 1},
+         {5, 5, 6, 6}, 18);
+}
+
+TEST_F(NodeNumbersTest, HeadsAndRowsOfAttention) {
+  // Two heads read one group of keys and values.
+  expect("Attention (a, b, c)",
+         {floats({1, 4, 1, 1}, {1, 1, 1, 1}), floats({1, 2, 2, 1}, {500, -500, -500, 500}),
+          floats({1, 2, 2, 1}, {1, 2, 3, 4})},
+         {1, 4, 1, 1}, {1, 1, 4, 4}, 23);
+  // A mask for each row of the batch, and a bias for each head.
+  const Numbers values = floats({2, 1, 2, 1}, {1, 2, 3, 4}),
+                none = floats({2, 1, 2, 1}, {0, 0, 0, 0});
+  expect("Attention (a, b, c, d)",
+         {floats({2, 1, 1, 1}, {0, 0}), none, values,
+          Numbers{ElementType::Bool, {2, 1, 1, 2}, {1, 0, 0, 1}}},
+         {2, 1, 1, 1}, {1, 4}, 23);
+  expect("Attention (a, b, c, d)",
+         {floats({1, 2, 1, 1}, {0, 0}), floats({1, 2, 2, 1}, {0, 0, 0, 0}),
+          floats({1, 2, 2, 1}, {1, 2, 3, 4}), floats({1, 2, 1, 2}, {0, -1000, -1000, 0})},
+         {1, 2, 1, 1}, {1, 4}, 23);
+  const std::string multi = "com.microsoft.MultiHeadAttention <num_heads = 1> ";
+  expect(multi + "(a, b, c, , d)",
+         {floats({2, 1, 1}, {0, 0}), floats({2, 2, 1}, {0, 0, 0, 0}),
+          floats({2, 2, 1}, {1, 5, 2, 6}), Numbers{ElementType::Int32, {2, 2}, {1, 0, 0, 1}}},
+         {2, 1, 1}, {1, 6});
+  expect(multi + "(a, b, c, d)",
+         {floats({1, 1, 1}, {0}), floats({1, 2, 1}, {0, 0}), floats({1, 2, 1}, {1, 5}),
+          floats({3}, {0, 0, 7})},
+         {1, 1, 1}, {10});
+  // A first prompt whose first row of the batch is padded on the right, without a window.
+  const Numbers zeros = floats({2, 4, 1}, {0, 0, 0, 0, 0, 0, 0, 0});
+  const std::string grouped =
+      "com.microsoft.GroupQueryAttention <num_heads = 1, kv_num_heads = 1> ";
+  auto wholes = [](llvm::ArrayRef<int64_t> extents, std::vector<double> elements) {
+    return Numbers{ElementType::Int32, {extents.begin(), extents.end()}, std::move(elements)};
+  };
+  expect(grouped + "(a, b, c, , , d, e)",
+         {zeros, zeros, floats({2, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 8}), wholes({2}, {0, 3}),
+          wholes({}, {4})},
+         {2, 4, 1}, {1, 1.5, 2, 2.5, 5, 5.5, 6, 6.5});
+  const Numbers query = floats({2, 1, 1}, {0, 0});
+  expect(grouped + "(a, b, c, d, e, f, g)",
+         {query, query, floats({2, 1, 1}, {3, 9}), none, floats({2, 1, 2, 1}, {1, 9, 1, 2}),
+          wholes({2}, {1, 2}), wholes({}, {3})},
+         {2, 1, 1}, {2, 4});
+}
+
 TEST_F(NodeNumbersTest, LongRowsAndManySmallOnes) {
   // More elements than a block, within one row and over many.
   std::vector<double> row(3000), pairs;
@@ -297,6 +390,11 @@ TEST_F(NodeNumbersTest, WhatIsNotAllowedIsRefused) {
   EXPECT_THAT(errorOf("ScatterElements <reduction = \"mean\"> (a, b, c)",
                       {counting({2}), integers({1}, {0}), counting({1})}),
               HasSubstr("the reduction is not one of ONNX's"));
+  EXPECT_THAT(errorOf("Range (a, b, c)", {integers({}, {0}), integers({}, {5}), integers({}, {0})}),
+              HasSubstr("the step is 0"));
+  EXPECT_THAT(
+      errorOf("Range (a, b, c)", {floats({}, {0}), floats({}, {INFINITY}), floats({}, {1})}),
+      HasSubstr("the range has no end"));
   EXPECT_THAT(errorOf("TopK (a, b)", {counting({2}), integers({1}, {3})}),
               HasSubstr("more elements are wanted than there are"));
 }

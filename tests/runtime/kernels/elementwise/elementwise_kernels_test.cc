@@ -21,8 +21,11 @@ std::vector<TestTensor> operandsOf(const OpDef& definition) {
   for (unsigned i = 0; i < definition.minOperands(); ++i) {
     const bool isTruth = definition.elementFunction == ElementFunction::Logic ||
                          (i == 0 && definition.elementFunction == ElementFunction::Choice);
+    const bool isBits = definition.name.type().startswith("Bitwise");
     const bool isBias = i > 0 && !definition.name.isOnnx();
-    TestTensor operand(isTruth ? ElementType::Bool : ElementType::Float,
+    TestTensor operand(isTruth  ? ElementType::Bool
+                       : isBits ? ElementType::Int32
+                                : ElementType::Float,
                        isBias ? runtime::Extents{columns} : runtime::Extents{rows, columns});
     for (int64_t e = 0; e < operand.count(); ++e)
       operand.set(e, isTruth ? static_cast<double>((e + i) % 2)
