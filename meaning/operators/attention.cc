@@ -146,6 +146,8 @@ void defineAttention(Call& call) {
       parts.value.rank() != 4)
     return call.refuse("operands have neither 3 nor 4 axes");
   const bool hasPast = call.has(4) && call.has(5);
+  if (hasPast && (call[4].rank() != 4 || call[5].rank() != 4))
+    return call.refuse("caches do not have 4 axes");
   const Scalar past = hasPast ? call[4].extent(2) : call.integer(0);
   if (hasPast) {
     parts.key = concatenated(call[4], parts.key, 2);
@@ -235,6 +237,8 @@ void defineRotaryEmbedding(Call& call) {
   const unsigned positionOperand = isContrib ? 1 : 3;
   const Tensor positions = call.has(positionOperand) ? call[positionOperand] : Tensor();
   const int64_t written = call.integerAttribute("rotary_embedding_dim", 0);
+  if (cosines.rank() < 2 || sines.rank() < 2)
+    return call.refuse("the tables have fewer than two axes");
   const Scalar pairs = cosines.extent(cosines.rank() - 1);
   const bool isFlat = x.rank() == 3;
   int64_t count = call.integerAttribute("num_heads", 0);
@@ -300,6 +304,8 @@ void defineGroupQueryAttention(Call& call) {
     return;
   const Tensor pastKey = call.has(3) ? call[3] : Tensor(),
                pastValue = call.has(4) ? call[4] : Tensor(), lengths = call[5];
+  if ((pastKey && pastKey.rank() != 4) || (pastValue && pastValue.rank() != 4))
+    return call.refuse("caches do not have 4 axes");
   const Scalar steps = parts.query.extent(2);
   const Scalar capacity =
       maximum(pastKey ? pastKey.extent(2) : call.integer(0), call.single(6));
@@ -309,7 +315,7 @@ void defineGroupQueryAttention(Call& call) {
     return total + 1.0 - steps;
   };
   if (call.integerAttribute("do_rotary", 0) != 0) {
-    if (!call.has(7) || !call.has(8))
+    if (!call.has(7) || !call.has(8) || call[7].rank() != 2 || call[8].rank() != 2)
       return call.refuse("no tables for the rotation are given");
     const Tensor positions = call.has(9) ? call[9] : Tensor();
     const std::function<Scalar(Scalar, Scalar)> position = [=](Scalar b, Scalar s) {
@@ -395,6 +401,8 @@ void defineMultiHeadAttention(Call& call) {
   if (call.isRefused() || parts.key.rank() != 4 || parts.value.rank() != 4)
     return call.refuse("packed operands are not defined");
   const bool hasPast = call.has(6) && call.has(7);
+  if (hasPast && (call[6].rank() != 4 || call[7].rank() != 4))
+    return call.refuse("caches do not have 4 axes");
   const Scalar past = hasPast ? call[6].extent(2) : call.integer(0);
   if (hasPast) {
     parts.key = concatenated(call[6], parts.key, 2);

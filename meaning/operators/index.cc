@@ -208,8 +208,8 @@ void defineScatterNd(Call& call) {
 void defineTensorScatter(Call& call) {
   const Tensor past = call[0], update = call[1];
   const unsigned axis = call.axisAttribute("axis", -2, past.rank());
-  if (call.isRefused())
-    return;
+  if (call.isRefused() || update.rank() != past.rank())
+    return call.refuse("ranks differ");
   const bool isRing = call.textAttribute("mode", "linear") == "circular";
   const Tensor starts = call.has(2) ? call[2] : Tensor();
   if (starts)

@@ -129,9 +129,12 @@ void defineSqueeze(Call& call) {
   if (auto written = call.axes("axes", 1, data.rank()))
     axes = *written;
   else
-    for (unsigned axis = 0; axis < data.rank(); ++axis)
+    for (unsigned axis = 0; axis < data.rank(); ++axis) {
+      if (!data.extent(axis).number())
+        return call.refuse("it is not known which extents are 1");
       if (data.extent(axis).is(1))
         axes.push_back(axis);
+    }
   if (call.isRefused())
     return;
   Scalars extents;
@@ -297,7 +300,7 @@ void defineSplit(Call& call) {
     sizes = call.elements(1);
   else {
     const int64_t count = call.integerAttribute("num_outputs", call.resultCount());
-    if (count <= 0 || (call.opset() < 18 && extent.number() && *extent.number() % count != 0))
+    if (count <= 0 || count != call.resultCount() || (call.opset() < 18 && extent.number() && *extent.number() % count != 0))
       return call.refuse("the axis has no such equal parts");
     const Scalar each = quotientUp(extent, call.integer(count));
     for (int64_t k = 0; k + 1 < count; ++k)

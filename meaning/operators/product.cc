@@ -89,6 +89,8 @@ void defineFusedMatMul(Call& call) {
     return call.refuse("batches that are transposed are not defined");
   const bool isA = call.integerAttribute("transA", 0) != 0,
              isB = call.integerAttribute("transB", 0) != 0;
+  if ((isA && call[0].rank() < 2) || (isB && call[1].rank() < 2))
+    return call.refuse("an operand is not a matrix");
   const Tensor all = matrixProduct(call, isA ? lastTwoExchanged(call[0]) : call[0],
                                    isB ? lastTwoExchanged(call[1]) : call[1], call[0].type());
   call.result(scaledBy(call, call.named(all), call.realAttribute("alpha", 1)));

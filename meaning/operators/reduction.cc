@@ -187,6 +187,8 @@ void overOneAxis(Call& call, std::function<Tensor(const Tensor&, unsigned)> f) {
   const Tensor data = call[0];
   if (call.opset() >= 13 || !call.node().op().isOnnx()) {
     const unsigned axis = call.axisAttribute("axis", -1, std::max(data.rank(), 1u));
+    if (data.rank() == 0)
+      call.refuse("a scalar has no axis");
     if (!call.isRefused())
       call.result(f(data, axis));
     return;
