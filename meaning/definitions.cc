@@ -1,6 +1,9 @@
 // A table by domain and name.
 #include "meaning/definitions.h"
 
+#include "ir/graph.h"
+#include "ir/op.h"
+#include "ir/verify/node_check.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::meaning {
@@ -26,6 +29,17 @@ void Definitions::forEach(llvm::function_ref<void(ir::OpName, int64_t, Define)> 
   for (const auto& [name, versions] : all_)
     for (const Versions& each : versions)
       use(ir::OpName(name.first, name.second), each.since, each.define);
+}
+
+Define definitionOf(const ir::Node& node) {
+  struct Filled : Definitions {
+    Filled() { registerAll(*this); }
+  };
+  static const Filled all;
+  if (!node.definition() || ir::hasUnknownOperands(node) ||
+      llvm::errorToBool(ir::checkDefinition(node)))
+    return nullptr;
+  return all.find(node.op(), node.graph().opsetVersion(node.op().domain()));
 }
 
 } // namespace kvopt::meaning

@@ -36,6 +36,10 @@ private:
   std::map<std::pair<std::string, std::string>, llvm::SmallVector<Versions, 2>> all_;
 };
 
+/// The definition of a node's operator; null if there is none, or if the node does not fit what
+/// the operator declares (ir::checkDefinition).
+Define definitionOf(const ir::Node& node);
+
 /// Registers the definitions of all files in operators/ (generated).
 void registerAll(Definitions& registry);
 
