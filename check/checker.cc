@@ -274,12 +274,13 @@ private:
   }
 
   /// Why the last comparison does not cover all sizes; empty if it does.
-  std::string sizeGap() const {
+  std::string sizeGap() {
     std::string gap = regions.last().gap;
     if (gap.empty())
-      gap = sizeArgumentGap(feeding.before().model, regions.last().nodes[false], covered);
+      gap =
+          sizeArgumentGap(feeding.before().model, regions.last().nodes[false], covered, operators);
     if (gap.empty())
-      gap = sizeArgumentGap(feeding.after().model, regions.last().nodes[true], covered);
+      gap = sizeArgumentGap(feeding.after().model, regions.last().nodes[true], covered, operators);
     return gap;
   }
 
@@ -378,6 +379,7 @@ private:
   RuleTable rules;
   Feeding feeding;
   std::set<int64_t> covered;
+  meaning::OperatorFacts operators;
   std::vector<Step> scope;
   Regions regions;
   std::vector<Output> outputs;

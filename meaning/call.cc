@@ -102,7 +102,7 @@ bool Call::hasRank(unsigned operand, size_t rank) {
 double Call::realAttribute(llvm::StringRef name, double otherwise) const {
   find(name);
   const ir::Attribute* attribute = node_.attributeOrDefault(name);
-  return attribute && attribute->kind() == ir::AttributeKind::Float
+  return attribute && attribute->kind() == ir::AttributeKind::Float && !attribute->isReference()
              ? static_cast<double>(attribute->floatValue())
              : otherwise;
 }
@@ -118,7 +118,7 @@ std::optional<llvm::SmallVector<int64_t>> Call::integersAttribute(llvm::StringRe
 std::optional<llvm::SmallVector<double>> Call::realsAttribute(llvm::StringRef name) const {
   find(name);
   const ir::Attribute* attribute = node_.attributeOrDefault(name);
-  if (!attribute || attribute->kind() != ir::AttributeKind::Floats)
+  if (!attribute || attribute->kind() != ir::AttributeKind::Floats || attribute->isReference())
     return std::nullopt;
   const llvm::ArrayRef<float> floats = attribute->floats();
   return llvm::SmallVector<double>(floats.begin(), floats.end());
@@ -126,7 +126,7 @@ std::optional<llvm::SmallVector<double>> Call::realsAttribute(llvm::StringRef na
 
 Tensor Call::tensorAttribute(llvm::StringRef name) {
   const ir::Attribute* attribute = find(name);
-  if (!attribute || attribute->kind() != ir::AttributeKind::Tensor)
+  if (!attribute || attribute->kind() != ir::AttributeKind::Tensor || attribute->isReference())
     return Tensor();
   return constantTensor(formulas_, *attribute->tensorValue());
 }

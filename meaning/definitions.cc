@@ -1,6 +1,9 @@
 // A table by domain and name.
 #include "meaning/definitions.h"
 
+#include "ir/graph.h"
+#include "ir/op.h"
+#include "ir/verify/node_check.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::meaning {
@@ -37,6 +40,13 @@ const Definitions& definitions() {
     return made;
   }();
   return *all;
+}
+
+Define definitionOf(const ir::Node& node) {
+  if (!node.definition() || ir::hasUnknownOperands(node) ||
+      llvm::errorToBool(ir::checkDefinition(node)))
+    return nullptr;
+  return definitions().find(node.op(), node.graph().opsetVersion(node.op().domain()));
 }
 
 } // namespace kvopt::meaning

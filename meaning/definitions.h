@@ -37,6 +37,10 @@ private:
   llvm::DenseMap<ir::OpName, const llvm::SmallVector<Versions, 2>*> byName_;
 };
 
+/// The definition of a node's operator; null if there is none, or if the node does not fit what
+/// the operator declares (ir::checkDefinition).
+Define definitionOf(const ir::Node& node);
+
 /// Registers the definitions of all files in operators/ (generated).
 void registerAll(Definitions& registry);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/model.h"
+#include "meaning/facts/operator_facts.h"
 
 #include "llvm/ADT/DenseMap.h"
 
@@ -17,6 +18,7 @@ public:
   bool isCastToSameType(const ir::Node& node);
 
 private:
+  meaning::OperatorFacts operators;
   llvm::DenseMap<const ir::Value*, ir::ElementType> known;
 };
 

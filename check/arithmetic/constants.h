@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/arithmetic/code_steps.h"
+#include "check/arithmetic/key.h"
 #include "check/arithmetic/packed_codes.h"
 #include "check/arithmetic/table_reads.h"
 #include "check/arithmetic/tensor.h"
@@ -127,6 +128,8 @@ struct Arithmetic {
   PackedFloors floors;
   /// Why an integer is open (openInteger); empty if none is.
   std::string openInteger;
+  /// The growths of results' extents, and of those over which elements are reduced (extentGrowths).
+  std::unordered_map<Key, std::pair<ExtentIds, ExtentIds>, KeyHash> extents;
 };
 
 /// While it exists, notes of thresholds and tables and the work are its own, apart from those of

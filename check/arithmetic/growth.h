@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <array>
@@ -21,6 +22,8 @@ namespace kvopt::check {
 using GrowthId = uint32_t;
 /// Growth of what no size, position or id changes.
 inline constexpr GrowthId fixedGrowth = 0;
+/// The growths of a tensor's extents.
+using ExtentIds = llvm::SmallVector<GrowthId, 4>;
 
 /// Sizes of a step that grow independently of each other. Numbers from firstData on are those of
 /// integers that no size determines, such as token ids.

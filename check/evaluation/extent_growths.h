@@ -7,6 +7,6 @@ namespace kvopt::check {
 
 /// The growths of a result's extents; empty if they are all fixed. Those that do not follow from
 /// the operator's definition are not traced.
-llvm::SmallVector<GrowthId, 4> extentGrowths(Call& call, unsigned index, const Tensor& result);
+ExtentIds extentGrowths(Call& call, unsigned index, const Tensor& result);
 
 } // namespace kvopt::check

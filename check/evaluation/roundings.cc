@@ -18,28 +18,6 @@ bool isOnnx(const ir::Node* node, const char* name) {
   return node && node->op().isOnnx() && node->is(name);
 }
 
-/// The operands whose elements a node only moves; none for other nodes.
-llvm::SmallVector<unsigned, 4> movedOperands(const ir::Node& node) {
-  static constexpr const char* moving[] = {"Identity", "Transpose",     "Reshape", "Slice",
-                                           "Expand",   "Unsqueeze",     "Squeeze", "Split",
-                                           "Gather",   "GatherElements"};
-  llvm::SmallVector<unsigned, 4> all;
-  if (!node.op().isOnnx())
-    return all;
-  if (llvm::is_contained(moving, node.op().type()))
-    all = {0};
-  else if (node.is("Where"))
-    all = {1, 2};
-  else if (node.is("TensorScatter"))
-    all = {0, 1};
-  else if (node.is("ScatterND") || node.is("ScatterElements"))
-    all = {0, 2};
-  else if (node.is("Concat"))
-    for (unsigned i = 0; i < node.operands().size(); ++i)
-      all.push_back(i);
-  return all;
-}
-
 /// The only operand that is not a constant; nullopt if there are several.
 std::optional<unsigned> variableOperand(const ir::Node& node) {
   std::optional<unsigned> variable;
@@ -98,8 +76,10 @@ bool Roundings::reachesRound(const ir::Node& node, const ir::Node* caller) {
     return reaches;
   }
   bool reaches = false;
-  for (unsigned operand : movedOperands(node))
-    reaches |= reachesRound({node.operand(operand), caller});
+  const meaning::NodeFacts facts = operators.of(node);
+  for (unsigned i = 0; facts.onlyMoves() && i < node.operands().size(); ++i)
+    if (facts.makesOf(i))
+      reaches |= reachesRound({node.operand(i), caller});
   return reaches;
 }
 

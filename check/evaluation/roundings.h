@@ -3,6 +3,7 @@
 
 #include "check/arithmetic/call.h"
 #include "check/arithmetic/code_steps.h"
+#include "meaning/facts/operator_facts.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -30,6 +31,7 @@ private:
   bool reachesPacked(const ir::Node& sum, const ir::Node* caller);
 
   const ir::Model* model;
+  meaning::OperatorFacts operators;
   double largestCode = 0;
   CodeSteps found;
   llvm::DenseMap<Place, bool> known;

@@ -2,7 +2,6 @@
 #include "check/regions/form_gaps.h"
 
 #include "check/arithmetic/constants.h"
-#include "ir/elementwise.h"
 #include "ir/graph.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -10,42 +9,12 @@
 namespace kvopt::check {
 namespace {
 
-bool isOneOf(const ir::Node& node, llvm::ArrayRef<const char*> names) {
-  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
-}
-
-/// Whether the shapes of a node's results depend on the shapes of its operands only.
-bool shapesFollowShapes(const ir::Node& node) {
-  return ir::elementFunction(node) || isOneOf(node, {"Identity",
-                                                     "Cast",
-                                                     "CastLike",
-                                                     "MatMul",
-                                                     "Gemm",
-                                                     "Concat",
-                                                     "Transpose",
-                                                     "Gather",
-                                                     "GatherElements",
-                                                     "ScatterND",
-                                                     "ScatterElements",
-                                                     "TensorScatter",
-                                                     "Softmax",
-                                                     "Shape",
-                                                     "Size",
-                                                     "Trilu",
-                                                     "CumSum",
-                                                     "Flatten",
-                                                     "LayerNormalization",
-                                                     "RMSNormalization"});
-}
-
-/// Whether the shape of the results depends on the elements of an operand.
-bool shapesFollowContents(const ir::Node& node, const ir::Value& operand) {
-  if (shapesFollowShapes(node))
-    return false;
-  // The first operand is moved. It may be another operand, too.
-  return !isOneOf(node, {"Reshape", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Tile"}) ||
-         llvm::any_of(node.operands().drop_front(),
-                      [&](const ir::Use& use) { return use.value() == &operand; });
+/// Whether a set has one of the places of a value among the operands.
+bool isOperandIn(const ir::Node& node, const ir::Value& value, meaning::OperandSet set) {
+  for (unsigned i = 0; i < node.operands().size(); ++i)
+    if (node.operand(i) == &value && meaning::NodeFacts::isIn(set, i))
+      return true;
+  return false;
 }
 
 /// The kind of a form's tensors: that of the first one.
@@ -67,14 +36,6 @@ bool hasZero(const Form* form) {
   return form && llvm::any_of(*form, [](const Ref& contents) {
            return contents && llvm::is_contained(contents->known, 0.0);
          });
-}
-
-/// Whether an element of the result is other than a number where one of the operands is.
-bool keepsPattern(const ir::Node& node) {
-  const auto function = ir::elementFunction(node);
-  return function == ir::ElementFunction::Sum || function == ir::ElementFunction::Choice ||
-         isOneOf(node, {"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Expand", "Slice",
-                        "Split", "Unsqueeze", "Gather", "Tile", "Concat", "Cast"});
 }
 
 void take(const std::string*& gap, const std::string* other) {
@@ -102,9 +63,15 @@ void FormGaps::addOperand(FormGap& gap, const ir::Node& node, const ir::Value& o
   take(gap.shape, own.shape);
   take(gap.contents, own.contents);
   const std::optional<Kind> kind = kindOf(formOf(operand));
-  if (kind != Kind::Real && shapesFollowContents(node, operand))
+  const meaning::NodeFacts& facts = operators.of(node);
+  // Captured values are operands of nodes in subgraphs, of which nothing is known.
+  const bool isCaptured = !node.subgraphs().empty();
+  if (kind != Kind::Real && (isCaptured || isOperandIn(node, operand, facts.shaping)))
     take(gap.shape, own.contents);
-  if (kind == Kind::Real || (kind == Kind::Known && keepsPattern(node)))
+  // Where an element of the operand is other than a number, that of the result is, too.
+  const bool keepsPattern =
+      facts.making <= meaning::Making::Summed && isOperandIn(node, operand, facts.made);
+  if (kind == Kind::Real || (kind == Kind::Known && keepsPattern))
     take(gap.pattern, kind == Kind::Known && isPlain(operand) ? nullptr : own.pattern);
   else if (kind == Kind::Known ? !isPlain(operand) || (isSpecial && hasZero(formOf(operand)))
                                : isSpecial || !node.op().isOnnx())
@@ -127,7 +94,7 @@ void FormGaps::add(const ir::Node& node, const OwnGaps& own, FormOf formOf) {
           return kindOf(formOf(result)) == Kind::Real;
         });
     gap.pattern = areNumbers ? nullptr : gap.contents;
-    if (!shapesFollowShapes(node))
+    if (operators.of(node).shaping != 0)
       gap.shape = gap.contents;
   } else if (!own.unread.empty()) {
     // All entries are read for infinities.

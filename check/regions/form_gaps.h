@@ -46,7 +46,8 @@ private:
 
   llvm::DenseMap<const ir::Value*, FormGap> known;
   std::set<std::string> texts;
-  PlainNumbers plain;
+  meaning::OperatorFacts operators;
+  PlainNumbers plain{operators};
 };
 
 } // namespace kvopt::check

@@ -24,12 +24,6 @@ const ir::Value* newRowsOf(const ir::Graph& graph, const ir::ManifestCache& cach
              : nullptr;
 }
 
-bool onlyMoves(const ir::Node& node) {
-  static constexpr const char* names[] = {"Identity", "Transpose", "Reshape", "Slice", "Split",
-                                          "Squeeze",  "Unsqueeze", "Flatten", "Concat"};
-  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
-}
-
 /// The declared shape of a value of floating-point numbers without them; null if it is unknown.
 Ref declaredShape(const Feeding& feeding, const ir::Value& value, const Step& step) {
   if (!value.type().hasRank() || !ir::isFloatingPoint(value.type().elementType()))
@@ -49,7 +43,7 @@ bool LatentCaches::fail(const std::string& why) {
 
 /// Values of the first model that rows are moved from; false if there are others.
 bool LatentCaches::collect(const ir::Value& rows, const IsOfBefore& isOfBefore,
-                           llvm::SmallVectorImpl<const ir::Value*>& sources) const {
+                           llvm::SmallVectorImpl<const ir::Value*>& sources) {
   llvm::SmallVector<const ir::Value*, 8> pending{&rows};
   while (!pending.empty()) {
     const ir::Value* value = pending.pop_back_val();
@@ -60,10 +54,11 @@ bool LatentCaches::collect(const ir::Value& rows, const IsOfBefore& isOfBefore,
       continue;
     }
     const ir::Node* node = value->producer();
-    if (!node || !onlyMoves(*node))
+    const meaning::NodeFacts facts = node ? operators.of(*node) : meaning::NodeFacts();
+    if (!facts.onlyMoves())
       return false;
-    for (unsigned i = 0; i < (node->is("Concat") ? node->operands().size() : 1); ++i)
-      if (node->operand(i))
+    for (unsigned i = 0; i < node->operands().size(); ++i)
+      if (node->operand(i) && facts.makesOf(i))
         pending.push_back(node->operand(i));
   }
   return true;

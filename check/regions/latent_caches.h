@@ -36,7 +36,7 @@ private:
   using Columns = std::vector<std::pair<ValueClass, Ref>>;
   bool fail(const std::string& why);
   bool collect(const ir::Value& rows, const IsOfBefore& isOfBefore,
-               llvm::SmallVectorImpl<const ir::Value*>& sources) const;
+               llvm::SmallVectorImpl<const ir::Value*>& sources);
   Ref shapeOf(const ir::Value& value, const Step& step);
   /// Values of the first model that depend on columns.
   const llvm::DenseSet<const ir::Value*>& dependents(const CachePair& pair, const Columns& columns);
@@ -49,6 +49,7 @@ private:
   Classes& before;
   Classes& after;
   Arithmetic& math;
+  meaning::OperatorFacts operators;
   struct Dependents {
     std::vector<ValueClass> ofClasses;
     llvm::DenseSet<const ir::Value*> values;

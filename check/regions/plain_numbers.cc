@@ -1,51 +1,19 @@
-// Operators that keep numbers plain.
+// From a value to the values that it is made of.
 #include "check/regions/plain_numbers.h"
 
 #include "check/arithmetic/call.h"
-#include "ir/elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::check {
 namespace {
 
-/// Whether a node divides by a constant that has neither zeros nor infinite elements.
-bool hasDivisors(const ir::Node& node) {
-  const auto data = node.operand(1) ? node.operand(1)->constantRef() : nullptr;
+/// Whether a value is a constant that has neither zeros nor infinite elements.
+bool isDivisor(const ir::Value& value) {
+  const auto data = value.constantRef();
   const Ref divisors = data && !isWeightData(*data) ? tensorOf(*data) : nullptr;
   return divisors && divisors->kind == Kind::Known && !Constants::hasSpecial(*divisors) &&
          !llvm::is_contained(divisors->known, 0.0);
-}
-
-/// Operands of an operator that must be plain: the first, or others. A mask of bits; nullopt for
-/// operators whose results may be other than numbers.
-std::optional<unsigned> operandsToCheck(const ir::Node& node) {
-  constexpr unsigned none = 0, first = 1, second = 2, third = 4, all = ~0u;
-  if (!node.op().isOnnx())
-    return std::nullopt;
-  if (const auto function = ir::elementFunction(node))
-    switch (*function) {
-    case ir::ElementFunction::Sum:
-    case ir::ElementFunction::Product:
-    case ir::ElementFunction::Bound:
-    case ir::ElementFunction::Rounding:
-      return all;
-    case ir::ElementFunction::Choice:
-      return second | third;
-    case ir::ElementFunction::Quotient:
-      return node.is("Div") && hasDivisors(node) ? std::optional(first) : std::nullopt;
-    default: // functions with poles are not plain
-      return node.is("Sin") || node.is("Cos") || node.is("Tanh") ? std::optional(first)
-                                                                 : std::nullopt;
-    }
-  return llvm::StringSwitch<std::optional<unsigned>>(node.op().type())
-      .Cases("Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", first)
-      .Cases("Expand", "Slice", "Gather", "Tile", "Split", first)
-      .Cases("Cast", "Flatten", "Trilu", "GatherElements", "GatherND", first)
-      .Case("Concat", all)
-      .Case("Range", none)
-      .Default(std::nullopt);
 }
 
 } // namespace
@@ -58,14 +26,17 @@ bool PlainNumbers::compute(const ir::Value& value) {
     return contents && !Constants::hasSpecial(*contents);
   }
   const ir::Node* node = value.producer();
-  const auto operands = node ? operandsToCheck(*node) : std::nullopt;
-  if (!operands)
+  if (!node)
+    return false;
+  const meaning::NodeFacts& facts = operators.of(*node);
+  if (facts.making > meaning::Making::Finite)
     return false;
   for (unsigned i = 0; i < node->operands().size(); ++i) {
-    constexpr unsigned bits = 32;
     const ir::Value* operand = node->operand(i);
-    if (!operand || (i < bits && !(*operands >> i & 1)))
+    if (!operand || !facts.makesOf(i))
       continue;
+    if (meaning::NodeFacts::isIn(facts.divisors, i) && !isDivisor(*operand))
+      return false;
     // Integers become numbers.
     const ir::ElementType type = operand->type().elementType();
     const bool isInteger = type != ir::ElementType::Undefined && !ir::isFloatingPoint(type);

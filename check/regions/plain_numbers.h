@@ -2,22 +2,24 @@
 #pragma once
 
 #include "ir/model.h"
+#include "meaning/facts/operator_facts.h"
 
 #include "llvm/ADT/DenseMap.h"
 
 namespace kvopt::check {
 
-/// Finds values that are numbers at all sizes, by the operators that compute them: they move, add
-/// and multiply numbers, or are bounded functions. Quotients, powers and functions with poles are
-/// not plain, nor are masks.
+/// Finds values that are numbers at all sizes, by the operators that compute them (Making::Finite).
+/// Quotients, powers and functions with poles are not plain, nor are masks.
 class PlainNumbers {
 public:
+  explicit PlainNumbers(meaning::OperatorFacts& facts) : operators(facts) {}
   /// Whether the value of the main graph is plain.
   bool isPlain(const ir::Value& value);
 
 private:
   bool compute(const ir::Value& value);
 
+  meaning::OperatorFacts& operators;
   llvm::DenseMap<const ir::Value*, bool> known;
   unsigned depth = 0;
 };

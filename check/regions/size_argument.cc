@@ -5,7 +5,6 @@
 #include "ir/model.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace kvopt::check {
 namespace {
@@ -13,104 +12,11 @@ namespace {
 /// The scope has all numbers of rows, earlier and new tokens up to this.
 constexpr int64_t alwaysCovered = 3;
 
-/// Operators that treat all places of an axis alike.
-bool isUniform(llvm::StringRef name) {
-  static constexpr const char* names[] = {"Identity",
-                                          "Dropout",
-                                          "Reshape",
-                                          "Flatten",
-                                          "Transpose",
-                                          "Unsqueeze",
-                                          "Squeeze",
-                                          "Expand",
-                                          "Tile",
-                                          "Concat",
-                                          "Slice",
-                                          "Split",
-                                          "Trilu",
-                                          "Shape",
-                                          "Size",
-                                          "Constant",
-                                          "ConstantOfShape",
-                                          "Range",
-                                          "Gather",
-                                          "GatherElements",
-                                          "GatherND",
-                                          "ScatterND",
-                                          "ScatterElements",
-                                          "TensorScatter",
-                                          "CumSum",
-                                          "Add",
-                                          "Sub",
-                                          "Mul",
-                                          "Div",
-                                          "Mod",
-                                          "Neg",
-                                          "Reciprocal",
-                                          "Sum",
-                                          "Max",
-                                          "Min",
-                                          "Clip",
-                                          "Exp",
-                                          "Pow",
-                                          "Where",
-                                          "IsNaN",
-                                          "IsInf",
-                                          "Equal",
-                                          "Not",
-                                          "Cast",
-                                          "CastLike",
-                                          "Less",
-                                          "LessOrEqual",
-                                          "Greater",
-                                          "GreaterOrEqual",
-                                          "And",
-                                          "Or",
-                                          "Xor",
-                                          "Sqrt",
-                                          "Sin",
-                                          "Cos",
-                                          "Tanh",
-                                          "Erf",
-                                          "Abs",
-                                          "Log",
-                                          "Floor",
-                                          "Ceil",
-                                          "Round",
-                                          "Sign",
-                                          "Relu",
-                                          "Sigmoid",
-                                          "Gelu",
-                                          "Softplus",
-                                          "MatMul",
-                                          "Gemm",
-                                          "Einsum",
-                                          "ReduceSum",
-                                          "ReduceMean",
-                                          "ReduceMax",
-                                          "ReduceMin",
-                                          "ReduceSumSquare",
-                                          "ReduceL2",
-                                          "Softmax",
-                                          "LayerNormalization",
-                                          "RMSNormalization",
-                                          "SimplifiedLayerNormalization",
-                                          "RotaryEmbedding",
-                                          "Attention",
-                                          "If",
-                                          "com.microsoft::RotaryEmbedding",
-                                          "com.microsoft::GroupQueryAttention",
-                                          "com.microsoft::MultiHeadAttention",
-                                          "com.microsoft::PagedAttention",
-                                          "com.microsoft::FusedMatMul",
-                                          "com.microsoft::SimplifiedLayerNormalization",
-                                          "com.microsoft::SkipSimplifiedLayerNormalization",
-                                          "com.microsoft::SkipLayerNormalization",
-                                          "com.microsoft::Gelu",
-                                          "com.microsoft::FastGelu",
-                                          "com.microsoft::QuickGelu",
-                                          "com.microsoft::MatMulNBits"};
-  return llvm::is_contained(names, name);
+/// Whether an operator treats all places of an axis alike. PagedAttention has no definition, and
+/// the rules of Pad and OneHot do not note where their results change with a size.
+bool isUniform(const ir::Node& node, meaning::OperatorFacts& operators) {
+  return node.operands().empty() || node.is("com.microsoft::PagedAttention") ||
+         (operators.of(node).isUniform && !node.is("Pad") && !node.is("OneHot"));
 }
 
 bool isComparison(const ir::Node& node) {
@@ -140,14 +46,17 @@ std::string gapOf(const ir::Node& node, const std::set<int64_t>& covered) {
 
 /// The gap of a function and of those that it calls, which `caller` calls.
 std::string gapOfCalls(const ir::Model& model, const ir::Node& caller, const ir::Function& function,
-                       const std::set<int64_t>& covered) {
-  llvm::SmallVector<const ir::Function*, 8> called{&function};
+                       const std::set<int64_t>& covered, meaning::OperatorFacts& operators) {
+  llvm::SmallVector<const ir::Graph*, 8> called{&function.body};
   for (size_t i = 0; i < called.size(); ++i)
-    for (const ir::Node& inner : called[i]->body.nodes()) {
+    for (const ir::Node& inner : called[i]->nodes()) {
       const ir::Function* nested = model.findFunction(inner);
-      if (nested && !llvm::is_contained(called, nested))
-        called.push_back(nested);
-      if (!nested && !isUniform(inner.op().str()))
+      if (nested && !llvm::is_contained(called, &nested->body))
+        called.push_back(&nested->body);
+      const bool isBranch = !nested && inner.is("If");
+      if (isBranch)
+        llvm::append_range(called, inner.subgraphs());
+      if (!nested && !isBranch && !isUniform(inner, operators))
         return caller.describe() + " calls " + inner.op().str() +
                ", which has no argument for all sizes";
       if (std::string gap = gapOf(inner, covered); !gap.empty())
@@ -185,17 +94,17 @@ std::set<int64_t> comparedConstants(const ir::Model& model) {
 }
 
 std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Node*> nodes,
-                            const std::set<int64_t>& covered) {
+                            const std::set<int64_t>& covered, meaning::OperatorFacts& operators) {
   for (const ir::Node* node : nodes) {
     if (std::string gap = gapOf(*node, covered); !gap.empty())
       return gap;
     const ir::Function* function = model.findFunction(*node);
     if (!function) {
-      if (!isUniform(node->op().str()))
+      if (!isUniform(*node, operators))
         return node->describe() + " has no argument for all sizes";
       continue;
     }
-    if (std::string gap = gapOfCalls(model, *node, *function, covered); !gap.empty())
+    if (std::string gap = gapOfCalls(model, *node, *function, covered, operators); !gap.empty())
       return gap;
   }
   return "";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/node.h"
+#include "meaning/facts/operator_facts.h"
 
 #include "llvm/ADT/ArrayRef.h"
 
@@ -21,7 +22,7 @@ namespace kvopt::check {
 /// two such forms meet, and each constant in them is within the scope. `covered` has the
 /// constants around which the scope has steps; those up to 3 always are.
 std::string sizeArgumentGap(const ir::Model& model, llvm::ArrayRef<const ir::Node*> nodes,
-                            const std::set<int64_t>& covered);
+                            const std::set<int64_t>& covered, meaning::OperatorFacts& operators);
 
 /// Constants with which a model or its functions compare integers, and windows of attention.
 std::set<int64_t> comparedConstants(const ir::Model& model);

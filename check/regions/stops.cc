@@ -6,15 +6,6 @@
 namespace kvopt::check {
 namespace {
 
-/// Whether a node only arranges the elements of its first operand.
-bool arrangesOperand(const ir::Value& value) {
-  static constexpr const char* names[] = {"Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten",
-                                          "Expand",  "Slice",     "Split",     "Gather",  "Cast"};
-  const ir::Node* node = value.producer();
-  return node && node->op().isOnnx() && llvm::is_contained(names, node->op().type()) &&
-         node->operand(0) && !node->operand(0)->constantRef();
-}
-
 bool stopsAtComputed(Frontier frontier) {
   return frontier == Frontier::ComputedTables || frontier == Frontier::Computed ||
          frontier == Frontier::Compared;
@@ -45,6 +36,19 @@ bool isCut(const ir::Value& constant, Frontier frontier) {
 
 bool stopsAtTables(Frontier frontier) {
   return frontier == Frontier::Tables || frontier == Frontier::ComputedTables;
+}
+
+/// Whether a node only arranges the elements of its first operand.
+bool Stops::arrangesOperand(const ir::Value& value) {
+  const ir::Node* node = value.producer();
+  if (!node || !node->operand(0) || node->operand(0)->constantRef())
+    return false;
+  const auto [at, isNew] = arranging.try_emplace(node, false);
+  if (isNew) {
+    const meaning::NodeFacts& facts = operators.of(*node);
+    at->second = facts.making == meaning::Making::Moved && facts.made == 1;
+  }
+  return at->second;
 }
 
 void Stops::indexValues(const ir::Graph& graph, bool isAfter) {

@@ -50,6 +50,7 @@ public:
 
 private:
   bool isShared(const ValueClass& own, Frontier frontier) const;
+  bool arrangesOperand(const ir::Value& value);
   bool isArrangementOfStop(const ir::Value& value, Frontier frontier);
   void indexValues(const ir::Graph& graph, bool isAfter);
   void indexDependence(const ir::Graph& graph);
@@ -60,6 +61,8 @@ private:
   Leaves& leaves;
   std::unordered_map<ValueClass, const ir::Value*> representatives;
   std::unordered_set<ValueClass> classesAfter;
+  meaning::OperatorFacts operators;
+  llvm::DenseMap<const ir::Node*, bool> arranging;
   llvm::DenseSet<const ir::Value*> dependsOnInput;
   std::set<ValueClass> excluded;
 };

@@ -1,6 +1,7 @@
 // A hash table of nodes, and the sets of indices that they read.
 #include "meaning/expression/arena.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <memory>
@@ -93,6 +94,18 @@ void Arena::grow() {
     while (table_[place] != 0)
       place = (place + 1) & mask;
     table_[place] = id;
+  }
+}
+
+void Arena::forEachPart(Expr root, llvm::function_ref<void(Expr)> use) const {
+  llvm::DenseSet<uint32_t> seen;
+  llvm::SmallVector<Expr> open{root};
+  while (!open.empty()) {
+    const Expr part = open.pop_back_val();
+    if (!seen.insert(part.id()).second)
+      continue;
+    use(part);
+    open.append(operands(part).begin(), operands(part).end());
   }
 }
 

@@ -4,6 +4,7 @@
 #include "meaning/expression/expression.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Allocator.h"
 #include <deque>
@@ -35,6 +36,8 @@ public:
   /// The free indices of a formula (nodes `Index` and `Bound`), ordered.
   llvm::ArrayRef<Expr> variables(Expr expr) const { return sets_[nodes_[expr.id()].variables]; }
   bool reads(Expr expr, Expr index) const;
+  /// Calls `use` with each node of a formula, once.
+  void forEachPart(Expr root, llvm::function_ref<void(Expr)> use) const;
 
   bool isFull() const { return isFull_; }
   /// Number of nodes, which are 1 to this number.

@@ -166,6 +166,8 @@ void defineAttention(Call& call) {
   if (call.isRefused())
     return;
   const bool hasPast = call.has(4) && call.has(5);
+  if (hasPast && (call[4].rank() != 4 || call[5].rank() != 4))
+    return call.refuse("caches do not have 4 axes");
   const Scalar past = hasPast ? call[4].extent(2) : call.integer(0);
   if (hasPast) {
     parts.key = concatenated(call, call[4], parts.key, 2);
@@ -264,6 +266,8 @@ void defineRotaryEmbedding(Call& call) {
   const unsigned positionOperand = isContrib ? 1 : 3;
   const Tensor positions = call.has(positionOperand) ? call[positionOperand] : Tensor();
   const int64_t written = call.integerAttribute("rotary_embedding_dim", 0);
+  if (cosines.rank() < 2 || sines.rank() < 2)
+    return call.refuse("the tables have fewer than two axes");
   const Scalar pairs = cosines.extent(cosines.rank() - 1);
   const bool isFlat = x.rank() == 3;
   int64_t count = call.integerAttribute("num_heads", 0);
@@ -329,6 +333,8 @@ void defineGroupQueryAttention(Call& call) {
     return;
   const Tensor pastKey = call.has(3) ? call[3] : Tensor(),
                pastValue = call.has(4) ? call[4] : Tensor(), lengths = call[5];
+  if ((pastKey && pastKey.rank() != 4) || (pastValue && pastValue.rank() != 4))
+    return call.refuse("caches do not have 4 axes");
   const Scalar steps = parts.query.extent(2);
   const Scalar capacity =
       maximum(pastKey ? pastKey.extent(2) : call.integer(0), call.single(6));
@@ -338,7 +344,7 @@ void defineGroupQueryAttention(Call& call) {
     return total + 1.0 - steps;
   };
   if (call.integerAttribute("do_rotary", 0) != 0) {
-    if (!call.has(7) || !call.has(8))
+    if (!call.has(7) || !call.has(8) || !call.hasRank(7, 2) || !call.hasRank(8, 2))
       return call.reject("no tables for the rotation are given");
     const Tensor positions = call.has(9) ? call[9] : Tensor();
     const std::function<Scalar(Scalar, Scalar)> position = [=](Scalar b, Scalar s) {

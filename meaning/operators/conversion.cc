@@ -82,11 +82,14 @@ std::function<Scalar(Index)> alongData(Call& call, const Tensor& data, const Ten
   call.ignoreAttributes({"axis", "saturate", "precision"});
   const int64_t block = call.integerAttribute("block_size", 0);
   if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.extent(0).is(1)))
-    return [=](Index) {
-      return parameter.at(Scalars(parameter.rank(), data.rank() ? data.extent(0).integer(0)
-                                                                : parameter.extent(0).integer(0)));
+    return [=, zero = call.integer(0)](Index) {
+      return parameter.at(Scalars(parameter.rank(), zero));
     };
+  if (parameter.rank() != 1 && parameter.rank() != data.rank())
+    call.refuse("a parameter has neither one axis nor those of the data");
   const unsigned axis = call.axisAttribute("axis", 1, data.rank());
+  if (call.isRefused())
+    return nullptr;
   if (block > 0)
     return [=](Index index) {
       return parameter.at(replaced(index, axis, quotient(index[axis], block)));
@@ -201,6 +204,10 @@ Scalar parameterAt(const Tensor& parameter, Index index, size_t axis) {
                                : parameter.at(broadcastIndex(parameter, index));
 }
 void defineQLinearMatMul(Call& call) {
+  const unsigned rank = std::min(call[0].rank(), call[3].rank());
+  for (unsigned parameter : {1, 2, 4, 5, 6, 7})
+    if (rank < 2 || call[parameter].rank() > rank)
+      return call.refuse("an operand is not a matrix, or a parameter has more axes");
   const Tensor sums = call.named(matrixProduct(call, withoutZeroPoint(call, call[0], 2, -2),
                                                withoutZeroPoint(call, call[3], 5, -1),
                                                Type::Int32));

@@ -206,6 +206,7 @@ Tensor overLastAxes(Call& call, const Tensor& data, int64_t written,
 }
 
 /// Up to version 12 the axes from `axis` on are one.
+/// Up to version 12 the axes from `axis` on are one.
 void overOneAxis(Call& call, llvm::function_ref<Tensor(const Tensor&, unsigned)> f) {
   const Tensor data = call[0];
   call.type(0, data.type());

@@ -60,7 +60,7 @@ MUTANTS = [
     ("alignment/classes.cc", "if (isCommutative(node))\n    std::sort", "std::sort", "the order of operands never matters"),
     ("alignment/classes.cc", 'set(result, classOf("result", operands, {i}));', 'set(result, classOf("result", operands, {0}));',
      "all results are one"),
-    ("alignment/element_types.cc", "if (isGiven)", "if (at->type().elementType() != ElementType::Undefined)",
+    ("alignment/element_types.cc", "if (at->isInitializer() ||", "if (at->type().elementType() != ElementType::Undefined ||",
      "declared types are right"),
     ("alignment/element_types.cc", "of(*node.operand(0)) == to", "true", "every cast is none"),
     ("alignment/constant_digests.cc", "other.data->shape() == data.shape() &&", "", "constants of equal bytes have one shape"),
@@ -95,7 +95,7 @@ MUTANTS = [
      "remainders repeat from the start"),
     ("arithmetic/thresholds.cc", "if (seen.isCrossed(comparison.isExact))", "if (seen.below || seen.above)", "one side is enough"),
     ("arithmetic/thresholds.cc", "known.ofConstants[element.constant].add", "known.ofConstants[0].add", "all constants are one threshold"),
-    ("regions/size_argument.cc", "return llvm::is_contained(names, name);\n}\n\nbool isComparison", "return true;\n}\n\nbool isComparison",
+    ("regions/size_argument.cc", "operators.of(node).isUniform", "true",
      "every operator treats all places alike"),
     ("regions/size_argument.cc", "return size > alwaysCovered", "return size < 0", "no window is far"),
     # Comparison and arithmetic.
