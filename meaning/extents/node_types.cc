@@ -16,9 +16,9 @@ namespace {
 using ir::ElementType;
 
 constexpr int64_t mostIntegers = 64; ///< of a list whose elements are tracked
-constexpr unsigned mostRank = 6;     ///< that an operand without a known rank is tried with
+constexpr unsigned mostTriedRank = 6;     ///< that an operand without a known rank is tried with
 constexpr unsigned mostProducers = 2; ///< whose definitions give a table that is read
-constexpr size_t mostNodes = size_t(1) << 15;
+constexpr size_t mostFormulas = size_t(1) << 15;
 
 /// The results of one node, for operands of known ranks.
 class NodeTypes {
@@ -56,8 +56,8 @@ private:
     std::vector<std::optional<ir::TensorType>> common(context_.resultCount());
     std::vector<bool> isLargest(context_.resultCount(), true); // whether no smaller rank is possible
     const bool isAll = unranked.size() <= 2;
-    for (unsigned first = 0; first <= mostRank; ++first)
-      for (unsigned second = 0; second <= mostRank; ++second) {
+    for (unsigned first = 0; first <= mostTriedRank; ++first)
+      for (unsigned second = 0; second <= mostTriedRank; ++second) {
         if (unranked.size() != 2 && first != second)
           continue;
         ranks_.clear();
@@ -74,7 +74,7 @@ private:
               result && isAll ? ir::TensorType(result.type(), shapeOf(k, result, call))
                               : ir::TensorType(call.typeOf(k));
           common[k] = common[k] ? sharedBy(*common[k], type) : type;
-          isLargest[k] = isLargest[k] && std::max(first, second) == mostRank;
+          isLargest[k] = isLargest[k] && std::max(first, second) == mostTriedRank;
         }
       }
     for (unsigned k = 0; k < common.size(); ++k)
@@ -227,7 +227,7 @@ llvm::Error inferTypes(ir::ShapeContext& context) {
     return llvm::Error::success();
   // Symbols recur from node to node.
   thread_local std::unique_ptr<Dims> dims;
-  if (!dims || dims->formulas().arena().size() > mostNodes)
+  if (!dims || dims->formulas().arena().size() > mostFormulas)
     dims = std::make_unique<Dims>();
   return NodeTypes(context, *dims).infer(define);
 }

@@ -1,4 +1,5 @@
-// A definition is run on every node that a file may hold: whatever operands and attributes that has, it ends with results or with a reason.
+// A definition is run on every node that a file may hold: whatever operands and attributes that
+// has, it ends with results or with a reason.
 #include "ir/graph.h"
 #include "ir/node.h"
 #include "meaning/definitions.h"
@@ -20,22 +21,24 @@ class AnyOperands : public testing::Test {
 protected:
   AnyOperands() { ir::registerAll(ops); }
 
-  unsigned below(unsigned count) { return std::uniform_int_distribution<unsigned>(0, count - 1)(dice); }
+  unsigned below(unsigned count) {
+    return std::uniform_int_distribution<unsigned>(0, count - 1)(dice);
+  }
   template <class Item> Item oneOf(std::initializer_list<Item> items) {
     return items.begin()[below(static_cast<unsigned>(items.size()))];
   }
 
   ir::TensorType type() {
-    const ElementType element =
-        oneOf({ElementType::Float, ElementType::Float, ElementType::Int64, ElementType::Int32,
-               ElementType::Bool, ElementType::UInt8, ElementType::Float16, ElementType::Undefined});
+    const ElementType element = oneOf({ElementType::Float, ElementType::Float, ElementType::Int64,
+                                       ElementType::Int32, ElementType::Bool, ElementType::UInt8,
+                                       ElementType::Float16, ElementType::Undefined});
     if (below(12) == 0)
       return ir::TensorType(element);
     ir::Shape shape;
     for (unsigned rank = below(6); rank > 0; --rank)
-      shape.push_back(oneOf({ir::Dim::fixed(0), ir::Dim::fixed(1), ir::Dim::fixed(2),
-                             ir::Dim::fixed(3), ir::Dim::symbol("S"), ir::Dim::symbol("P"),
-                             ir::Dim::unknown()}));
+      shape.push_back(
+          oneOf({ir::Dim::fixed(0), ir::Dim::fixed(1), ir::Dim::fixed(2), ir::Dim::fixed(3),
+                 ir::Dim::symbol("S"), ir::Dim::symbol("P"), ir::Dim::unknown()}));
     return {element, std::move(shape)};
   }
 
@@ -59,19 +62,56 @@ protected:
 
   /// An attribute that definitions read under some name, of any kind.
   void setAttributes(ir::Node& node) {
-    static constexpr const char* names[] = {
-        "axis", "axes", "keepdims", "perm", "to", "group", "pads", "strides", "dilations",
-        "kernel_shape", "auto_pad", "num_heads", "kv_num_heads", "q_num_heads", "equation",
-        "blocksize", "mode", "split", "num_outputs", "batch_dims", "starts", "ends", "shape",
-        "output_shape", "size", "num_groups", "block_size", "N", "K", "bits", "hidden_size",
-        "direction", "noop_with_empty_axes", "reduction", "interleaved", "rotary_embedding_dim",
-        "do_rotary", "batch_axis", "time_axis", "is_causal", "onesided", "inverse", "spatial"};
+    static constexpr const char* names[] = {"axis",
+                                            "axes",
+                                            "keepdims",
+                                            "perm",
+                                            "to",
+                                            "group",
+                                            "pads",
+                                            "strides",
+                                            "dilations",
+                                            "kernel_shape",
+                                            "auto_pad",
+                                            "num_heads",
+                                            "kv_num_heads",
+                                            "q_num_heads",
+                                            "equation",
+                                            "blocksize",
+                                            "mode",
+                                            "split",
+                                            "num_outputs",
+                                            "batch_dims",
+                                            "starts",
+                                            "ends",
+                                            "shape",
+                                            "output_shape",
+                                            "size",
+                                            "num_groups",
+                                            "block_size",
+                                            "N",
+                                            "K",
+                                            "bits",
+                                            "hidden_size",
+                                            "direction",
+                                            "noop_with_empty_axes",
+                                            "reduction",
+                                            "interleaved",
+                                            "rotary_embedding_dim",
+                                            "do_rotary",
+                                            "batch_axis",
+                                            "time_axis",
+                                            "is_causal",
+                                            "onesided",
+                                            "inverse",
+                                            "spatial"};
     for (unsigned count = below(4); count > 0; --count) {
       const char* name = names[below(std::size(names))];
       switch (below(4)) {
       case 0:
       case 1:
-        node.setAttribute(name, ir::Attribute::ofInt(oneOf<int64_t>({-9, -1, 0, 1, 2, 3, 4, 1 << 30, INT64_MAX})));
+        node.setAttribute(name, ir::Attribute::ofInt(
+                                    oneOf<int64_t>({-9, -1, 0, 1, 2, 3, 4, 1 << 30, INT64_MAX})));
         break;
       case 2: {
         std::vector<int64_t> values;
@@ -119,7 +159,8 @@ protected:
     std::deque<std::vector<std::byte>> results;
     llvm::consumeError(computeNode(
         define, node, opset, operands,
-        [&](unsigned, ElementType type, llvm::ArrayRef<int64_t> extents) -> llvm::Expected<std::byte*> {
+        [&](unsigned, ElementType type,
+            llvm::ArrayRef<int64_t> extents) -> llvm::Expected<std::byte*> {
           int64_t count = 1;
           for (int64_t extent : extents)
             count *= extent;
@@ -141,7 +182,9 @@ TEST_F(AnyOperands, EndWithResultsOrWithAReason) {
   definitions().forEach([&](ir::OpName name, int64_t since, Define define) {
     for (unsigned time = 0; time < times; ++time) {
       ir::GraphContext context{ops};
-      ir::OpsetImports opsets{{"", since > opset ? since : opset}, {"com.microsoft", 1}, {"ai.onnx.ml", 1},
+      ir::OpsetImports opsets{{"", since > opset ? since : opset},
+                              {"com.microsoft", 1},
+                              {"ai.onnx.ml", 1},
                               {"ai.kvopt", 1}};
       ir::Graph graph{context, opsets};
       llvm::SmallVector<ir::Value*, 8> operands;

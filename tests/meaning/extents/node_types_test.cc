@@ -8,9 +8,10 @@ TEST(DerivedTypes, OperatorsWithoutARuleHaveThem) {
   expectShapes({
       {18, "float[B, 3, H, 8] x", "", "y = MaxPool <kernel_shape = [1, 2], strides = [1, 2]>(x)",
        "float[B, 3, H, 4]"},
-      {18, "float[B, 8, H, W] x", "", "y = DepthToSpace <blocksize = 2>(x)", "float[B, 2, 2*H, 2*W]"},
-      {18, "float[B, S, 4] x, int64[B] n", "", "y = ReverseSequence <batch_axis = 0, time_axis = 1>(x, n)",
-       "float[B, S, 4]"},
+      {18, "float[B, 8, H, W] x", "", "y = DepthToSpace <blocksize = 2>(x)",
+       "float[B, 2, 2*H, 2*W]"},
+      {18, "float[B, S, 4] x, int64[B] n", "",
+       "y = ReverseSequence <batch_axis = 0, time_axis = 1>(x, n)", "float[B, S, 4]"},
       {18, "float[N, 4] x, bool[N] c", "", "y = Compress <axis = 0>(x, c)", "float[y[0], 4]"},
       {18, "float[A, B] x", "", "y = EyeLike <dtype = 7>(x)", "int64[A, B]"},
   });
