@@ -252,7 +252,8 @@ Tensor Call::elementwise(llvm::ArrayRef<Tensor> operands, ir::ElementType type,
 }
 
 void Call::require(Scalar condition, std::string otherwise) {
-  requireAt({}, [condition](Index) { return condition; }, std::move(otherwise));
+  requireAt(
+      {}, [condition](Index) { return condition; }, std::move(otherwise));
 }
 
 void Call::requireAt(Scalars extents, std::function<Scalar(Index)> condition,

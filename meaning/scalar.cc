@@ -9,9 +9,7 @@ namespace kvopt::meaning {
 
 namespace {
 
-Scalar numeric(Scalar a) {
-  return a.isBoolean() ? select(a, a.integer(1), a.integer(0)) : a;
-}
+Scalar numeric(Scalar a) { return a.isBoolean() ? select(a, a.integer(1), a.integer(0)) : a; }
 
 /// Both as integers, or both as reals.
 std::pair<Scalar, Scalar> alike(Scalar a, Scalar b) {
@@ -39,8 +37,7 @@ Scalar Scalar::like(double value) const {
 
 Scalar operator+(Scalar a, Scalar b) {
   std::tie(a, b) = alike(a, b);
-  return a.isReal() ? apply(Function::Add, a, b)
-                    : made(a, a.formulas().add(a.expr(), b.expr()));
+  return a.isReal() ? apply(Function::Add, a, b) : made(a, a.formulas().add(a.expr(), b.expr()));
 }
 
 Scalar operator-(Scalar a, Scalar b) {
@@ -163,9 +160,7 @@ Scalar wrapped(Scalar a, ir::ElementType type) {
   return made(a, a.formulas().wrapped(a.expr(), type));
 }
 
-Scalar absolute(Scalar a) {
-  return a.isReal() ? apply(Function::Absolute, a) : maximum(a, -a);
-}
+Scalar absolute(Scalar a) { return a.isReal() ? apply(Function::Absolute, a) : maximum(a, -a); }
 
 Scalar reduce(Reduction reduction, Scalar extent, llvm::function_ref<Scalar(Scalar)> body) {
   return made(extent, extent.formulas().reduce(reduction, extent.expr(), [&](Expr k) {
@@ -176,10 +171,8 @@ Scalar reduce(Reduction reduction, Scalar extent, llvm::function_ref<Scalar(Scal
 Scalar last(Scalar extent, llvm::function_ref<Scalar(Scalar)> condition,
             llvm::function_ref<Scalar(Scalar)> body, Scalar otherwise) {
   return made(extent, extent.formulas().last(
-                          extent.expr(),
-                          [&](Expr k) { return condition(made(extent, k)).expr(); },
-                          [&](Expr k) { return body(made(extent, k)).expr(); },
-                          otherwise.expr()));
+                          extent.expr(), [&](Expr k) { return condition(made(extent, k)).expr(); },
+                          [&](Expr k) { return body(made(extent, k)).expr(); }, otherwise.expr()));
 }
 
 Scalar product(Formulas& formulas, Index extents) {

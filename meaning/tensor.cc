@@ -12,9 +12,9 @@ Sort sortOf(ir::ElementType type) {
 }
 
 Scalar Tensor::unknown(Index index, Sort sort) const {
-  Formulas& formulas = !index.empty()             ? index.front().formulas()
+  Formulas& formulas = !index.empty()            ? index.front().formulas()
                        : parts_->extents.empty() ? parts_->element({}).formulas()
-                                                  : parts_->extents.front().formulas();
+                                                 : parts_->extents.front().formulas();
   return {formulas, formulas.unknown(sort)};
 }
 
@@ -88,8 +88,7 @@ Tensor reshaped(Formulas& formulas, const Tensor& tensor, Scalars extents) {
     ++back;
   return Tensor(extents, tensor.type(), [=, &formulas](Index index) {
     const Index middle = index.drop_front(front).drop_back(back);
-    const Scalar place =
-        flat(formulas, middle, Index(extents).drop_front(front).drop_back(back));
+    const Scalar place = flat(formulas, middle, Index(extents).drop_front(front).drop_back(back));
     const Scalars inner = unflat(place, Index(old).drop_front(front).drop_back(back));
     return tensor.at(joined(joined(index.take_front(front), inner), index.take_back(back)));
   });

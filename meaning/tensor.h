@@ -18,8 +18,8 @@ public:
 
   Tensor() = default;
   Tensor(Scalars extents, ir::ElementType type, Element element)
-      : parts_(std::make_shared<const Parts>(
-            Parts{std::move(extents), type, std::move(element)})) {}
+      : parts_(std::make_shared<const Parts>(Parts{std::move(extents), type, std::move(element)})) {
+  }
 
   explicit operator bool() const { return parts_ != nullptr; }
   bool isSame(const Tensor& other) const { return parts_ == other.parts_; }

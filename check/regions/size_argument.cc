@@ -12,10 +12,12 @@ namespace {
 /// The scope has all numbers of rows, earlier and new tokens up to this.
 constexpr int64_t alwaysCovered = 3;
 
-/// Whether an operator treats all places of an axis alike. PagedAttention has no definition, and
-/// the rules of Pad and OneHot do not note where their results change with a size.
+/// Whether an operator treats all places of an axis alike. PagedAttention and forms of
+/// GroupQueryAttention have no definition, and the rules of Pad and OneHot do not note where their
+/// results change with a size.
 bool isUniform(const ir::Node& node, meaning::OperatorFacts& operators) {
   return node.operands().empty() || node.is("com.microsoft::PagedAttention") ||
+         node.is("com.microsoft::GroupQueryAttention") ||
          (operators.of(node).isUniform && !node.is("Pad") && !node.is("OneHot"));
 }
 

@@ -145,7 +145,8 @@ uint32_t Arena::variablesOf(Op op, Expr self, llvm::ArrayRef<Expr> operands, int
   const bool binds = op == Op::Reduce || op == Op::Last;
   for (size_t place = 0; place < operands.size(); ++place) {
     uint32_t set = nodes_[operands[place].id()].variables;
-    // A reduction binds its index in all operands but the extent, and a last update not in what is there without it.
+    // A reduction binds its index in all operands but the extent, and a last update not in what is
+    // there without it.
     if (binds && (place == 1 || place == 2)) {
       llvm::SmallVector<Expr> rest;
       for (Expr index : sets_[set]) {

@@ -13,11 +13,13 @@
 
 namespace kvopt::meaning {
 
-/// Owns nodes. A caller asks for a node by its contents and gets the one that has them; simplifying is not done here.
+/// Owns nodes. A caller asks for a node by its contents and gets the one that has them; simplifying
+/// is not done here.
 class Arena {
 public:
-  /// An arena that makes at most so many nodes. Where it is full, `intern` returns a node of that sort which is there
-  /// already and means nothing, and `isFull` holds from then on: whoever asked a question has no answer.
+  /// An arena that makes at most so many nodes. Where it is full, `intern` returns a node of that
+  /// sort which is there already and means nothing, and `isFull` holds from then on: whoever asked
+  /// a question has no answer.
   explicit Arena(size_t mostNodes = size_t(1) << 22);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

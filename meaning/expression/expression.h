@@ -6,7 +6,8 @@
 
 namespace kvopt::meaning {
 
-/// A node of an `Arena`. Equal formulas of one arena are the same node, so comparing is comparing two numbers.
+/// A node of an `Arena`. Equal formulas of one arena are the same node, so comparing is comparing
+/// two numbers.
 class Expr {
 public:
   /// No formula.
@@ -65,7 +66,8 @@ enum class Op : uint8_t {
   Element, ///< (indices…), value: number of the named value
   Select,  ///< (condition, a, b)
   Reduce,  ///< (extent, body), detail: Reduction, value: level of the bound index
-  Last,    ///< (extent, body, condition, otherwise), value: level; the body at the last index with the condition
+  Last, ///< (extent, body, condition, otherwise), value: level; the body at the last index with the
+        ///< condition
 };
 
 enum class Comparison : uint8_t { Less, LessOrEqual, Equal };

@@ -28,8 +28,7 @@ void Facts::note(Set& set, Expr condition, bool holds) {
     if (op == Op::NonNegative) {
       // Not at least 0: at most -1.
       set.nonNegative.push_back(
-          truth.holds ? operands[0]
-                      : polynomials_.sum(polynomials_.number(-1), operands[0], -1));
+          truth.holds ? operands[0] : polynomials_.sum(polynomials_.number(-1), operands[0], -1));
     } else if (op == Op::Zero && truth.holds) {
       set.nonNegative.push_back(operands[0]);
       set.nonNegative.push_back(polynomials_.scaled(operands[0], -1));

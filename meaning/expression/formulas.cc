@@ -371,8 +371,7 @@ Expr Formulas::isZero(Expr integer) {
         ++depth_;
         auto leave = llvm::make_scope_exit([&] { --depth_; });
         auto at = [&](Expr part) {
-          return isZero(
-              polynomials_.sum(linear->rest, polynomials_.product(linear->factor, part)));
+          return isZero(polynomials_.sum(linear->rest, polynomials_.product(linear->factor, part)));
         };
         return select(
             parts[0], [&] { return at(parts[1]); }, [&] { return at(parts[2]); });
@@ -426,7 +425,8 @@ Expr Formulas::combined(Op op, llvm::ArrayRef<Expr> booleans) {
              return llvm::is_contained(all, inner);
            });
   });
-  // Two that exclude each other, or of which one is for nothing: p >= 0 beside p + n >= 0 or n - p >= 0.
+  // Two that exclude each other, or of which one is for nothing: p >= 0 beside p + n >= 0 or n - p
+  // >= 0.
   llvm::SmallVector<bool> isSpare(kept.size(), false);
   for (size_t i = 0; i < kept.size(); ++i) {
     const Expr opposite = arena_[kept[i]].op == Op::Not ? arena_.operands(kept[i])[0] : Expr();
@@ -553,9 +553,8 @@ std::optional<Formulas::Ratio> Formulas::ratioOf(Expr real) {
   if (function == Function::Multiply)
     return Ratio{multiply(x->numerator, y->numerator), x->denominator * y->denominator};
   if (function == Function::Add)
-    return Ratio{
-        add(scaled(x->numerator, y->denominator), scaled(y->numerator, x->denominator)),
-        x->denominator * y->denominator};
+    return Ratio{add(scaled(x->numerator, y->denominator), scaled(y->numerator, x->denominator)),
+                 x->denominator * y->denominator};
   const std::optional<int64_t> divisor = integerOf(y->numerator);
   if (!divisor || *divisor <= 0 || *divisor > 4096 || y->denominator != 1)
     return std::nullopt;
@@ -813,8 +812,7 @@ Expr Formulas::solved(Expr index, Expr extent, Expr condition, Expr body, Expr o
     substitution.set(index, place);
     return substitution(expr);
   };
-  const Expr isThere =
-      conjunction({nonNegative(place), below(place, extent), at(condition)});
+  const Expr isThere = conjunction({nonNegative(place), below(place, extent), at(condition)});
   return select(
       isThere, [&] { return at(body); }, [&] { return otherwise; });
 }

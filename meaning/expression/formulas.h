@@ -12,14 +12,14 @@ enum class ElementType : int32_t;
 namespace kvopt::meaning {
 
 /// The formulas of one question, and the only code that simplifies them. A result means the same as
-/// what it was made of, for all values of symbols, indices and elements that the facts of the branch
-/// allow: whatever is built while a `Branch` is open holds on that branch only.
+/// what it was made of, for all values of symbols, indices and elements that the facts of the
+/// branch allow: whatever is built while a `Branch` is open holds on that branch only.
 ///
 /// Integers have no bounds. A quotient is rounded down, and the remainder fits it.
 ///
 ///   Formulas f;
-///   const Expr past = f.symbol("P", {0, mostExtent}), i = f.index("i", f.add(past, f.symbol("S")));
-///   f.quotient(f.add(f.multiply(past, i), f.integer(0)), past);
+///   const Expr past = f.symbol("P", {0, mostExtent}), i = f.index("i", f.add(past,
+///   f.symbol("S"))); f.quotient(f.add(f.multiply(past, i), f.integer(0)), past);
 class Formulas {
 public:
   /// What is allowed to numbers that round.

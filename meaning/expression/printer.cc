@@ -10,9 +10,9 @@ namespace {
 
 const char* nameOf(Function function) {
   static constexpr const char* names[] = {
-      "+",    "*",    "/",     "min",  "max",   "pow",   "fmod", "abs",  "sign",  "floor",
-      "ceil", "round", "sqrt", "exp",  "log",   "sin",   "cos",  "tan",  "asin",  "acos",
-      "atan", "sinh", "cosh",  "tanh", "asinh", "acosh", "atanh", "erf"};
+      "+",    "*",     "/",    "min",  "max",   "pow",   "fmod",  "abs", "sign", "floor",
+      "ceil", "round", "sqrt", "exp",  "log",   "sin",   "cos",   "tan", "asin", "acos",
+      "atan", "sinh",  "cosh", "tanh", "asinh", "acosh", "atanh", "erf"};
   return names[static_cast<size_t>(function)];
 }
 
@@ -73,13 +73,12 @@ private:
     // What is added comes first, and the number last.
     for (int turn = 0; turn < 4; ++turn)
       for (size_t i = 0; i < monomials.size(); ++i) {
-        const bool isNumber = formulas_.integerOf(monomials[i]) == 1,
-                   isLess = coefficients[i] < 0;
+        const bool isNumber = formulas_.integerOf(monomials[i]) == 1, isLess = coefficients[i] < 0;
         if (turn != 2 * isNumber + isLess)
           continue;
         const char* sign = all.empty() ? (isLess ? "-" : "") : (isLess ? " - " : " + ");
-        const int64_t size = isLess && coefficients[i] != Range::noLow ? -coefficients[i]
-                                                                       : coefficients[i];
+        const int64_t size =
+            isLess && coefficients[i] != Range::noLow ? -coefficients[i] : coefficients[i];
         all += sign + term(size, monomials[i]);
       }
     return {all, monomials.size() > 1 ? Level::Sum : Level::Product};
@@ -139,8 +138,7 @@ private:
     case Op::Unknown:
       return {"?", Level::Atom};
     case Op::Element:
-      return {formatted("{}[{}]", formulas_.names()[node.value].name, list(operands)),
-              Level::Atom};
+      return {formatted("{}[{}]", formulas_.names()[node.value].name, list(operands)), Level::Atom};
     case Op::Product:
       return {list(operands, "*", Level::Product), Level::Product};
     case Op::Polynomial:
@@ -159,8 +157,7 @@ private:
     case Op::Truncated:
       return {call("trunc", operands), Level::Atom};
     case Op::Wrapped:
-      return {call(ir::onnxName(static_cast<ir::ElementType>(node.detail)).str().c_str(),
-                   operands),
+      return {call(ir::onnxName(static_cast<ir::ElementType>(node.detail)).str().c_str(), operands),
               Level::Atom};
     case Op::NonNegative:
       return inequality(operands[0], "<=");
@@ -187,9 +184,8 @@ private:
                         boundName(node.value), text(operands[0]), text(operands[1])),
               Level::Atom};
     case Op::Last:
-      return {formatted("last({} < {}: {} if {} else {})", boundName(node.value),
-                        text(operands[0]), text(operands[1]), text(operands[2]),
-                        text(operands[3])),
+      return {formatted("last({} < {}: {} if {} else {})", boundName(node.value), text(operands[0]),
+                        text(operands[1]), text(operands[2]), text(operands[3])),
               Level::Atom};
     }
     return {"?", Level::Atom};

@@ -140,9 +140,8 @@ bool Prover::prove(Expr integer, Facts::Path path, unsigned facts, unsigned dept
   bool isDecided = false;
   if (proveByBound(integer, path, facts, depth, isDecided))
     return true;
-  if (!isDecided && llvm::all_of(polynomials_.atoms(integer), [&](Expr atom) {
-        return arena_[atom].op == Op::Symbol;
-      })) {
+  if (!isDecided && llvm::all_of(polynomials_.atoms(integer),
+                                 [&](Expr atom) { return arena_[atom].op == Op::Symbol; })) {
     // A size is its least value and a rest that is not negative.
     Expr shifted = integer;
     for (Expr atom : polynomials_.atoms(integer))

@@ -8,9 +8,9 @@ namespace kvopt::meaning {
 /// A node whose parts are being made.
 struct Substitution::Frame {
   Expr expr;
-  Facts::Path path = 0;   ///< under which the node is made
-  Facts::Path inner = 0;  ///< under which the part is made that is next
-  Expr index;             ///< in the place of the one that it binds
+  Facts::Path path = 0;             ///< under which the node is made
+  Facts::Path inner = 0;            ///< under which the part is made that is next
+  Expr index;                       ///< in the place of the one that it binds
   llvm::SmallVector<Expr, 4> parts; ///< that are made
   llvm::SmallVector<Expr, 4> open;  ///< those of the node, with `index`
 };

@@ -14,7 +14,8 @@ namespace {
 constexpr llvm::StringRef openMark = "\1";
 
 bool isOpen(const ir::Dim& dim) {
-  return llvm::any_of(dim.symbols(), [](llvm::StringRef name) { return startsWith(name, openMark); });
+  return llvm::any_of(dim.symbols(),
+                      [](llvm::StringRef name) { return startsWith(name, openMark); });
 }
 
 } // namespace

@@ -49,7 +49,7 @@ private:
 
   Formulas formulas_;
   llvm::StringMap<Expr> symbols_;
-  std::vector<ir::Dim> dims_; ///< by number of the symbol
+  std::vector<ir::Dim> dims_;                              ///< by number of the symbol
   std::unordered_map<ir::Dim, Expr, HashDim> polynomials_; ///< with symbols
   llvm::DenseMap<uint32_t, ir::Dim> extents_, elements_;   ///< by formula
 };

@@ -15,8 +15,8 @@ namespace {
 
 using ir::ElementType;
 
-constexpr int64_t mostIntegers = 64; ///< of a list whose elements are tracked
-constexpr unsigned mostTriedRank = 6;     ///< that an operand without a known rank is tried with
+constexpr int64_t mostIntegers = 64;  ///< of a list whose elements are tracked
+constexpr unsigned mostTriedRank = 6; ///< that an operand without a known rank is tried with
 constexpr unsigned mostProducers = 2; ///< whose definitions give a table that is read
 constexpr size_t mostFormulas = size_t(1) << 15;
 
@@ -54,7 +54,8 @@ private:
   /// have the same one, which gives element types alone.
   void inferForAllRanks(Define define, llvm::ArrayRef<unsigned> unranked) {
     std::vector<std::optional<ir::TensorType>> common(context_.resultCount());
-    std::vector<bool> isLargest(context_.resultCount(), true); // whether no smaller rank is possible
+    std::vector<bool> isLargest(context_.resultCount(),
+                                true); // whether no smaller rank is possible
     const bool isAll = unranked.size() <= 2;
     for (unsigned first = 0; first <= mostTriedRank; ++first)
       for (unsigned second = 0; second <= mostTriedRank; ++second) {
@@ -70,9 +71,9 @@ private:
           const Tensor& result = call.results()[k];
           if (!call.wants(k) || (!result && call.typeOf(k) == ElementType::Undefined))
             continue;
-          const ir::TensorType type =
-              result && isAll ? ir::TensorType(result.type(), shapeOf(k, result, call))
-                              : ir::TensorType(call.typeOf(k));
+          const ir::TensorType type = result && isAll
+                                          ? ir::TensorType(result.type(), shapeOf(k, result, call))
+                                          : ir::TensorType(call.typeOf(k));
           common[k] = common[k] ? sharedBy(*common[k], type) : type;
           isLargest[k] = isLargest[k] && std::max(first, second) == mostTriedRank;
         }
@@ -97,8 +98,7 @@ private:
     std::vector<Tensor> operands;
     const auto count = static_cast<unsigned>(context.node().operands().size());
     for (unsigned operand = 0; operand < count; ++operand)
-      operands.push_back(context.has(operand) ? tensorOf(context, operand, producers)
-                                              : Tensor());
+      operands.push_back(context.has(operand) ? tensorOf(context, operand, producers) : Tensor());
     Call call(dims_.formulas(), context.node(), context.opset(), std::move(operands),
               [](const Tensor& value, bool) { return value; });
     define(call);
@@ -117,8 +117,8 @@ private:
         extents.push_back(dims_.extent(ir::Dim::unknown()));
     Formulas& formulas = dims_.formulas();
     const Sort sort = sortOf(type.elementType());
-    if (auto known = sort == Sort::Real || !type.hasRank() ? std::nullopt
-                                                           : context.integers(operand)) {
+    if (auto known =
+            sort == Sort::Real || !type.hasRank() ? std::nullopt : context.integers(operand)) {
       return Tensor(extents, type.elementType(),
                     [this, sort, known = std::move(*known)](Index index) {
                       return elementAt(known, index, sort);
@@ -181,7 +181,8 @@ private:
       const ir::Dim dim = dims_.extentOf(result.extent(axis));
       if (dim.isKnownNonNegative())
         shape.push_back(dim);
-      else if (call.namesExtents() && !call.isRefused() && dim.isUnknown() && dims_.readsElements(result.extent(axis)))
+      else if (call.namesExtents() && !call.isRefused() && dim.isUnknown() &&
+               dims_.readsElements(result.extent(axis)))
         shape.push_back(ir::ownExtent(context_.node().result(k), axis));
       else
         shape.push_back(declaredExtent(k, axis, result.rank()));

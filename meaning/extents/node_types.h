@@ -5,8 +5,8 @@
 
 namespace kvopt::meaning {
 
-/// An `ir::ShapeRule` for all operators that have a definition. It infers nothing of a node that the
-/// definition does not know.
+/// An `ir::ShapeRule` for all operators that have a definition. It infers nothing of a node that
+/// the definition does not know.
 llvm::Error inferTypes(ir::ShapeContext& context);
 
 } // namespace kvopt::meaning

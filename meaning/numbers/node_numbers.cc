@@ -1,8 +1,8 @@
 // Named values of a definition are computed when they are read first.
 #include "meaning/numbers/node_numbers.h"
 
-#include "meaning/numbers/element_access.h"
 #include "ir/graph.h"
+#include "meaning/numbers/element_access.h"
 #include "support/diagnostic.h"
 #include <algorithm>
 #include <numeric>
@@ -26,8 +26,9 @@ int64_t countOf(llvm::ArrayRef<int64_t> extents) {
 class NodeNumbers {
 public:
   NodeNumbers(const ir::Node& node, int64_t opset, llvm::ArrayRef<const Array*> operands)
-      : node_(node), call_(formulas_, node, opset, tensorsOf(operands),
-                           [this](const Tensor& value, bool isRounded) { return named(value, isRounded); }) {}
+      : node_(node),
+        call_(formulas_, node, opset, tensorsOf(operands),
+              [this](const Tensor& value, bool isRounded) { return named(value, isRounded); }) {}
 
   llvm::Error compute(Define define, Allocate allocate) {
     if (llvm::Error error = read(define))
@@ -121,8 +122,8 @@ private:
       }
       int64_t number = 0;
       loadIntegers(array.type, array.data, &place, 1, &number);
-      return {formulas_, sort == Sort::Boolean ? formulas_.boolean(number != 0)
-                                               : formulas_.integer(number)};
+      return {formulas_,
+              sort == Sort::Boolean ? formulas_.boolean(number != 0) : formulas_.integer(number)};
     });
   }
 
@@ -139,8 +140,8 @@ private:
     const unsigned bits = ir::bitWidth(type).value_or(64);
     if (sortOf(type) != Sort::Integer || bits >= 64)
       return {};
-    const bool isSigned = type == Type::Int4 || type == Type::Int8 || type == Type::Int16 ||
-                          type == Type::Int32;
+    const bool isSigned =
+        type == Type::Int4 || type == Type::Int8 || type == Type::Int16 || type == Type::Int32;
     const int64_t count = int64_t(1) << bits;
     return isSigned ? Range{-count / 2, count / 2 - 1} : Range{0, count - 1};
   }
@@ -163,7 +164,7 @@ private:
   const Array* find(int64_t number) {
     if (auto operand = arrays_.find(number); operand != arrays_.end())
       return operand->second->data || countOf(operand->second->extents) == 0 ? operand->second
-                                                                              : nullptr;
+                                                                             : nullptr;
     auto found = values_.find(number);
     if (found == values_.end())
       return nullptr;
@@ -326,7 +327,8 @@ int64_t opsetOf(const ir::Node& node) { return node.graph().opsetVersion(node.op
 } // namespace
 
 std::optional<StoredArray> computeResult(const ir::Node& node, unsigned result,
-                                         llvm::ArrayRef<const Array*> operands, double mostElements) {
+                                         llvm::ArrayRef<const Array*> operands,
+                                         double mostElements) {
   const Define define = definitions().find(node.op(), opsetOf(node));
   if (!define)
     return std::nullopt;

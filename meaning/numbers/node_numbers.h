@@ -13,7 +13,8 @@ using Allocate = llvm::function_ref<llvm::Expected<std::byte*>(
     unsigned result, ir::ElementType type, llvm::ArrayRef<int64_t> extents)>;
 
 /// Computes all results that somebody named. Absent operands are null; those without data have only
-/// extents. Fails where the operator is not defined, where the node is not what ONNX allows, and where an index is out of range.
+/// extents. Fails where the operator is not defined, where the node is not what ONNX allows, and
+/// where an index is out of range.
 ///
 /// It is exact where the operator moves elements or computes integers; a real result is rounded
 /// once. Time grows with the elements of the results times the elements that each reads.
@@ -34,7 +35,8 @@ struct StoredArray : Array {
 /// One result of a node, by the operator's definition; none where `computeNode` fails, and where
 /// the result has more elements.
 std::optional<StoredArray> computeResult(const ir::Node& node, unsigned result,
-                                         llvm::ArrayRef<const Array*> operands, double mostElements);
+                                         llvm::ArrayRef<const Array*> operands,
+                                         double mostElements);
 /// The extents of a result; none where operands without data do not determine them.
 std::optional<llvm::SmallVector<int64_t, 6>> computeExtents(const ir::Node& node, unsigned result,
                                                             llvm::ArrayRef<const Array*> operands);

@@ -64,9 +64,9 @@ struct Attending {
 Attended attend(Call& call, const Attending& parts) {
   const Tensor query = parts.query, key = parts.key, value = parts.value;
   const Type type = query.type();
-  const Scalar depth = call.equalExtents(query.extent(3), key.extent(3), "widths of query and key differ"),
-               count = key.extent(2),
-               group = quotient(query.extent(1), key.extent(1));
+  const Scalar depth = call.equalExtents(query.extent(3), key.extent(3),
+                                         "widths of query and key differ"),
+               count = key.extent(2), group = quotient(query.extent(1), key.extent(1));
   call.equalExtents(count, value.extent(2), "lengths of key and value differ");
   const Scalars extents = {query.extent(0), query.extent(1), query.extent(2), count};
   Attended all;
@@ -76,11 +76,10 @@ Attended attend(Call& call, const Attending& parts) {
     });
     return dot * scale;
   }));
-  all.capped = parts.cap == 0
-                   ? all.scores
-                   : call.elementwise({all.scores}, type, [cap = parts.cap](auto x) {
-                       return apply(Function::HyperbolicTangent, x[0] / cap) * cap;
-                     });
+  all.capped =
+      parts.cap == 0 ? all.scores : call.elementwise({all.scores}, type, [cap = parts.cap](auto x) {
+        return apply(Function::HyperbolicTangent, x[0] / cap) * cap;
+      });
   const double lowest = -std::numeric_limits<double>::infinity();
   all.masked = Tensor(extents, type, [=, capped = all.capped](Index index) {
     auto score = [&] {
@@ -93,11 +92,10 @@ Attended attend(Call& call, const Attending& parts) {
         parts.isVisible(index), [&] { return score(); }, [&] { return index[0].real(lowest); });
   });
   const Tensor masked = call.named(all.masked);
-  const Tensor most = call.named(Tensor(
-      {extents[0], extents[1], extents[2]}, Type::Double, [=](Index index) {
-        Scalar largest = reduce(Reduction::Maximum, count, [&](Scalar j) {
-          return masked.at(joined(index, {j}));
-        });
+  const Tensor most =
+      call.named(Tensor({extents[0], extents[1], extents[2]}, Type::Double, [=](Index index) {
+        Scalar largest = reduce(Reduction::Maximum, count,
+                                [&](Scalar j) { return masked.at(joined(index, {j})); });
         if (parts.sinks)
           largest = maximum(largest, parts.sinks.at({index[1]}));
         return parts.hasEmptySink ? maximum(largest, 0) : largest;
@@ -108,12 +106,11 @@ Attended attend(Call& call, const Attending& parts) {
         same(top, lowest), [&] { return top.real(0); },
         [&] { return apply(Function::Exponential, masked.at(index) - top); });
   }));
-  const Tensor totals = call.named(Tensor(
-      {extents[0], extents[1], extents[2]}, Type::Double, [=](Index index) {
+  const Tensor totals =
+      call.named(Tensor({extents[0], extents[1], extents[2]}, Type::Double, [=](Index index) {
         Scalar total = sum(count, [&](Scalar j) { return powers.at(joined(index, {j})); });
         if (parts.sinks)
-          total = total + apply(Function::Exponential,
-                                parts.sinks.at({index[1]}) - most.at(index));
+          total = total + apply(Function::Exponential, parts.sinks.at({index[1]}) - most.at(index));
         if (parts.hasEmptySink)
           total = total + apply(Function::Exponential, -most.at(index));
         return total;
@@ -121,17 +118,16 @@ Attended attend(Call& call, const Attending& parts) {
   all.weights = call.named(Tensor(extents, Type::Double, [=](Index index) {
     const Scalar total = totals.at(index.take_front(3));
     return select(
-        same(total, 0), [&] { return total.real(0); },
-        [&] { return powers.at(index) / total; });
+        same(total, 0), [&] { return total.real(0); }, [&] { return powers.at(index) / total; });
   }));
-  all.result = call.named(Tensor(
-      {extents[0], extents[1], extents[2], value.extent(3)}, type,
-      [=, weights = all.weights](Index i) {
-        return sum(count, [&](Scalar j) {
-          const Scalar weight = weights.at({i[0], i[1], i[2], j});
-          return weight * value.at({i[0], quotient(i[1], group), j, i[3]});
-        });
-      }));
+  all.result =
+      call.named(Tensor({extents[0], extents[1], extents[2], value.extent(3)}, type,
+                        [=, weights = all.weights](Index i) {
+                          return sum(count, [&](Scalar j) {
+                            const Scalar weight = weights.at({i[0], i[1], i[2], j});
+                            return weight * value.at({i[0], quotient(i[1], group), j, i[3]});
+                          });
+                        }));
   return all;
 }
 
@@ -156,8 +152,9 @@ void defineAttention(Call& call) {
   if (call.has(4) && (!call.hasRank(4, 4) || !call.hasRank(5, 4)))
     return;
   if (isFlat)
-    call.extents(0, type, {call[0].extent(0), call[0].extent(1),
-                           Scalar(call.formulas(), call.formulas().unknown(Sort::Integer))});
+    call.extents(0, type,
+                 {call[0].extent(0), call[0].extent(1),
+                  Scalar(call.formulas(), call.formulas().unknown(Sort::Integer))});
   Attending parts;
   parts.query = isFlat ? headsOf(call, call[0], call.integerAttribute("q_num_heads", 0)) : call[0];
   const int64_t groups = call.integerAttribute("kv_num_heads", 0);
@@ -227,8 +224,8 @@ void defineAttention(Call& call) {
 }
 
 /// Pairs of columns turned by an angle: (x, y) becomes (x cos - y sin, x sin + y cos). Pairs are
-/// columns 2k and 2k + 1 where it is interleaved, else k and k + half. What is beyond `width` stays.
-/// The functions give cosine and sine of pair k at [b, s].
+/// columns 2k and 2k + 1 where it is interleaved, else k and k + half. What is beyond `width`
+/// stays. The functions give cosine and sine of pair k at [b, s].
 Tensor rotated(const Tensor& heads, Scalar width, bool isInterleaved,
                std::function<Scalar(Scalar b, Scalar s, Scalar k)> cosine,
                std::function<Scalar(Scalar b, Scalar s, Scalar k)> sine) {
@@ -258,7 +255,8 @@ tableAt(const Tensor& table, std::function<Scalar(Scalar b, Scalar s)> position)
   };
 }
 
-/// ONNX's (operands x, cosines, sines, positions) and com.microsoft's (x, positions, cosines, sines).
+/// ONNX's (operands x, cosines, sines, positions) and com.microsoft's (x, positions, cosines,
+/// sines).
 void defineRotaryEmbedding(Call& call) {
   call.ignoreAttributes({"num_heads", "scale", "is_packed_batching"});
   const bool isContrib = !call.node().op().isOnnx();
@@ -321,8 +319,8 @@ void defineGroupQueryAttention(Call& call) {
     const Scalar width = quotient(query.extent(2), heads + 2 * groups);
     const Tensor packed = query;
     query = columnsOf(packed, call.integer(0), width * static_cast<double>(heads));
-    key = columnsOf(packed, width * static_cast<double>(heads),
-                    width * static_cast<double>(groups));
+    key =
+        columnsOf(packed, width * static_cast<double>(heads), width * static_cast<double>(groups));
     value = columnsOf(packed, width * static_cast<double>(heads + groups),
                       width * static_cast<double>(groups));
   }
@@ -336,11 +334,9 @@ void defineGroupQueryAttention(Call& call) {
   if ((pastKey && pastKey.rank() != 4) || (pastValue && pastValue.rank() != 4))
     return call.refuse("caches do not have 4 axes");
   const Scalar steps = parts.query.extent(2);
-  const Scalar capacity =
-      maximum(pastKey ? pastKey.extent(2) : call.integer(0), call.single(6));
+  const Scalar capacity = maximum(pastKey ? pastKey.extent(2) : call.integer(0), call.single(6));
   auto pastRows = [=](Scalar b) {
-    const Scalar total =
-        lengths.rank() == 1 ? lengths.at({b}) : lengths.at({b, b.integer(0)});
+    const Scalar total = lengths.rank() == 1 ? lengths.at({b}) : lengths.at({b, b.integer(0)});
     return total + 1.0 - steps;
   };
   if (call.integerAttribute("do_rotary", 0) != 0) {
@@ -361,12 +357,10 @@ void defineGroupQueryAttention(Call& call) {
                              rows.type(), [=](Index i) {
                                const Scalar row = i[2] - maximum(pastRows(i[0]), 0);
                                return select(
-                                   row < 0,
-                                   [&] { return past ? past.at(i) : row.real(0); },
+                                   row < 0, [&] { return past ? past.at(i) : row.real(0); },
                                    [&] {
                                      return select(
-                                         row < steps,
-                                         [&] { return rows.at(replaced(i, 2, row)); },
+                                         row < steps, [&] { return rows.at(replaced(i, 2, row)); },
                                          [&] {
                                            // Beyond the rows a buffer keeps what it has.
                                            if (!past)
@@ -447,18 +441,18 @@ void defineMultiHeadAttention(Call& call) {
     parts.isVisible = [=](Index i) { return i[3] <= i[2] + past; };
   const Tensor bias = call.has(5) ? call[5] : Tensor();
   if (padding || bias)
-    parts.bias = Tensor({parts.query.extent(0), parts.query.extent(1), parts.query.extent(2),
-                         parts.key.extent(2)},
-                        query.type(), [=](Index i) {
-                          Scalar all = bias ? bias.at(broadcastIndex(bias, i)) : i[0].real(0);
-                          if (!padding)
-                            return all;
-                          const Scalar isShown = toBoolean(
-                              padding.rank() == 2 ? padding.at({i[0], i[3]})
-                              : padding.rank() == 3 ? padding.at({i[0], i[2], i[3]})
-                                                    : padding.at(broadcastIndex(padding, i)));
-                          return all + select(isShown, all.real(0), all.real(hidden));
-                        });
+    parts.bias = Tensor(
+        {parts.query.extent(0), parts.query.extent(1), parts.query.extent(2), parts.key.extent(2)},
+        query.type(), [=](Index i) {
+          Scalar all = bias ? bias.at(broadcastIndex(bias, i)) : i[0].real(0);
+          if (!padding)
+            return all;
+          const Scalar isShown =
+              toBoolean(padding.rank() == 2   ? padding.at({i[0], i[3]})
+                        : padding.rank() == 3 ? padding.at({i[0], i[2], i[3]})
+                                              : padding.at(broadcastIndex(padding, i)));
+          return all + select(isShown, all.real(0), all.real(hidden));
+        });
   const Attended all = attend(call, parts);
   if (call.isRefused())
     return;
@@ -471,7 +465,8 @@ void defineMultiHeadAttention(Call& call) {
 /// like the codes (the middle of the codes without one).
 void defineMatMulNBits(Call& call) {
   call.ignoreAttributes({"accuracy_level"});
-  const int64_t bits = call.integerAttribute("bits", 4), block = call.integerAttribute("block_size", 32),
+  const int64_t bits = call.integerAttribute("bits", 4),
+                block = call.integerAttribute("block_size", 32),
                 rows = call.integerAttribute("N", 0), depth = call.integerAttribute("K", 0);
   if (rows < 1 || depth < 1)
     return call.reject("K and N should be positive");
@@ -480,7 +475,8 @@ void defineMatMulNBits(Call& call) {
   if (call.has(4))
     return call.refuse("an order of groups is not defined");
   const Tensor codes = call[1], scales = call[2], zeros = call.has(3) ? call[3] : Tensor();
-  const int64_t perByte = 8 / bits, blocks = (depth + block - 1) / block, levels = int64_t(1) << bits;
+  const int64_t perByte = 8 / bits, blocks = (depth + block - 1) / block,
+                levels = int64_t(1) << bits;
   const int64_t zeroBytes = (blocks + perByte - 1) / perByte;
   Formulas& f = call.formulas();
   // The code at a place of a list of bytes.
@@ -492,11 +488,12 @@ void defineMatMulNBits(Call& call) {
                      power);
     return remainder(quotient(byte, power), levels);
   };
-  const Tensor list = reshaped(f, codes, {codes.count(f)}), factors = reshaped(f, scales, {scales.count(f)});
+  const Tensor list = reshaped(f, codes, {codes.count(f)}),
+               factors = reshaped(f, scales, {scales.count(f)});
   const Tensor points = zeros ? reshaped(f, zeros, {zeros.count(f)}) : Tensor();
   const bool isPacked = zeros && sortOf(zeros.type()) == Sort::Integer;
-  const Tensor weights = call.named(Tensor(
-      {call.integer(depth), call.integer(rows)}, Type::Double, [=](Index index) {
+  const Tensor weights =
+      call.named(Tensor({call.integer(depth), call.integer(rows)}, Type::Double, [=](Index index) {
         const Scalar k = index[0], n = index[1];
         const Scalar which = quotient(k, block), inner = remainder(k, block);
         const Scalar number = n * static_cast<double>(blocks) + which;
@@ -505,9 +502,8 @@ void defineMatMulNBits(Call& call) {
             list.at({number * static_cast<double>(bytes) + quotient(inner, perByte)}), inner);
         Scalar zero = k.real(static_cast<double>(levels / 2));
         if (isPacked)
-          zero = toReal(codeIn(points.at({n * static_cast<double>(zeroBytes) +
-                                          quotient(which, perByte)}),
-                               which));
+          zero = toReal(codeIn(
+              points.at({n * static_cast<double>(zeroBytes) + quotient(which, perByte)}), which));
         else if (points)
           zero = points.at({number});
         return (toReal(code) - zero) * factors.at({number});

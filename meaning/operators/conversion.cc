@@ -37,9 +37,11 @@ void defineBitCast(Call& call) {
   const Tensor data = call[0];
   const Type type = call.typeAttribute("to", Type::Undefined);
   call.extents(0, type, data.extents());
-  if (ir::bitWidth(type) && ir::bitWidth(data.type()) && ir::bitWidth(type) != ir::bitWidth(data.type()))
+  if (ir::bitWidth(type) && ir::bitWidth(data.type()) &&
+      ir::bitWidth(type) != ir::bitWidth(data.type()))
     return call.reject(formatted("{} has {} bits, {} has {}", ir::onnxName(data.type()),
-                                 *ir::bitWidth(data.type()), ir::onnxName(type), *ir::bitWidth(type)));
+                                 *ir::bitWidth(data.type()), ir::onnxName(type),
+                                 *ir::bitWidth(type)));
   call.refuse("the bits of numbers are not defined");
 }
 void defineBinarizer(Call& call) {
@@ -68,8 +70,8 @@ std::pair<double, double> limitsOf(Type type) {
     return {-2147483648.0, 2147483647.0};
   }
 }
-/// round(x / scale) + zero, ties to even, within the limits of the type. The quotient is a number of
-/// the scale's type, which decides ties.
+/// round(x / scale) + zero, ties to even, within the limits of the type. The quotient is a number
+/// of the scale's type, which decides ties.
 Scalar quantized(Scalar quotient, Scalar zero, Type type) {
   const auto [low, high] = limitsOf(type);
   const Scalar code = apply(Function::Round, quotient) + toReal(zero);
@@ -113,9 +115,8 @@ void defineQuantizeLinear(Call& call) {
   if (call.isRefused())
     return;
   const Tensor quotients =
-      call.rounded(Tensor(listed(data.extents()), call[1].type(), [=](Index index) {
-        return toReal(data.at(index)) / scale(index);
-      }));
+      call.rounded(Tensor(listed(data.extents()), call[1].type(),
+                          [=](Index index) { return toReal(data.at(index)) / scale(index); }));
   call.result(Tensor(listed(data.extents()), type, [=](Index index) {
     return quantized(quotients.at(index), zero(index), type);
   }));
@@ -150,14 +151,14 @@ Coded dynamicallyQuantized(Call& call, const Tensor& data) {
   const Tensor scale = call.rounded(Tensor({}, Type::Float, [=](Index) {
     return (maximum(high.at({}), 0) - minimum(low.at({}), 0)) / 255.0;
   }));
-  const Tensor place = call.rounded(Tensor(
-      {}, Type::Float, [=](Index) { return -minimum(low.at({}), 0) / scale.at({}); }));
+  const Tensor place = call.rounded(
+      Tensor({}, Type::Float, [=](Index) { return -minimum(low.at({}), 0) / scale.at({}); }));
   const Tensor zero = call.named(Tensor({}, Type::UInt8, [=](Index) {
     const Scalar code = apply(Function::Round, place.at({}));
     return toInteger(maximum(minimum(code, 255), 0));
   }));
-  const Tensor quotients = call.rounded(call.elementwise(
-      {data, scale}, Type::Float, [](auto x) { return x[0] / x[1]; }));
+  const Tensor quotients = call.rounded(
+      call.elementwise({data, scale}, Type::Float, [](auto x) { return x[0] / x[1]; }));
   const Tensor codes(listed(data.extents()), Type::UInt8, [=](Index index) {
     return quantized(quotients.at(index), zero.at({}), Type::UInt8);
   });
@@ -185,8 +186,8 @@ void resultOfCodes(Call& call, const Tensor& codesA, const Tensor& codesB, const
                      [=](Index index) { return all.at(broadcastIndex(all, index)); }));
 }
 void defineMatMulIntegerToFloat(Call& call) {
-  resultOfCodes(call, withoutZeroPoint(call, call[0], 4, -2), withoutZeroPoint(call, call[1], 5, -1),
-                call[2], call[3], 6);
+  resultOfCodes(call, withoutZeroPoint(call, call[0], 4, -2),
+                withoutZeroPoint(call, call[1], 5, -1), call[2], call[3], 6);
 }
 void defineDynamicQuantizeMatMul(Call& call) {
   const Coded coded = dynamicallyQuantized(call, call[0]);
@@ -208,9 +209,9 @@ void defineQLinearMatMul(Call& call) {
   for (unsigned parameter : {1, 2, 4, 5, 6, 7})
     if (rank < 2 || call[parameter].rank() > rank)
       return call.refuse("an operand is not a matrix, or a parameter has more axes");
-  const Tensor sums = call.named(matrixProduct(call, withoutZeroPoint(call, call[0], 2, -2),
-                                               withoutZeroPoint(call, call[3], 5, -1),
-                                               Type::Int32));
+  const Tensor sums =
+      call.named(matrixProduct(call, withoutZeroPoint(call, call[0], 2, -2),
+                               withoutZeroPoint(call, call[3], 5, -1), Type::Int32));
   const Tensor scaleA = call[1], scaleB = call[4], scale = call[6], zero = call[7];
   const Type type = zero.type();
   if (sums.rank() < 2)
@@ -219,8 +220,8 @@ void defineQLinearMatMul(Call& call) {
     const size_t row = index.size() - 2, column = index.size() - 1;
     const Scalar real = toReal(sums.at(index)) * parameterAt(scaleA, index, row) *
                         parameterAt(scaleB, index, column);
-    return quantized(real / parameterAt(scale, index, column),
-                     parameterAt(zero, index, column), type);
+    return quantized(real / parameterAt(scale, index, column), parameterAt(zero, index, column),
+                     type);
   }));
 }
 

@@ -1,4 +1,5 @@
-// Operators that compute each element from the elements at the same place (ONNX's text of each gives the formula).
+// Operators that compute each element from the elements at the same place (ONNX's text of each
+// gives the formula).
 #include "meaning/definitions.h"
 
 #include <cmath>
@@ -28,8 +29,8 @@ template <Scalar (*f)(Scalar, Scalar)> void binary(Call& call) {
                                [](Elements x) { return f(x[0], x[1]); }));
 }
 template <Scalar (*f)(Scalar, Scalar)> void predicate(Call& call) {
-  call.result(call.elementwise({call[0], call[1]}, Type::Bool,
-                               [](Elements x) { return f(x[0], x[1]); }));
+  call.result(
+      call.elementwise({call[0], call[1]}, Type::Bool, [](Elements x) { return f(x[0], x[1]); }));
 }
 template <Function function> void real(Call& call) {
   call.result(call.elementwise({call[0]}, call[0].type(),
@@ -92,8 +93,8 @@ void defineGelu(Call& call) {
 /// A function with numbers from attributes.
 void withAlpha(Call& call, double otherwise, Scalar (*f)(Scalar, double)) {
   const double alpha = call.realAttribute("alpha", otherwise);
-  call.result(call.elementwise({call[0]}, call[0].type(),
-                               [=](Elements x) { return f(x[0], alpha); }));
+  call.result(
+      call.elementwise({call[0]}, call[0].type(), [=](Elements x) { return f(x[0], alpha); }));
 }
 void defineElu(Call& call) {
   withAlpha(call, 1, [](Scalar x, double alpha) {
@@ -134,17 +135,15 @@ void defineShrink(Call& call) {
   const double bound = call.realAttribute("lambd", 0.5), bias = call.realAttribute("bias", 0);
   call.result(call.elementwise({call[0]}, call[0].type(), [=](Elements x) {
     const Scalar a = toReal(x[0]);
-    const Scalar shrunk =
-        select(a < -bound, a + bias, select(a > bound, a - bias, a.like(0)));
+    const Scalar shrunk = select(a < -bound, a + bias, select(a > bound, a - bias, a.like(0)));
     return x[0].isReal() ? shrunk : toInteger(shrunk);
   }));
 }
 
 /// Both fused: the bias is added first.
 template <Scalar (*f)(Scalar)> void afterBias(Call& call) {
-  call.result(call.elementwise(operandsOf(call), call[0].type(), [](Elements x) {
-    return f(x.size() > 1 ? x[0] + x[1] : x[0]);
-  }));
+  call.result(call.elementwise(operandsOf(call), call[0].type(),
+                               [](Elements x) { return f(x.size() > 1 ? x[0] + x[1] : x[0]); }));
 }
 
 template <Scalar (*f)(Scalar, Scalar)> void variadic(Call& call) {
@@ -309,9 +308,8 @@ void defineSwiGlu(Call& call) {
   const Tensor x = call[0];
   const double alpha = call.realAttribute("alpha", 1);
   if (call.has(1)) {
-    call.result(call.elementwise({x, call[1]}, x.type(), [=](Elements e) {
-      return quickGelu(e[0], alpha) * e[1];
-    }));
+    call.result(call.elementwise({x, call[1]}, x.type(),
+                                 [=](Elements e) { return quickGelu(e[0], alpha) * e[1]; }));
     return;
   }
   if (x.rank() == 0)

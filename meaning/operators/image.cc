@@ -108,9 +108,8 @@ Taps tapsOf(Call& call, const ResizedAxis& axis, const Resampling& how) {
   const Tensor totals = call.named(Tensor({axis.result}, Type::Double, [=](Index index) {
     return sum(count, [&](Scalar k) { return plain.at({index[0], k}); });
   }));
-  taps.weights = call.named(Tensor(extents, Type::Double, [=](Index index) {
-    return plain.at(index) / totals.at({index[0]});
-  }));
+  taps.weights = call.named(Tensor(
+      extents, Type::Double, [=](Index index) { return plain.at(index) / totals.at({index[0]}); }));
   return taps;
 }
 
@@ -197,8 +196,7 @@ void defineResize(Call& call) {
   how.coordinates =
       call.textAttribute("coordinate_transformation_mode", isEarly ? "asymmetric" : "half_pixel")
           .str();
-  how.nearest =
-      call.textAttribute("nearest_mode", isEarly ? "floor" : "round_prefer_floor").str();
+  how.nearest = call.textAttribute("nearest_mode", isEarly ? "floor" : "round_prefer_floor").str();
   how.cubic = call.realAttribute("cubic_coeff_a", -0.75);
   how.outside = call.realAttribute("extrapolation_value", 0);
   how.isSmoothed = call.integerAttribute("antialias", 0) != 0;
@@ -227,8 +225,7 @@ void defineResize(Call& call) {
     if (isCropped)
       for (const ResizedAxis& axis : axes) {
         const Scalar source = sourceOf(axis, index[axis.axis], how.coordinates);
-        isInside = both(isInside,
-                        both(source >= 0, source <= toReal(axis.extent) - 1.0));
+        isInside = both(isInside, both(source >= 0, source <= toReal(axis.extent) - 1.0));
       }
     Scalars place = listed(index);
     auto value = [&]() -> Scalar {
@@ -251,7 +248,8 @@ void defineResize(Call& call) {
         });
       };
       const Scalar all = inner(0);
-      return sortOf(type) == Sort::Real ? all : wrapped(toInteger(apply(Function::Round, all)), type);
+      return sortOf(type) == Sort::Real ? all
+                                        : wrapped(toInteger(apply(Function::Round, all)), type);
     };
     return select(
         isInside, [&] { return value(); }, [&] { return outside; });
@@ -279,9 +277,7 @@ Scalar reflected(Scalar x, Scalar extent, bool isAligned) {
   const Scalar rest = distance - times * width;
   return select(same(remainder(toInteger(times), 2), 0), rest + low, high - rest);
 }
-Scalar withinAxis(Scalar x, Scalar extent) {
-  return maximum(minimum(x, toReal(extent) - 1.0), 0);
-}
+Scalar withinAxis(Scalar x, Scalar extent) { return maximum(minimum(x, toReal(extent) - 1.0), 0); }
 
 void defineGridSample(Call& call) {
   const Tensor data = call[0], grid = call[1];
@@ -325,10 +321,9 @@ void defineGridSample(Call& call) {
         if (how.padding == "border")
           place[axis] = maximum(minimum(place[axis], space[axis] - 1.0), 0);
         else if (how.padding == "reflection")
-          place[axis] = toInteger(
-              withinAxis(apply(Function::Round, reflected(toReal(place[axis]), space[axis],
-                                                          how.isAligned)),
-                         space[axis]));
+          place[axis] = toInteger(withinAxis(
+              apply(Function::Round, reflected(toReal(place[axis]), space[axis], how.isAligned)),
+              space[axis]));
         isInside = both(isInside, both(place[axis] >= 0, place[axis] < space[axis]));
       }
       return select(

@@ -37,15 +37,16 @@ void defineGather(Call& call) {
                                  data.extents().drop_front(axis + 1));
   call.result(Tensor(extents, data.type(), [=](Index index) {
     const Scalar place = counted(places.at(index.slice(axis, count)), extent);
-    return data.at(joined(joined(index.take_front(axis), Scalars{place}),
-                          index.drop_front(axis + count)));
+    return data.at(
+        joined(joined(index.take_front(axis), Scalars{place}), index.drop_front(axis + count)));
   }));
 }
 void defineGatherElements(Call& call) {
   const Tensor data = call[0], places = call[1];
   const unsigned axis = call.axisAttribute("axis", 0, data.rank());
   if (call.isRefused() || places.rank() != data.rank())
-    return call.reject(formatted("ranks of data {} and indices {} differ", call.text(0), call.text(1)));
+    return call.reject(
+        formatted("ranks of data {} and indices {} differ", call.text(0), call.text(1)));
   const Scalar extent = data.extent(axis);
   requireInside(call, places, extent, axis);
   call.result(Tensor(listed(places.extents()), data.type(), [=](Index index) {
@@ -106,19 +107,19 @@ Scalar updated(const std::string& reduction, Scalar old, Scalar extent,
   if (reduction == "none")
     return last(extent, isHere, update, old);
   const bool isSum = reduction == "add", isLeast = reduction == "min";
-  const Reduction kind = isSum                  ? Reduction::Sum
-                         : reduction == "mul"   ? Reduction::Product
-                         : isLeast              ? Reduction::Minimum
-                                                : Reduction::Maximum;
+  const Reduction kind = isSum                ? Reduction::Sum
+                         : reduction == "mul" ? Reduction::Product
+                         : isLeast            ? Reduction::Minimum
+                                              : Reduction::Maximum;
   // The old element counts, and once more where there is no update.
   const Scalar neutral = isSum ? old.like(0) : reduction == "mul" ? old.like(1) : old;
   if (old.isBoolean()) {
-    const Scalar any = reduce(isSum || kind == Reduction::Maximum ? Reduction::Any : Reduction::All,
-                              extent, [&](Scalar k) {
-                                const bool isAny = isSum || kind == Reduction::Maximum;
-                                return isAny ? both(isHere(k), update(k))
-                                             : either(!isHere(k), update(k));
-                              });
+    const Scalar any =
+        reduce(isSum || kind == Reduction::Maximum ? Reduction::Any : Reduction::All, extent,
+               [&](Scalar k) {
+                 const bool isAny = isSum || kind == Reduction::Maximum;
+                 return isAny ? both(isHere(k), update(k)) : either(!isHere(k), update(k));
+               });
     return isSum || kind == Reduction::Maximum ? either(old, any) : both(old, any);
   }
   const Scalar all = reduce(kind, extent, [&](Scalar k) {
@@ -202,9 +203,9 @@ void defineScatterNd(Call& call) {
           const Scalars row = lists.size() == 1 ? Scalars{u} : unflat(u, lists);
           Scalar isHere = u.boolean(true);
           for (unsigned k = 0; k < count; ++k)
-            isHere = both(isHere, same(counted(places.at(joined(row, Scalars{u.integer(k)})),
-                                               data.extent(k)),
-                                       index[k]));
+            isHere = both(
+                isHere, same(counted(places.at(joined(row, Scalars{u.integer(k)})), data.extent(k)),
+                             index[k]));
           return isHere;
         },
         [&](Scalar u) {
@@ -222,7 +223,8 @@ void defineTensorScatter(Call& call) {
     return;
   for (unsigned each = 0; each < past.rank(); ++each)
     if (each != axis)
-      call.equalExtents(past.extent(each), update.extent(each), "extents of past_cache and update differ");
+      call.equalExtents(past.extent(each), update.extent(each),
+                        "extents of past_cache and update differ");
   const bool isRing = call.textAttribute("mode", "linear") == "circular";
   const Tensor starts = call.has(2) ? call[2] : Tensor();
   if (starts)
@@ -240,8 +242,7 @@ void defineTensorScatter(Call& call) {
     const Scalar row = isRing ? remainder(offset, past.extent(axis)) : offset;
     return select(
         both(row >= 0, row < update.extent(axis)),
-        [&] { return update.at(replaced(index, axis, row)); },
-        [&] { return past.at(index); });
+        [&] { return update.at(replaced(index, axis, row)); }, [&] { return past.at(index); });
   }));
 }
 
@@ -263,8 +264,8 @@ void defineArrayFeatureExtractor(Call& call) {
   const Scalar count = places.count(call.formulas());
   const Tensor list = reshaped(call.formulas(), places, {count});
   requireInside(call, places, data.extent(data.rank() - 1), data.rank() - 1);
-  Scalars extents = data.rank() > 1 ? without(data.extents(), data.rank() - 1)
-                                    : Scalars{call.integer(1)};
+  Scalars extents =
+      data.rank() > 1 ? without(data.extents(), data.rank() - 1) : Scalars{call.integer(1)};
   extents.push_back(count);
   call.result(Tensor(extents, data.type(), [=](Index index) {
     const Scalar place = list.at({index.back()});
@@ -277,13 +278,11 @@ void defineArrayFeatureExtractor(Call& call) {
 /// The places, in order, of the elements of a list for which a condition holds.
 Tensor placesWhere(Call& call, Scalar extent, std::function<Scalar(Scalar)> condition) {
   const Tensor before = call.named(Tensor({extent}, Type::Int64, [=](Index index) {
-    return sum(index[0], [&](Scalar k) {
-      return select(condition(k), k.integer(1), k.integer(0));
-    });
+    return sum(index[0],
+               [&](Scalar k) { return select(condition(k), k.integer(1), k.integer(0)); });
   }));
-  const Scalar count = sum(extent, [&](Scalar k) {
-    return select(condition(k), k.integer(1), k.integer(0));
-  });
+  const Scalar count =
+      sum(extent, [&](Scalar k) { return select(condition(k), k.integer(1), k.integer(0)); });
   return Tensor({count}, Type::Int64, [=](Index index) {
     return last(
         extent, [&](Scalar k) { return both(condition(k), same(before.at({k}), index[0])); },
@@ -296,9 +295,8 @@ void defineNonZero(Call& call) {
   const Tensor data = call[0];
   const Scalar count = data.count(call.formulas());
   const Scalars extents = listed(data.extents());
-  const Tensor places = call.named(placesWhere(call, count, [=](Scalar place) {
-    return toBoolean(data.at(unflat(place, extents)));
-  }));
+  const Tensor places = call.named(placesWhere(
+      call, count, [=](Scalar place) { return toBoolean(data.at(unflat(place, extents))); }));
   const auto rank = static_cast<int64_t>(data.rank());
   call.result(Tensor({call.integer(rank), places.extent(0)}, Type::Int64, [=](Index index) {
     const Scalars all = unflat(places.at({index[1]}), extents);
@@ -324,12 +322,12 @@ void defineCompress(Call& call) {
       listed(condition.extents()),
       [=](Index index) { return either(index[0] < extent, !condition.at(index)); },
       "an element beyond the axis is wanted");
-  const Tensor places = call.named(placesWhere(
-      call, condition.extent(0), [=](Scalar place) { return condition.at({place}); }));
-  call.result(Tensor(replaced(data.extents(), axis, places.extent(0)), data.type(),
-                     [=](Index index) {
-                       return data.at(replaced(index, axis, places.at({index[axis]})));
-                     }));
+  const Tensor places = call.named(
+      placesWhere(call, condition.extent(0), [=](Scalar place) { return condition.at({place}); }));
+  call.result(
+      Tensor(replaced(data.extents(), axis, places.extent(0)), data.type(), [=](Index index) {
+        return data.at(replaced(index, axis, places.at({index[axis]})));
+      }));
 }
 
 /// The place of each element in the order, from the number of those before it; of equal ones the
@@ -348,13 +346,13 @@ void defineTopK(Call& call) {
     const Scalar own = data.at(index);
     return sum(extent, [&](Scalar k) {
       const Scalar other = data.at(replaced(index, axis, k));
-      const Scalar isBefore = either(isLargest ? other > own : other < own,
-                                     both(same(other, own), k < index[axis]));
+      const Scalar isBefore =
+          either(isLargest ? other > own : other < own, both(same(other, own), k < index[axis]));
       return select(isBefore, k.integer(1), k.integer(0));
     });
   }));
-  const Tensor places = call.named(
-      Tensor(replaced(data.extents(), axis, count), Type::Int64, [=](Index index) {
+  const Tensor places =
+      call.named(Tensor(replaced(data.extents(), axis, count), Type::Int64, [=](Index index) {
         return last(
             extent, [&](Scalar k) { return same(order.at(replaced(index, axis, k)), index[axis]); },
             [](Scalar k) { return k; }, index[axis].integer(0));

@@ -64,8 +64,9 @@ void defineReshape(Call& call) {
       open = axis;
     } else if (wanted[axis].is(0) && !keepsZeros) {
       if (axis >= data.rank())
-        return call.reject(formatted("extent {} of the target shape copies an axis that {} does not have",
-                                     axis, call.text(0)));
+        return call.reject(
+            formatted("extent {} of the target shape copies an axis that {} does not have", axis,
+                      call.text(0)));
       wanted[axis] = data.extent(static_cast<unsigned>(axis));
     } else if (wanted[axis].number() && *wanted[axis].number() < 0) {
       return call.reject(formatted("the target shape has extent {}", *wanted[axis].number()));
@@ -103,7 +104,8 @@ void defineTranspose(Call& call) {
   llvm::SmallVector<int64_t> sorted = order;
   llvm::sort(sorted);
   if (sorted.size() != data.rank())
-    return call.reject(formatted("perm has {} axes, {} has {}", sorted.size(), call.text(0), data.rank()));
+    return call.reject(
+        formatted("perm has {} axes, {} has {}", sorted.size(), call.text(0), data.rank()));
   for (size_t k = 0; k < sorted.size(); ++k)
     if (sorted[k] != static_cast<int64_t>(k))
       return call.reject("perm is not an order of the axes");
@@ -122,9 +124,8 @@ void defineUnsqueeze(Call& call) {
   const llvm::SmallVector<unsigned> axes = *call.axes("axes", 1, rank);
   Scalars extents;
   for (unsigned axis = 0, next = 0; axis < rank; ++axis)
-    extents.push_back(llvm::is_contained(axes, axis) || next >= data.rank()
-                          ? call.integer(1)
-                          : data.extent(next++));
+    extents.push_back(llvm::is_contained(axes, axis) || next >= data.rank() ? call.integer(1)
+                                                                            : data.extent(next++));
   call.result(viewOf(data, extents, [=](Index index) {
     Scalars kept;
     for (unsigned axis = 0; axis < rank; ++axis)
@@ -159,7 +160,8 @@ void defineSqueeze(Call& call) {
     if (!llvm::is_contained(axes, axis))
       extents.push_back(data.extent(axis));
     else
-      call.equalExtents(data.extent(axis), call.integer(1), [&] { return formatted("axis {} of {} is not 1", axis, call.text(0)); });
+      call.equalExtents(data.extent(axis), call.integer(1),
+                        [&] { return formatted("axis {} of {} is not 1", axis, call.text(0)); });
   call.result(viewOf(data, extents, [=, zero = call.integer(0)](Index index) {
     Scalars all;
     for (unsigned axis = 0, next = 0; axis < data.rank(); ++axis)
@@ -209,9 +211,9 @@ void defineConcat(Call& call) {
       return call.reject(formatted("ranks of {} and {} differ", call.text(0), call.text(k)));
     for (unsigned other = 0; other < parts[0].rank(); ++other)
       if (other != axis)
-        extents[other] =
-            call.equalExtents(extents[other], parts[k].extent(other),
-                              [&] { return formatted("extents of axis {} differ", other); });
+        extents[other] = call.equalExtents(extents[other], parts[k].extent(other), [&] {
+          return formatted("extents of axis {} differ", other);
+        });
     ends.push_back(ends.back() + parts[k].extent(axis));
   }
   extents[axis] = ends.back();
@@ -357,9 +359,8 @@ void defineSplit(Call& call) {
       return call.reject(formatted("size {} is negative", *size.number()));
   Scalar start = call.integer(0);
   for (unsigned k = 0; k < sizes.size(); ++k) {
-    call.result(k, viewOf(data, replaced(data.extents(), axis, sizes[k]), [=](Index index) {
-                  return replaced(index, axis, index[axis] + start);
-                }));
+    call.result(k, viewOf(data, replaced(data.extents(), axis, sizes[k]),
+                          [=](Index index) { return replaced(index, axis, index[axis] + start); }));
     start = start + sizes[k];
   }
   call.equalExtents(start, extent, "the sum of sizes and the extent differ");
@@ -400,8 +401,8 @@ void definePad(Call& call) {
   }
   if (call.has(2) && (call[2].type() != data.type() || !call[2].count(call.formulas()).is(1)))
     return call.refuse("the fill is not one element of the operand's type");
-  const Scalar fill = call.has(2) ? call.single(2)
-                                  : call.number(call.realAttribute("value", 0), data.type());
+  const Scalar fill =
+      call.has(2) ? call.single(2) : call.number(call.realAttribute("value", 0), data.type());
   call.result(Tensor(extents, data.type(), [=](Index index) {
     Scalars place;
     Scalar isInside = fill.boolean(true);
@@ -529,8 +530,8 @@ void defineRange(Call& call) {
         step > 0, [&] { return maximum(quotientUp(limit - start, step), 0); },
         [&] { return maximum(quotientUp(start - limit, -step), 0); });
   const Type type = call[0].type();
-  call.result(Tensor({count}, type,
-                     [=](Index index) { return wrapped(start + index[0] * step, type); }));
+  call.result(
+      Tensor({count}, type, [=](Index index) { return wrapped(start + index[0] * step, type); }));
 }
 void defineEyeLike(Call& call) {
   const Tensor data = call[0];
@@ -571,8 +572,7 @@ void defineDepthToSpace(Call& call) {
   const Scalar depth = quotient(data.extent(1), size * size), side = call.integer(size);
   const bool isDepthFirst = call.textAttribute("mode", "DCR") == "DCR";
   call.result(viewOf(
-      data, {data.extent(0), depth, data.extent(2) * side, data.extent(3) * side},
-      [=](Index i) {
+      data, {data.extent(0), depth, data.extent(2) * side, data.extent(3) * side}, [=](Index i) {
         const Scalar block = remainder(i[2], size) * side + remainder(i[3], size);
         const Scalar channel = isDepthFirst ? block * depth + i[1] : i[1] * side * side + block;
         return Scalars{i[0], channel, quotient(i[2], size), quotient(i[3], size)};

@@ -38,8 +38,7 @@ void layerNormalization(Call& call, const Tensor& data, unsigned first, const Te
       {moments.variance}, stash, [=](auto x) { return inverseRoot(x[0], epsilon); }));
   const Tensor normal = call.elementwise({moments.difference, inverse, scale}, type,
                                          [](auto x) { return x[0] * x[1] * x[2]; });
-  call.result(bias ? call.elementwise({normal, bias}, type,
-                                      [](auto x) { return x[0] + x[1]; })
+  call.result(bias ? call.elementwise({normal, bias}, type, [](auto x) { return x[0] + x[1]; })
                    : normal);
   call.result(1, call.elementwise({moments.mean}, stash, [](auto x) { return x[0]; }));
   call.result(2, inverse);
@@ -49,13 +48,11 @@ void rootNormalization(Call& call, const Tensor& data, unsigned first, const Ten
                        unsigned statistics = 1) {
   const Type type = scale.type(), stash = call.typeAttribute("stash_type", Type::Float);
   const double epsilon = call.realAttribute("epsilon", 1e-5);
-  const Tensor inverse = call.named(
-      reduced(data, axesFrom(first, data), true, Reduction::Sum,
-              [](Scalar x) { return x * x; },
-              [=](Scalar all, Scalar count) { return inverseRoot(all / toReal(count), epsilon); },
-              stash));
-  call.result(call.elementwise({data, inverse, scale}, type,
-                               [](auto x) { return x[0] * x[1] * x[2]; }));
+  const Tensor inverse = call.named(reduced(
+      data, axesFrom(first, data), true, Reduction::Sum, [](Scalar x) { return x * x; },
+      [=](Scalar all, Scalar count) { return inverseRoot(all / toReal(count), epsilon); }, stash));
+  call.result(
+      call.elementwise({data, inverse, scale}, type, [](auto x) { return x[0] * x[1] * x[2]; }));
   call.result(statistics, inverse);
 }
 void defineLayerNormalization(Call& call) {
@@ -79,8 +76,8 @@ void defineSkipNormalization(Call& call) {
     return x.size() > 2 ? x[0] + x[1] + x[2] : x[0] + x[1];
   });
   // The others are broadcast to the operand.
-  const Tensor sums = call.named(Tensor(listed(call[0].extents()), all.type(),
-                                        [=](Index index) { return all.at(index); }));
+  const Tensor sums = call.named(
+      Tensor(listed(call[0].extents()), all.type(), [=](Index index) { return all.at(index); }));
   if (sums.rank() == 0 || sums.rank() != call[0].rank())
     return call.reject("the sum has other axes than the operand");
   if (isSimple)
@@ -105,8 +102,8 @@ void defineInstanceNormalization(Call& call) {
     return call.reject("the operand has no channels");
   const Tensor normal =
       normalized(call, data, axesFrom(2, data), call.realAttribute("epsilon", 1e-5));
-  call.result(scaledAndMoved(call, normal, alongChannels(call[1], data),
-                             alongChannels(call[2], data)));
+  call.result(
+      scaledAndMoved(call, normal, alongChannels(call[1], data), alongChannels(call[2], data)));
 }
 /// Scale and bias are one for each group before version 21, and for each channel from then on.
 void defineGroupNormalization(Call& call) {
@@ -116,10 +113,9 @@ void defineGroupNormalization(Call& call) {
   if (data.rank() < 2 || groups < 1)
     return call.reject("the operand has no channels, or there are no groups");
   const Scalar size = quotient(data.extent(1), groups);
-  const Tensor rows = reshaped(
-      call.formulas(), data,
-      {data.extent(0), call.integer(groups),
-       size * product(call.formulas(), data.extents().drop_front(2))});
+  const Tensor rows = reshaped(call.formulas(), data,
+                               {data.extent(0), call.integer(groups),
+                                size * product(call.formulas(), data.extents().drop_front(2))});
   const Tensor normal =
       reshaped(call.formulas(), normalized(call, rows, 2, call.realAttribute("epsilon", 1e-5)),
                listed(data.extents()));
@@ -134,8 +130,7 @@ void defineGroupNormalization(Call& call) {
 }
 void defineMeanVarianceNormalization(Call& call) {
   llvm::SmallVector<unsigned> axes;
-  for (int64_t axis :
-       call.integersAttribute("axes").value_or(llvm::SmallVector<int64_t>{0, 2, 3}))
+  for (int64_t axis : call.integersAttribute("axes").value_or(llvm::SmallVector<int64_t>{0, 2, 3}))
     axes.push_back(call.axis(axis, call[0].rank()));
   if (call.isRefused())
     return;
@@ -157,15 +152,16 @@ void defineBatchNormalization(Call& call) {
   if (call.integerAttribute("training_mode", 0) == 0) {
     call.result(call.elementwise(
         {data, scale, bias, alongChannels(call[3], data), alongChannels(call[4], data)},
-        data.type(), [=](auto x) { return (x[0] - x[3]) * inverseRoot(x[4], epsilon) * x[1] + x[2]; }));
+        data.type(),
+        [=](auto x) { return (x[0] - x[3]) * inverseRoot(x[4], epsilon) * x[1] + x[2]; }));
     return;
   }
   llvm::SmallVector<unsigned> axes = axesFrom(2, data);
   axes.insert(axes.begin(), 0);
   const Moments moments = momentsOf(call, data, axes);
-  call.result(call.elementwise(
-      {moments.difference, moments.variance, scale, bias}, data.type(),
-      [=](auto x) { return x[0] * inverseRoot(x[1], epsilon) * x[2] + x[3]; }));
+  call.result(
+      call.elementwise({moments.difference, moments.variance, scale, bias}, data.type(),
+                       [=](auto x) { return x[0] * inverseRoot(x[1], epsilon) * x[2] + x[3]; }));
   auto running = [&](const Tensor& old, const Tensor& now) {
     return Tensor(listed(old.extents()), old.type(), [=, rank = data.rank()](Index index) {
       Scalars place(rank, index[0].integer(0));
@@ -183,8 +179,7 @@ void defineLpNormalization(Call& call) {
     return;
   const bool isSquare = call.integerAttribute("p", 2) == 2;
   const Tensor norm = call.named(reduced(
-      data, axis, true, Reduction::Sum,
-      [=](Scalar x) { return isSquare ? x * x : absolute(x); },
+      data, axis, true, Reduction::Sum, [=](Scalar x) { return isSquare ? x * x : absolute(x); },
       [=](Scalar all, Scalar) { return isSquare ? apply(Function::SquareRoot, all) : all; }));
   call.result(call.elementwise({data, norm}, data.type(), [](auto x) {
     return select(same(x[1], 0), x[1].real(0), x[0] / x[1]);
@@ -210,7 +205,8 @@ void defineLrn(Call& call) {
           },
           [&] { return k.real(0); });
     });
-    return data.at(index) / apply(Function::Power, squares * (alpha / static_cast<double>(size)) + bias,
+    return data.at(index) / apply(Function::Power,
+                                  squares * (alpha / static_cast<double>(size)) + bias,
                                   squares.real(beta));
   }));
 }
@@ -223,8 +219,9 @@ void register_normalization(Definitions& all) {
   all.add("RMSNormalization", defineRmsNormalization, 23);
   all.add({"SimplifiedLayerNormalization", "com.microsoft::SimplifiedLayerNormalization"},
           defineRmsNormalization);
-  all.add({"com.microsoft::SkipLayerNormalization", "com.microsoft::SkipSimplifiedLayerNormalization"},
-          defineSkipNormalization);
+  all.add(
+      {"com.microsoft::SkipLayerNormalization", "com.microsoft::SkipSimplifiedLayerNormalization"},
+      defineSkipNormalization);
   all.add("InstanceNormalization", defineInstanceNormalization);
   all.add("GroupNormalization", defineGroupNormalization, 18);
   all.add("MeanVarianceNormalization", defineMeanVarianceNormalization, 9);

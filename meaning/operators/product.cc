@@ -56,15 +56,16 @@ Tensor lastTwoExchanged(const Tensor& matrix) {
 
 Tensor withoutZeroPoint(Call& call, const Tensor& codes, unsigned operand, int64_t axis) {
   const Tensor zero = call.has(operand) ? call[operand] : Tensor();
-  const unsigned along = static_cast<unsigned>(
-      std::max<int64_t>(axis < 0 ? axis + codes.rank() : axis, 0));
+  const unsigned along =
+      static_cast<unsigned>(std::max<int64_t>(axis < 0 ? axis + codes.rank() : axis, 0));
   return Tensor(listed(codes.extents()), ir::ElementType::Int32, [=](Index index) {
     const Scalar code = codes.at(index);
     if (!zero)
       return code;
     if (zero.rank() == 0 || (zero.rank() == 1 && zero.extent(0).is(1)))
       return code - zero.at(Scalars(zero.rank(), code.integer(0)));
-    return code - (zero.rank() == 1 ? zero.at({index[along]}) : zero.at(broadcastIndex(zero, index)));
+    return code -
+           (zero.rank() == 1 ? zero.at({index[along]}) : zero.at(broadcastIndex(zero, index)));
   });
 }
 
@@ -120,8 +121,7 @@ std::optional<Tensor> generalProduct(Call& call) {
   const Tensor more = scaledBy(call, call[2], call.realAttribute("beta", 1));
   if (more.rank() > 2)
     call.reject("the bias is not a matrix");
-  const Tensor sums =
-      call.elementwise({product, more}, type, [](auto x) { return x[0] + x[1]; });
+  const Tensor sums = call.elementwise({product, more}, type, [](auto x) { return x[0] + x[1]; });
   return Tensor(listed(product.extents()), type, [=](Index index) { return sums.at(index); });
 }
 void defineGemm(Call& call) {
@@ -145,7 +145,9 @@ void defineFusedGemm(Call& call) {
   if (name == "Relu")
     function = [](Scalar x, double, double) { return maximum(x, 0); };
   else if (name == "Sigmoid")
-    function = [](Scalar x, double, double) { return 1.0 / (1.0 + apply(Function::Exponential, -x)); };
+    function = [](Scalar x, double, double) {
+      return 1.0 / (1.0 + apply(Function::Exponential, -x));
+    };
   else if (name == "Tanh")
     function = [](Scalar x, double, double) { return apply(Function::HyperbolicTangent, x); };
   else if (name == "LeakyRelu")
@@ -157,7 +159,8 @@ void defineFusedGemm(Call& call) {
   call.result(call.elementwise({*all}, call[0].type(),
                                [=](auto x) { return function(x[0], alpha, beta); }));
 }
-/// One term of an equation: a letter for each axis; those of the ellipsis are numbers, from the end.
+/// One term of an equation: a letter for each axis; those of the ellipsis are numbers, from the
+/// end.
 using Term = std::vector<std::string>;
 
 std::optional<Term> termOf(llvm::StringRef text, size_t rank, size_t most) {
@@ -191,7 +194,8 @@ void defineEinsum(Call& call) {
   llvm::SmallVector<llvm::StringRef> texts;
   left.split(texts, ',');
   if (texts.size() != call.count())
-    return call.reject(formatted("the equation has {} terms for {} operands", texts.size(), call.count()));
+    return call.reject(
+        formatted("the equation has {} terms for {} operands", texts.size(), call.count()));
   size_t most = 0;
   for (unsigned k = 0; k < call.count(); ++k)
     if (texts[k].contains("...") && call[k].rank() + 3 >= texts[k].size())
@@ -203,13 +207,16 @@ void defineEinsum(Call& call) {
   for (unsigned k = 0; k < call.count(); ++k) {
     const std::optional<Term> term = termOf(texts[k], call[k].rank(), most);
     if (!term)
-      return call.reject(formatted("operand {} is {}, its term is '{}'", k, call.text(k), texts[k].str()));
+      return call.reject(
+          formatted("operand {} is {}, its term is '{}'", k, call.text(k), texts[k].str()));
     for (unsigned axis = 0; axis < term->size(); ++axis) {
       Scalar& size = sizes[(*term)[axis]];
       const Scalar extent = call[k].extent(axis);
-      size = size.expr() ? call.broadcastExtent(size, extent,
-                                               [&] { return formatted("extents of index '{}' differ", (*term)[axis]); })
-                         : extent;
+      size = size.expr()
+                 ? call.broadcastExtent(
+                       size, extent,
+                       [&] { return formatted("extents of index '{}' differ", (*term)[axis]); })
+                 : extent;
       ++count[(*term)[axis]];
     }
     terms.push_back(*term);

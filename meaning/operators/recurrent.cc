@@ -106,14 +106,16 @@ void recur(Call& call, int64_t gates, const Step& next) {
   };
   const Tensor sequence(order, type, [=](Index index) {
     return chosen(states, index[1], [&](const std::vector<Tensor>& steps) {
-      return chosen(steps, index[0],
-                    [&](const Tensor& state) { return state.at({index[2], index[3]}); });
+      return chosen(steps, index[0], [&](const Tensor& state) {
+        return state.at({index[2], index[3]});
+      });
     });
   });
   auto ends = [&](const std::vector<Tensor>& list) {
     return Tensor({order[1], order[2], order[3]}, type, [=](Index index) {
-      return chosen(list, index[0],
-                    [&](const Tensor& state) { return state.at({index[1], index[2]}); });
+      return chosen(list, index[0], [&](const Tensor& state) {
+        return state.at({index[1], index[2]});
+      });
     });
   };
   const Tensor hidden = ends(lastHidden), cells = ends(lastCells);
@@ -152,9 +154,8 @@ void defineGru(Call& call) {
     const Tensor kept(listed(old.extents()), old.type(),
                       [=](Index index) { return reset.at(index) * old.at(index); });
     hidden = stateOf(call, parts, [=](Scalar row, Scalar column) {
-      const Scalar state = isLinear
-                               ? reset.at({row, column}) * parts.fromState(2, row, column, old)
-                               : parts.fromState(2, row, column, kept);
+      const Scalar state = isLinear ? reset.at({row, column}) * parts.fromState(2, row, column, old)
+                                    : parts.fromState(2, row, column, kept);
       const Scalar fresh = hyperbolic(parts.fromInput(2, row, column, step) + state);
       const Scalar z = update.at({row, column});
       return (1.0 - z) * fresh + z * old.at({row, column});

@@ -1,4 +1,5 @@
-// Operators that reduce along axes, and what is made of sums and extremes: softmax, cumulated sums, losses.
+// Operators that reduce along axes, and what is made of sums and extremes: softmax, cumulated sums,
+// losses.
 #include "meaning/definitions.h"
 #include "meaning/operators/reductions.h"
 #include "support/format.h"
@@ -52,14 +53,12 @@ Tensor reduced(const Tensor& data, llvm::ArrayRef<unsigned> axes, bool keeps, Re
 
 Tensor softmaxOf(Call& call, const Tensor& data, unsigned axis, bool isLogarithm) {
   const Tensor most = call.named(reduced(data, axis, true, Reduction::Maximum));
-  const Tensor powers = call.named(call.elementwise({data, most}, data.type(), [](auto x) {
-    return apply(Function::Exponential, x[0] - x[1]);
-  }));
+  const Tensor powers = call.named(call.elementwise(
+      {data, most}, data.type(), [](auto x) { return apply(Function::Exponential, x[0] - x[1]); }));
   const Tensor total = call.named(reduced(powers, axis, true, Reduction::Sum));
   if (isLogarithm)
-    return call.elementwise({data, most, total}, data.type(), [](auto x) {
-      return x[0] - x[1] - apply(Function::Logarithm, x[2]);
-    });
+    return call.elementwise({data, most, total}, data.type(),
+                            [](auto x) { return x[0] - x[1] - apply(Function::Logarithm, x[2]); });
   return call.elementwise({powers, total}, data.type(), [](auto x) { return x[0] / x[1]; });
 }
 
@@ -67,11 +66,10 @@ Moments momentsOf(Call& call, const Tensor& data, llvm::ArrayRef<unsigned> axes)
   auto mean = [](Scalar all, Scalar count) { return all / toReal(count); };
   Moments moments;
   moments.mean = call.named(reduced(data, axes, true, Reduction::Sum, nullptr, mean));
-  moments.difference = call.elementwise({data, moments.mean}, data.type(),
-                                        [](auto x) { return x[0] - x[1]; });
-  moments.variance = call.named(
-      reduced(moments.difference, axes, true, Reduction::Sum,
-              [](Scalar x) { return x * x; }, mean));
+  moments.difference =
+      call.elementwise({data, moments.mean}, data.type(), [](auto x) { return x[0] - x[1]; });
+  moments.variance = call.named(reduced(
+      moments.difference, axes, true, Reduction::Sum, [](Scalar x) { return x * x; }, mean));
   return moments;
 }
 
@@ -121,8 +119,8 @@ Axes axesOf(Call& call, const Tensor& data) {
 }
 
 void defineReduction(Call& call) {
-  const Kind& kind = *llvm::find_if(
-      kinds, [&](const Kind& each) { return call.node().op().type() == each.name; });
+  const Kind& kind =
+      *llvm::find_if(kinds, [&](const Kind& each) { return call.node().op().type() == each.name; });
   const Tensor data = call[0];
   const bool keeps = call.integerAttribute("keepdims", 1) != 0;
   call.type(0, data.type());
@@ -165,28 +163,25 @@ void defineArgument(Call& call) {
   const bool isMost = call.node().op().type() == "ArgMax",
              isLast = call.integerAttribute("select_last_index", 0) != 0,
              keeps = call.integerAttribute("keepdims", 1) != 0;
-  const Tensor extreme = call.named(
-      reduced(data, axis, true, isMost ? Reduction::Maximum : Reduction::Minimum));
-  const Tensor place = Tensor(replaced(data.extents(), axis, call.integer(1)), Type::Int64,
-                              [=](Index index) {
-                                const Scalar value = extreme.at(index), extent = data.extent(axis);
-                                // What is not a number is larger, and smaller, than all.
-                                auto isHere = [&](Scalar k) {
-                                  const Scalar x = data.at(replaced(index, axis, k));
-                                  return x.isReal() ? either(same(x, value), !same(x, x))
-                                                    : same(x, value);
-                                };
-                                if (isLast)
-                                  return last(extent, isHere, [](Scalar k) { return k; },
-                                              extent.integer(0));
-                                return reduce(Reduction::Minimum, extent, [&](Scalar k) {
-                                  return select(isHere(k), k, extent);
-                                });
-                              });
-  call.result(keeps ? place
-                    : Tensor(without(data.extents(), axis), Type::Int64, [=](Index index) {
-                        return place.at(inserted(index, axis, data.extent(axis).integer(0)));
-                      }));
+  const Tensor extreme =
+      call.named(reduced(data, axis, true, isMost ? Reduction::Maximum : Reduction::Minimum));
+  const Tensor place =
+      Tensor(replaced(data.extents(), axis, call.integer(1)), Type::Int64, [=](Index index) {
+        const Scalar value = extreme.at(index), extent = data.extent(axis);
+        // What is not a number is larger, and smaller, than all.
+        auto isHere = [&](Scalar k) {
+          const Scalar x = data.at(replaced(index, axis, k));
+          return x.isReal() ? either(same(x, value), !same(x, x)) : same(x, value);
+        };
+        if (isLast)
+          return last(
+              extent, isHere, [](Scalar k) { return k; }, extent.integer(0));
+        return reduce(Reduction::Minimum, extent,
+                      [&](Scalar k) { return select(isHere(k), k, extent); });
+      });
+  call.result(keeps ? place : Tensor(without(data.extents(), axis), Type::Int64, [=](Index index) {
+    return place.at(inserted(index, axis, data.extent(axis).integer(0)));
+  }));
 }
 
 /// f along axis 1 of a matrix whose columns are the axes from `axis` on.
@@ -198,10 +193,9 @@ Tensor overLastAxes(Call& call, const Tensor& data, int64_t written,
     return data;
   }
   const auto axis = static_cast<size_t>(place);
-  const Tensor matrix =
-      reshaped(call.formulas(), data,
-               {product(call.formulas(), data.extents().take_front(axis)),
-                product(call.formulas(), data.extents().drop_front(axis))});
+  const Tensor matrix = reshaped(call.formulas(), data,
+                                 {product(call.formulas(), data.extents().take_front(axis)),
+                                  product(call.formulas(), data.extents().drop_front(axis))});
   return reshaped(call.formulas(), f(matrix, 1), listed(data.extents()));
 }
 
@@ -212,8 +206,7 @@ void overOneAxis(Call& call, llvm::function_ref<Tensor(const Tensor&, unsigned)>
   call.type(0, data.type());
   if (call.opset() >= 13 || !call.node().op().isOnnx()) {
     const unsigned axis = call.axisAttribute("axis", -1, std::max(data.rank(), 1u));
-    const Tensor list =
-        data.rank() ? data : reshaped(call.formulas(), data, {call.integer(1)});
+    const Tensor list = data.rank() ? data : reshaped(call.formulas(), data, {call.integer(1)});
     if (!call.isRefused())
       call.result(reshaped(call.formulas(), f(list, axis), listed(data.extents())));
     return;
@@ -223,12 +216,12 @@ void overOneAxis(Call& call, llvm::function_ref<Tensor(const Tensor&, unsigned)>
 /// com.microsoft: of a sum with a bias that is broadcast to the operand.
 void defineBiasSoftmax(Call& call) {
   call.ignoreAttributes({"is_inner_broadcast"}); // the bias's extents say it
-  const Tensor sums = call.elementwise({call[0], call[1]}, call[0].type(),
-                                       [](auto x) { return x[0] + x[1]; });
+  const Tensor sums =
+      call.elementwise({call[0], call[1]}, call[0].type(), [](auto x) { return x[0] + x[1]; });
   if (sums.rank() != call[0].rank())
     return call.reject("the bias has more axes than the operand");
-  const Tensor data = call.named(Tensor(listed(call[0].extents()), sums.type(),
-                                        [=](Index index) { return sums.at(index); }));
+  const Tensor data = call.named(
+      Tensor(listed(call[0].extents()), sums.type(), [=](Index index) { return sums.at(index); }));
   call.result(overLastAxes(
       call, data, call.integerAttribute("axis", 1),
       [&](const Tensor& matrix, unsigned axis) { return softmaxOf(call, matrix, axis); }));
@@ -269,8 +262,8 @@ void defineCumulated(Call& call) {
              isSum = call.node().op().type() == "CumSum";
   call.result(Tensor(listed(data.extents()), data.type(), [=, type = data.type()](Index index) {
     const Scalar place = index[axis], extent = data.extent(axis);
-    const Scalar count = isReverse ? extent - place - (isExclusive ? 1.0 : 0.0)
-                                   : place + (isExclusive ? 0.0 : 1.0);
+    const Scalar count =
+        isReverse ? extent - place - (isExclusive ? 1.0 : 0.0) : place + (isExclusive ? 0.0 : 1.0);
     const Scalar start = isReverse ? extent - count : place.integer(0);
     return wrapped(reduce(isSum ? Reduction::Sum : Reduction::Product, count,
                           [&](Scalar k) { return data.at(replaced(index, axis, start + k)); }),
@@ -284,8 +277,7 @@ void defineLoss(Call& call) {
   const Tensor classes = call[1];
   if (call[0].rank() < 2 || !call.hasRank(1, call[0].rank() - 1) || !call.hasRank(2, 1))
     return call.reject("the scores have no classes");
-  const Tensor probabilities =
-      fromScores ? call.named(softmaxOf(call, call[0], 1, true)) : call[0];
+  const Tensor probabilities = fromScores ? call.named(softmaxOf(call, call[0], 1, true)) : call[0];
   const Tensor weights = call.has(2) ? call[2] : Tensor();
   const Type type = call[0].type();
   const std::optional<int64_t> ignored =

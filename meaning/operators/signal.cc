@@ -57,9 +57,7 @@ void defineDft(Call& call) {
       auto part = [&](int64_t which) {
         return select(
             n < data.extent(axis),
-            [&] {
-              return data.at(replaced(replaced(index, axis, n), parts, zero.integer(which)));
-            },
+            [&] { return data.at(replaced(replaced(index, axis, n), parts, zero.integer(which))); },
             [&] { return zero.real(0); });
       };
       const auto [cosine, sine] = rootOfUnity(index[axis], n, size, isInverse ? 1 : -1);
@@ -81,20 +79,20 @@ void defineStft(Call& call) {
   const Scalar size = call.has(3) ? call.single(3) : window.extent(0);
   const bool isOneSided = call.integerAttribute("onesided", 1) != 0;
   const Scalar frames = quotient(signal.extent(1) - size, step) + 1.0;
-  call.result(Tensor({signal.extent(0), frames, isOneSided ? quotient(size, 2) + 1.0 : size,
-                      call.integer(2)},
-                     signal.type(), [=](Index index) {
-                       return sum(size, [&](Scalar n) {
-                         Scalars place = {index[0], index[1] * step + n};
-                         if (signal.rank() == 3)
-                           place.push_back(n.integer(0));
-                         const auto [cosine, sine] = rootOfUnity(index[2], n, size, -1);
-                         Scalar value = signal.at(place);
-                         if (window)
-                           value = value * window.at({n});
-                         return value * select(same(index[3], 0), cosine, sine);
-                       });
-                     }));
+  call.result(Tensor(
+      {signal.extent(0), frames, isOneSided ? quotient(size, 2) + 1.0 : size, call.integer(2)},
+      signal.type(), [=](Index index) {
+        return sum(size, [&](Scalar n) {
+          Scalars place = {index[0], index[1] * step + n};
+          if (signal.rank() == 3)
+            place.push_back(n.integer(0));
+          const auto [cosine, sine] = rootOfUnity(index[2], n, size, -1);
+          Scalar value = signal.at(place);
+          if (window)
+            value = value * window.at({n});
+          return value * select(same(index[3], 0), cosine, sine);
+        });
+      }));
 }
 
 // Steps of optimizers: operands are the rate, the number of the step, then weights, gradients and
@@ -121,15 +119,16 @@ const Tensor& itemOf(Call& call, const Optimizer& optimizer, unsigned list, unsi
 }
 void defineAdagrad(Call& call) {
   const Optimizer optimizer = optimizerOf(call, 1);
-  const double decay = call.realAttribute("decay_factor", 0), epsilon = call.realAttribute("epsilon", 1e-6),
+  const double decay = call.realAttribute("decay_factor", 0),
+               epsilon = call.realAttribute("epsilon", 1e-6),
                norm = call.realAttribute("norm_coefficient", 0);
   if (call.isRefused())
     return;
   const Scalar rate = optimizer.rate / (1.0 + toReal(optimizer.step) * decay);
   for (unsigned k = 0; k < optimizer.count; ++k) {
     const Tensor x = itemOf(call, optimizer, 0, k), g = itemOf(call, optimizer, 1, k);
-    const Tensor squares = call.elementwise(
-        {x, g, itemOf(call, optimizer, 2, k)}, x.type(), [=](auto e) {
+    const Tensor squares =
+        call.elementwise({x, g, itemOf(call, optimizer, 2, k)}, x.type(), [=](auto e) {
           const Scalar gradient = e[1] + e[0] * norm;
           return e[2] + gradient * gradient;
         });
@@ -146,12 +145,13 @@ void defineMomentum(Call& call) {
   const bool isNesterov = call.textAttribute("mode", "standard") == "nesterov";
   if (call.isRefused())
     return;
-  const Scalar fresh = select(optimizer.step > 0, optimizer.rate.real(beta), optimizer.rate.real(1));
+  const Scalar fresh =
+      select(optimizer.step > 0, optimizer.rate.real(beta), optimizer.rate.real(1));
   for (unsigned k = 0; k < optimizer.count; ++k) {
     const Tensor x = itemOf(call, optimizer, 0, k), g = itemOf(call, optimizer, 1, k);
-    const Tensor velocity = call.elementwise(
-        {x, g, itemOf(call, optimizer, 2, k)}, x.type(),
-        [=](auto e) { return e[2] * alpha + (e[1] + e[0] * norm) * fresh; });
+    const Tensor velocity =
+        call.elementwise({x, g, itemOf(call, optimizer, 2, k)}, x.type(),
+                         [=](auto e) { return e[2] * alpha + (e[1] + e[0] * norm) * fresh; });
     call.result(k, call.elementwise({x, g, velocity}, x.type(), [=](auto e) {
       const Scalar step = isNesterov ? e[1] + e[0] * norm + e[2] * alpha : e[2];
       return e[0] - step * optimizer.rate;
@@ -170,9 +170,9 @@ void defineAdam(Call& call) {
   auto bias = [&](double base) {
     return 1.0 - apply(Function::Power, optimizer.rate.real(base), toReal(optimizer.step));
   };
-  const Scalar rate = select(
-      optimizer.step > 0,
-      optimizer.rate * apply(Function::SquareRoot, bias(beta)) / bias(alpha), optimizer.rate);
+  const Scalar rate = select(optimizer.step > 0,
+                             optimizer.rate * apply(Function::SquareRoot, bias(beta)) / bias(alpha),
+                             optimizer.rate);
   for (unsigned k = 0; k < optimizer.count; ++k) {
     const Tensor x = itemOf(call, optimizer, 0, k), g = itemOf(call, optimizer, 1, k);
     auto state = [&](unsigned list, double keep, bool isSquare) {

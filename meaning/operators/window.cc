@@ -24,8 +24,8 @@ struct Windows {
   size_t count() const { return kernel.size(); }
   /// Where element k of the window of each result is.
   Scalar place(size_t axis, Scalar result, Scalar k) const {
-    return result * static_cast<double>(strides[axis]) +
-           k * static_cast<double>(dilations[axis]) - before[axis];
+    return result * static_cast<double>(strides[axis]) + k * static_cast<double>(dilations[axis]) -
+           before[axis];
   }
 };
 
@@ -68,7 +68,8 @@ std::optional<Windows> windowsOf(Call& call, const Tensor& data, Numbers kernel)
       call.refuse("windows without elements or steps, or of more than 2^31 are not defined");
       return std::nullopt;
     }
-    Scalar before = extent.integer(pads[axis]), after = extent.integer(pads[axis + count]), windowCount;
+    Scalar before = extent.integer(pads[axis]), after = extent.integer(pads[axis + count]),
+           windowCount;
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
       windowCount = quotientUp(extent, extent.integer(stride));
       const Scalar needed = maximum((windowCount - 1.0) * static_cast<double>(stride) +
@@ -85,7 +86,8 @@ std::optional<Windows> windowsOf(Call& call, const Tensor& data, Numbers kernel)
       if (isUp) {
         // A window that would start in the padding behind is left out.
         const Scalar up = quotientUp(room, room.integer(stride)) + 1.0;
-        windowCount = select((up - 1.0) * static_cast<double>(stride) < extent + before, up, up - 1.0);
+        windowCount =
+            select((up - 1.0) * static_cast<double>(stride) < extent + before, up, up - 1.0);
       }
     }
     windows.before.push_back(before);
@@ -149,26 +151,26 @@ Tensor convolution(Call& call, const Tensor& data, const Tensor& weights, const 
   const Scalar channels = weights.extent(1), perGroup = quotient(weights.extent(0), groups);
   call.equalExtents(channels * static_cast<double>(groups), data.extent(1), "channels differ");
   const Scalars space = listed(data.extents().drop_front(2));
-  return Tensor(joined({data.extent(0), weights.extent(0)}, windows.results), type,
-                [=](Index index) {
-                  const Scalar group = quotient(index[1], perGroup);
-                  const Scalar all = sum(channels, [&](Scalar channel) {
-                    return overKernel(Reduction::Sum, channel, windows.kernel, [&](Index k) {
-                      Scalars place;
-                      for (size_t axis = 0; axis < k.size(); ++axis)
-                        place.push_back(windows.place(axis, index[axis + 2], k[axis]));
-                      const Scalar from = group * channels + channel;
-                      return select(
-                          isInside(place, space),
-                          [&] {
-                            return data.at(joined({index[0], from}, place)) *
-                                   weights.at(joined({index[1], channel}, k));
-                          },
-                          [&] { return data.type() == Type::Int32 ? channel.integer(0) : channel.real(0); });
-                    });
-                  });
-                  return bias ? all + bias.at({index[1]}) : all;
-                });
+  return Tensor(
+      joined({data.extent(0), weights.extent(0)}, windows.results), type, [=](Index index) {
+        const Scalar group = quotient(index[1], perGroup);
+        const Scalar all = sum(channels, [&](Scalar channel) {
+          return overKernel(Reduction::Sum, channel, windows.kernel, [&](Index k) {
+            Scalars place;
+            for (size_t axis = 0; axis < k.size(); ++axis)
+              place.push_back(windows.place(axis, index[axis + 2], k[axis]));
+            const Scalar from = group * channels + channel;
+            return select(
+                isInside(place, space),
+                [&] {
+                  return data.at(joined({index[0], from}, place)) *
+                         weights.at(joined({index[1], channel}, k));
+                },
+                [&] { return data.type() == Type::Int32 ? channel.integer(0) : channel.real(0); });
+          });
+        });
+        return bias ? all + bias.at({index[1]}) : all;
+      });
 }
 void defineConv(Call& call) {
   call.result(
@@ -200,7 +202,8 @@ void defineConvTranspose(Call& call) {
     const Scalar extent = data.extent(static_cast<unsigned>(axis) + 2);
     const Scalar full = (extent - 1.0) * static_cast<double>(strides[axis]) +
                         static_cast<double>(extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1);
-    Scalar lead = extent.integer(pads[axis]), total = lead + static_cast<double>(pads[axis + count]);
+    Scalar lead = extent.integer(pads[axis]),
+           total = lead + static_cast<double>(pads[axis + count]);
     if (wanted || automatic.startswith("SAME")) {
       total = wanted ? full - static_cast<double>((*wanted)[axis])
                      : full - extent * static_cast<double>(strides[axis]);
@@ -212,32 +215,32 @@ void defineConvTranspose(Call& call) {
   }
   const Scalar perGroup = quotient(data.extent(1), groups), channels = weights.extent(1);
   const Scalars space = listed(data.extents().drop_front(2));
-  call.result(Tensor(
-      joined({data.extent(0), channels * static_cast<double>(groups)}, results), data.type(),
-      [=](Index index) {
-        const Scalar group = quotient(index[1], channels);
-        const Scalar all = sum(perGroup, [&](Scalar channel) {
-          return overKernel(Reduction::Sum, channel, kernel, [&](Index k) {
-            Scalars place;
-            Scalar isStep = channel.boolean(true);
-            for (size_t axis = 0; axis < k.size(); ++axis) {
-              const Scalar at = index[axis + 2] + before[axis] -
-                                k[axis] * static_cast<double>(dilations[axis]);
-              place.push_back(quotient(at, strides[axis]));
-              isStep = both(isStep, same(remainder(at, strides[axis]), 0));
-            }
-            const Scalar from = group * perGroup + channel;
-            return select(
-                both(isStep, isInside(place, space)),
-                [&] {
-                  return data.at(joined({index[0], from}, place)) *
-                         weights.at(joined({from, remainder(index[1], channels)}, k));
-                },
-                [&] { return channel.real(0); });
-          });
-        });
-        return bias ? all + bias.at({index[1]}) : all;
-      }));
+  call.result(Tensor(joined({data.extent(0), channels * static_cast<double>(groups)}, results),
+                     data.type(), [=](Index index) {
+                       const Scalar group = quotient(index[1], channels);
+                       const Scalar all = sum(perGroup, [&](Scalar channel) {
+                         return overKernel(Reduction::Sum, channel, kernel, [&](Index k) {
+                           Scalars place;
+                           Scalar isStep = channel.boolean(true);
+                           for (size_t axis = 0; axis < k.size(); ++axis) {
+                             const Scalar at = index[axis + 2] + before[axis] -
+                                               k[axis] * static_cast<double>(dilations[axis]);
+                             place.push_back(quotient(at, strides[axis]));
+                             isStep = both(isStep, same(remainder(at, strides[axis]), 0));
+                           }
+                           const Scalar from = group * perGroup + channel;
+                           return select(
+                               both(isStep, isInside(place, space)),
+                               [&] {
+                                 return data.at(joined({index[0], from}, place)) *
+                                        weights.at(
+                                            joined({from, remainder(index[1], channels)}, k));
+                               },
+                               [&] { return channel.real(0); });
+                         });
+                       });
+                       return bias ? all + bias.at({index[1]}) : all;
+                     }));
 }
 
 // Pools.
@@ -251,8 +254,8 @@ void defineAveragePool(Call& call) {
   const Windows windows = *found;
   const bool countsPadding = call.integerAttribute("count_include_pad", 0) != 0;
   const Scalars space = listed(data.extents().drop_front(2));
-  call.result(Tensor(
-      joined(data.extents().take_front(2), windows.results), data.type(), [=](Index index) {
+  call.result(
+      Tensor(joined(data.extents().take_front(2), windows.results), data.type(), [=](Index index) {
         auto over = [&](llvm::function_ref<Scalar(Index)> body) {
           return overKernel(Reduction::Sum, index[0], windows.kernel, [&](Index k) {
             Scalars place;
@@ -263,8 +266,7 @@ void defineAveragePool(Call& call) {
         };
         const Scalar all = over([&](Index place) {
           return select(
-              isInside(place, space),
-              [&] { return data.at(joined(index.take_front(2), place)); },
+              isInside(place, space), [&] { return data.at(joined(index.take_front(2), place)); },
               [&] { return index[0].real(0); });
         });
         const Scalar number = over([&](Index place) {
@@ -345,8 +347,8 @@ void defineLpPool(Call& call) {
   const Windows windows = *found;
   const auto p = static_cast<double>(call.integerAttribute("p", 2));
   const Scalars space = listed(data.extents().drop_front(2));
-  call.result(Tensor(
-      joined(data.extents().take_front(2), windows.results), data.type(), [=](Index index) {
+  call.result(
+      Tensor(joined(data.extents().take_front(2), windows.results), data.type(), [=](Index index) {
         const Scalar all = overKernel(Reduction::Sum, index[0], windows.kernel, [&](Index k) {
           Scalars place;
           for (size_t axis = 0; axis < k.size(); ++axis)
@@ -427,35 +429,34 @@ void defineCol2Im(Call& call) {
   Scalars sizes, windows, extents;
   for (size_t axis = 0; axis < count; ++axis) {
     sizes.push_back(call.integer(block[axis]));
-    windows.push_back(call.integer((image[axis] + pads[axis] + pads[axis + count] -
-                                    dilations[axis] * (block[axis] - 1) - 1) /
-                                       strides[axis] +
-                                   1));
+    windows.push_back(call.integer(
+        (image[axis] + pads[axis] + pads[axis + count] - dilations[axis] * (block[axis] - 1) - 1) /
+            strides[axis] +
+        1));
     extents.push_back(call.integer(image[axis]));
   }
   const Scalar perChannel = product(call.formulas(), sizes);
   Formulas& f = call.formulas();
-  call.result(Tensor(
-      joined({data.extent(0), quotient(data.extent(1), perChannel)}, extents), data.type(),
-      [=, &f](Index index) {
-        return overKernel(Reduction::Sum, index[0], block, [&](Index k) {
-          Scalars window;
-          Scalar isThere = index[0].boolean(true);
-          for (size_t axis = 0; axis < count; ++axis) {
-            const Scalar at = index[axis + 2] + static_cast<double>(pads[axis]) -
-                              k[axis] * static_cast<double>(dilations[axis]);
-            window.push_back(quotient(at, strides[axis]));
-            isThere = both(isThere, same(remainder(at, strides[axis]), 0));
-          }
-          return select(
-              both(isThere, isInside(window, windows)),
-              [&] {
-                return data.at({index[0], index[1] * perChannel + flat(f, k, sizes),
-                                flat(f, window, windows)});
-              },
-              [&] { return index[0].real(0); });
-        });
-      }));
+  call.result(Tensor(joined({data.extent(0), quotient(data.extent(1), perChannel)}, extents),
+                     data.type(), [=, &f](Index index) {
+                       return overKernel(Reduction::Sum, index[0], block, [&](Index k) {
+                         Scalars window;
+                         Scalar isThere = index[0].boolean(true);
+                         for (size_t axis = 0; axis < count; ++axis) {
+                           const Scalar at = index[axis + 2] + static_cast<double>(pads[axis]) -
+                                             k[axis] * static_cast<double>(dilations[axis]);
+                           window.push_back(quotient(at, strides[axis]));
+                           isThere = both(isThere, same(remainder(at, strides[axis]), 0));
+                         }
+                         return select(
+                             both(isThere, isInside(window, windows)),
+                             [&] {
+                               return data.at({index[0], index[1] * perChannel + flat(f, k, sizes),
+                                               flat(f, window, windows)});
+                             },
+                             [&] { return index[0].real(0); });
+                       });
+                     }));
 }
 
 } // namespace
