@@ -181,6 +181,10 @@ private:
         return {growths().of(id, {}, [&] { return call.node.describe(); })};
       break;
     }
+    case Op::Select: // extents that broadcast are equal where neither is 1
+      if (parts[0] == formulas.equal(parts[2], formulas.integer(1)))
+        return numberOf(parts[2]);
+      break;
     default:
       break;
     }

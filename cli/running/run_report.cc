@@ -153,12 +153,13 @@ std::string shiftText(const GenerationResult& result) {
 namespace {
 
 /// "by definition, slowly: 2 Resize, 1 GridSample"; empty if all nodes have kernels.
-std::string definedNodesText(const RunStatistics& statistics) {
+SafeText definedNodesText(const RunStatistics& statistics) {
   std::vector<std::string> parts;
   for (const auto& entry : statistics.definedNodes)
     parts.push_back(formatted("{} {}", entry.getValue(), entry.getKey().str()));
   std::sort(parts.begin(), parts.end());
-  return parts.empty() ? "" : "\nby definition, slowly: " + joinedText(parts, ", ");
+  return parts.empty() ? SafeText()
+                       : formatText("\nby definition, slowly: {}", joinedText(parts, ", "));
 }
 
 } // namespace
@@ -166,19 +167,19 @@ std::string definedNodesText(const RunStatistics& statistics) {
 SafeText statisticsText(const RunReport& report, const Session& session) {
   const GenerationResult& result = report.result;
   const SessionStatistics& counters = session.statistics();
-  return formatText(
+  const SafeText text = formatText(
       "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s{}{}\n"
       "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
       "growth {} · reallocations {}\n"
       "temporary memory: peak {} bytes, last step {} bytes\n"
-      "constants: {} nodes computed once, {} bytes · {} in every step{}",
+      "constants: {} nodes computed once, {} bytes · {} in every step",
       result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
       rate(result.decodedTokens, result.decodeSeconds), draftText(result), shiftText(result),
       session.cacheBytes(), session.length(), counters.cacheBytesWritten,
       counters.inPlaceBytesCopied, counters.cacheBytesMoved, counters.cacheReallocations,
       counters.temporaryPeak, counters.lastRun.temporaryPeak(), counters.lastRun.foldedNodes,
-      counters.lastRun.foldedBytes, counters.lastRun.streamedNodes,
-      definedNodesText(counters.lastRun));
+      counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
+  return text + definedNodesText(counters.lastRun);
 }
 
 } // namespace kvopt::cli

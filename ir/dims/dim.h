@@ -65,8 +65,8 @@ public:
   /// == *this still holds.
   std::optional<Dim> dividedBy(const Dim& divisor) const;
 
-  /// Calls `use` for each term of the polynomial: its coefficient and its symbols, of which a power
-  /// repeats. An unknown and 0 have none.
+  /// Calls `use` for each term of the polynomial: its coefficient and its symbols. A power repeats
+  /// its symbol. An unknown and 0 have no terms.
   void forEachTerm(llvm::function_ref<void(int64_t, llvm::ArrayRef<llvm::StringRef>)> use) const;
 
   /// The symbols that occur, without duplicates, in byte order.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/dims/dim.h"
+#include "ir/element_type.h"
 #include "meaning/scalar.h"
 
 #include "llvm/ADT/DenseMap.h"

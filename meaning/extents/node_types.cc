@@ -9,6 +9,15 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+namespace kvopt::ir {
+
+void registerAll(OpRegistry& registry) {
+  registerOperators(registry);
+  registry.setShapes(meaning::inferTypes);
+}
+
+} // namespace kvopt::ir
+
 namespace kvopt::meaning {
 
 namespace {
@@ -234,12 +243,3 @@ llvm::Error inferTypes(ir::ShapeContext& context) {
 }
 
 } // namespace kvopt::meaning
-
-namespace kvopt::ir {
-
-void registerAll(OpRegistry& registry) {
-  registerOperators(registry);
-  registry.setShapes(meaning::inferTypes);
-}
-
-} // namespace kvopt::ir

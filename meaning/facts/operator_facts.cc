@@ -214,8 +214,11 @@ private:
     case Op::Function:
       raise(makingOf(static_cast<Function>(arena[expr].detail), parts));
       break;
-    case Op::Reduce:
     case Op::Unknown:
+      facts.made |= NodeFacts::all;
+      raise(Making::Computed);
+      break;
+    case Op::Reduce:
       raise(Making::Computed);
       break;
     case Op::Wrapped:

@@ -327,8 +327,7 @@ int64_t opsetOf(const ir::Node& node) { return node.graph().opsetVersion(node.op
 } // namespace
 
 std::optional<StoredArray> computeResult(const ir::Node& node, unsigned result,
-                                         llvm::ArrayRef<const Array*> operands,
-                                         double mostElements) {
+                                         llvm::ArrayRef<const Array*> operands, double limit) {
   const Define define = definitions().find(node.op(), opsetOf(node));
   if (!define)
     return std::nullopt;
@@ -338,7 +337,7 @@ std::optional<StoredArray> computeResult(const ir::Node& node, unsigned result,
       [&](unsigned k, Type type, llvm::ArrayRef<int64_t> extents) -> llvm::Expected<std::byte*> {
         if (k != result)
           return nullptr;
-        if (static_cast<double>(countOf(extents)) > mostElements)
+        if (static_cast<double>(countOf(extents)) > limit)
           return unsupported("too many elements");
         stored = StoredArray(type, extents);
         return stored.bytes.data();

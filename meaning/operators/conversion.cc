@@ -24,8 +24,6 @@ Scalar converted(Scalar value, Type type) {
   return toReal(value);
 }
 void cast(Call& call, Type type) {
-  if (type == Type::Undefined)
-    return call.refuse("the element type is not known");
   call.ignoreAttributes({"saturate", "round_mode"}); // of 8-bit floats, which are not defined
   const Tensor data = call[0];
   call.result(Tensor(listed(data.extents()), type,

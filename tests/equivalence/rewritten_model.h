@@ -10,6 +10,7 @@
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
+#include "meaning/definitions.h"
 #include "runtime/equivalence/reference_steps.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
@@ -96,6 +97,9 @@ inline std::unique_ptr<runtime::KernelRegistry> standardKernels(const driver::To
     if (kernel->op.domain() != ir::kvoptDomain)
       standard->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
           kernel->acceptsStrides;
+  meaning::definitions().forEach([&](ir::OpName name, int64_t since, meaning::Define define) {
+    standard->addDefinition(name, since, define);
+  });
   return standard;
 }
 

@@ -10,7 +10,7 @@ namespace {
 NodeFacts factsOf(const std::string& body, const std::string& constants = "") {
   auto model = ir::readText(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
 g (float[B, S, 8] x, float[B, S, 8] z, bool[B, S, 8] c, int64[N] ids, int64[3] shape,
-   float[8] w) => (float[A, D, E] y)
+   float[8] w, float[S, 8] u) => (float[A, D, E] y)
 )" + constants + "{ " + body + " }",
                             textRegistry());
   if (!model) {
@@ -28,13 +28,13 @@ TEST(OperatorFacts, MovedElementsAreThoseOfOperandsThatAreNoIndices) {
            {"y = Gather (x, ids)", 1},
            {"y = Where (c, x, z)", 6},
            {"y = Concat <axis = 1> (x, z)", 3},
-           {"y = ScatterND (x, shape, z)", 5}}) {
+           {"y = ScatterND (x, shape, u)", 5}}) {
     const NodeFacts facts = factsOf(body);
     EXPECT_TRUE(facts.onlyMoves()) << body;
     EXPECT_EQ(facts.made, made) << body;
     EXPECT_TRUE(facts.isUniform) << body;
   }
-  EXPECT_FALSE(factsOf("y = ScatterND <reduction = \"add\"> (x, shape, z)").onlyMoves());
+  EXPECT_FALSE(factsOf("y = ScatterND <reduction = \"add\"> (x, shape, u)").onlyMoves());
   const NodeFacts cast = factsOf("y = Cast <to = 10> (x)");
   EXPECT_EQ(cast.making, Making::Moved);
   EXPECT_FALSE(cast.onlyMoves());
