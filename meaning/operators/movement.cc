@@ -302,7 +302,7 @@ void defineSlice(Call& call) {
     cut.step = step;
     const Scalar length = ends[k] - starts[k];
     Formulas& f = call.formulas();
-    if (call.node().isWithinAssumed() && step == 1 && !extent.number() &&
+    if (call.node().isWithinAssumed() && step == 1 && !(starts[k].number() && ends[k].number()) &&
         f.isProvedNonNegative(starts[k].expr()) && f.isProvedNonNegative(length.expr())) {
       cut.start = starts[k];
       extents[axis] = length;

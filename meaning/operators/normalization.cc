@@ -27,6 +27,14 @@ Tensor alongChannels(const Tensor& vector, const Tensor& data) {
   return Tensor(extents, vector.type(), [=](Index index) { return vector.at({index[1]}); });
 }
 
+/// The result has the operand's extents: what scales it is broadcast to it.
+void resultLike(Call& call, const Tensor& data, const Tensor& all) {
+  if (all.rank() != data.rank())
+    return call.reject("the scale has more axes than the operand");
+  call.result(
+      Tensor(listed(data.extents()), all.type(), [=](Index index) { return all.at(index); }));
+}
+
 /// scale * (x - mean) / sqrt(variance + epsilon) + bias over the axes from `first` on; results 1
 /// and 2 are the mean and the inverse root.
 void layerNormalization(Call& call, const Tensor& data, unsigned first, const Tensor& scale,
@@ -38,8 +46,9 @@ void layerNormalization(Call& call, const Tensor& data, unsigned first, const Te
       {moments.variance}, stash, [=](auto x) { return inverseRoot(x[0], epsilon); }));
   const Tensor normal = call.elementwise({moments.difference, inverse, scale}, type,
                                          [](auto x) { return x[0] * x[1] * x[2]; });
-  call.result(bias ? call.elementwise({normal, bias}, type, [](auto x) { return x[0] + x[1]; })
-                   : normal);
+  const Tensor all =
+      bias ? call.elementwise({normal, bias}, type, [](auto x) { return x[0] + x[1]; }) : normal;
+  resultLike(call, data, all);
   call.result(1, call.elementwise({moments.mean}, stash, [](auto x) { return x[0]; }));
   call.result(2, inverse);
 }
@@ -51,8 +60,9 @@ void rootNormalization(Call& call, const Tensor& data, unsigned first, const Ten
   const Tensor inverse = call.named(reduced(
       data, axesFrom(first, data), true, Reduction::Sum, [](Scalar x) { return x * x; },
       [=](Scalar all, Scalar count) { return inverseRoot(all / toReal(count), epsilon); }, stash));
-  call.result(
-      call.elementwise({data, inverse, scale}, type, [](auto x) { return x[0] * x[1] * x[2]; }));
+  resultLike(call, data, call.elementwise({data, inverse, scale}, type, [](auto x) {
+    return x[0] * x[1] * x[2];
+  }));
   call.result(statistics, inverse);
 }
 void defineLayerNormalization(Call& call) {

@@ -51,7 +51,7 @@ TEST(Pad, EmptyAndRefused) {
   expectTensor(pad(x, {-2, 0}, "constant").run(), {0}, {});
   expectError(pad(floats({0}, {}), {1, 1}, "edge").run(), "no element to repeat");
   expectError(pad(x, {-3, 0}, "constant").run(), "an extent of -1");
-  expectError(pad(x, {1}, "constant").run(), "pads are not two for each axis");
+  expectError(pad(x, {1}, "constant").run(), "1 pads for 1 axes");
   expectError(pad(x, {1, 1}, "else").run(), "the mode is not one of ONNX's");
   expectTensor(pad(x, {9e18, -9e18}, "constant").run(), {2}, {0, 0});
   expectError(pad(x, {1, 1}, "constant").in(int64s({1})).run(), "the fill is not one element");
