@@ -211,7 +211,10 @@ private:
     const bool isList = result.rank() <= 1 && sortOf(result.type()) != Sort::Real;
     const std::optional<int64_t> count = shape.empty() ? 1 : shape[0].value();
     context_.setResult(k, ir::TensorType(result.type(), std::move(shape)));
-    if (call.isRefused() || !isList || !count || *count < 0 || *count > mostIntegers)
+    // Extents that were written for one step are made symbols again where lists show what they
+    // were: a list with an update of one place would show too much.
+    const bool isUpdated = call.node().is("ScatterElements") || call.node().is("ScatterND");
+    if (call.isRefused() || isUpdated || !isList || !count || *count < 0 || *count > mostIntegers)
       return;
     llvm::SmallVector<ir::Dim, 4> integers;
     const Scalar zero(dims_.formulas(), dims_.formulas().integer(0));
